@@ -1,0 +1,3 @@
+from ompd.commands.main import main
+
+main()

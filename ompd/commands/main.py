@@ -1,0 +1,119 @@
+"""The ``ompd`` command: click's declarations, made from the table of commands. Open, ask, render; errors become words here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+
+import ompd
+from ompd.commands.table import COMMANDS, Command
+from ompd.errors import OmpdError
+from ompd.render.json import format_answer
+from ompd.session import Session
+
+EXIT_NO_ANSWER = 1
+EXIT_INCOMPLETE = 3
+EXIT_INTERRUPTED = 130
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    the answer is complete
+  1    the question could not be answered
+  2    wrong usage
+  3    answered, but parts were unreadable; they are listed on standard error
+  130  interrupted"""
+
+_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.argument("target", metavar="CORE", type=click.Path()),
+    click.option("--exe", metavar="FILE", type=click.Path(), help="The program, where the core names none or another stands there now."),
+    click.option("--sysroot", metavar="DIR", type=click.Path(), help="Folder that holds the files of the machine that wrote the core."),
+    click.option("--debug-dir", metavar="DIR", type=click.Path(), multiple=True, help="Folder with separate debug files; may be repeated."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text; NO_COLOR is respected."),
+    click.option("-v", "--verbose", is_flag=True, help="Say more: addresses, where facts come from, why some are not known."),
+    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+@click.version_option(ompd.__version__, prog_name="ompd")
+def cli() -> None:
+    """Ask a stopped OpenMP program what it is doing."""
+
+
+def _make(command: Command) -> click.Command:
+    def run(target: str, **options: Any) -> None:
+        _run(command, target, **options)
+
+    run.__doc__ = command.help
+    decorated: Callable[..., None] = run
+    extra = (click.option("--all", "unfold", is_flag=True, help="Give every row a line of its own."),) if command.folds else ()
+    for option in reversed((*_OPTIONS, *extra)):
+        decorated = option(decorated)
+    return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
+
+
+def _run(
+    command: Command,
+    target: str,
+    *,
+    exe: str | None,
+    sysroot: str | None,
+    debug_dir: tuple[str, ...],
+    as_json: bool,
+    color: str,
+    verbose: bool,
+    debug: bool,
+    unfold: bool = False,
+) -> None:
+    try:
+        with Session.open_core(target, exe=exe, sysroot=sysroot, debug_dirs=debug_dir) as session:
+            answer = command.ask(session)
+    except OmpdError as error:
+        if debug:
+            raise
+        _fail(error)
+    if as_json:
+        click.echo(format_answer(command.name, answer))
+    else:
+        from ompd.render import terminal  # noqa: PLC0415  rich costs as much as the whole answer
+
+        getattr(terminal, command.printer)(terminal.make_console(color), answer, unfold=unfold, verbose=verbose)
+    for warning in answer.warnings:
+        _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+    if not answer.complete:
+        sys.exit(EXIT_INCOMPLETE)
+
+
+def _say(message: str) -> None:
+    # What the target is called and says is data: a terminal must not act on it.
+    click.echo("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message), err=True)
+
+
+def _fail(error: OmpdError) -> NoReturn:
+    _say(f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""))
+    sys.exit(EXIT_NO_ANSWER)
+
+
+for _command in COMMANDS:
+    cli.add_command(_make(_command))
+
+
+def main() -> NoReturn:
+    """Run the ``ompd`` command with the arguments of the process, and end it."""
+    try:
+        cli.main(prog_name="ompd", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read the answer has seen enough; Python must not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(0)

@@ -1,0 +1,58 @@
+"""The commands: one table, of which the shell, and later LLDB, make theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ompd.model import Answer
+from ompd.questions import regions, runtimes, threads
+from ompd.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer, which is
+    not imported before it is needed. ``folds`` tells whether the text folds equal rows, so that ``--all`` makes sense.
+    """
+
+    name: str
+    summary: str
+    help: str
+    ask: Callable[[Session], Answer[Any]]
+    printer: str
+    folds: bool = False
+    examples: Iterable[str] = ()
+
+
+COMMANDS = (
+    Command(
+        "runtimes",
+        "Every OpenMP runtime in the process.",
+        "Names each OpenMP runtime in the process: its kind, version and file, how the layout of its structures is known, the"
+        " libraries it offers to debuggers (ompd_dll_locations), and whether it keeps the states of its threads.",
+        runtimes.ask,
+        "print_runtimes",
+    ),
+    Command(
+        "threads",
+        "What every thread is doing.",
+        "Shows each thread of the process: its OpenMP number and team size, the level of its region, its native id, its state,"
+        " what it waits for, and where it is in the user's source. Equal threads are one row; a row says how many.",
+        threads.ask,
+        "print_threads",
+        folds=True,
+    ),
+    Command(
+        "parallel",
+        "The parallel regions that are being executed, as a tree.",
+        "Shows the parallel regions that are being executed, each inside of the one that encloses it: where in the source,"
+        " level, team size, and the native ids of its threads in thread-number order. Serialized regions are regions too.",
+        regions.ask,
+        "print_parallel",
+        folds=True,
+    ),
+)

@@ -1,0 +1,87 @@
+"""What the debugger's half offers a plugin: DMPL's and OMPD's callbacks, and nothing else.
+
+A plugin written in C, loaded from a vendor's library, is served through these and no more. Each method names its
+counterparts. Failures are raised, never returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+from ompd.contract.memory import Memory
+from ompd.contract.ompd import ThreadIdKind
+
+TypeRef = NewType("TypeRef", object)
+"""A type of the target, opaque to the plugin (``DMPL_type_t *``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSizes:
+    """Sizes of the target's fundamental C types, in bytes (``ompd_device_type_sizes_t``, ``DMPL_target_type_sizes_t``)."""
+
+    char: int
+    short: int
+    int: int
+    long: int
+    long_long: int
+    pointer: int
+
+
+class Callbacks(Memory, Protocol):
+    """The callbacks, bound to one module of the target: the one that holds the runtime asking.
+
+    ``read`` is OMPD's ``read_memory`` and DMPL's ``get_data``. Threads are named by the operating system's identifier.
+    """
+
+    def find_symbol(self, name: str, *, thread: int | None = None) -> int:
+        """Return the address of symbol *name*, in *thread* where the symbol is thread-local.
+
+        OMPD ``symbol_addr_lookup``; DMPL ``find_symbol``.
+
+        :raises SymbolNotFound: if no symbol table of the module or, failing that, of the program has it
+        """
+
+    def read_string(self, address: int, limit: int = 4096) -> bytes:
+        """Return the bytes at *address* up to, and without, the first NUL.
+
+        OMPD ``read_string``.
+
+        :raises MemoryFault: if memory ends before the NUL
+        :raises CorruptState: if there is none within *limit* bytes
+        """
+
+    def type_sizes(self) -> TypeSizes:
+        """Return the sizes of fundamental types. OMPD ``sizeof_type``; DMPL ``get_type_sizes``."""
+
+    def find_type(self, name: str) -> TypeRef:
+        """Return the type *name* of the runtime's debug information. DMPL ``find_type``.
+
+        :raises TypeNotFound: if it is not there
+        """
+
+    def sizeof(self, type_ref: TypeRef) -> int:
+        """Return the size of a type, in bytes. DMPL ``sizeof``."""
+
+    def field_offset(self, type_ref: TypeRef, field: str) -> int:
+        """Return the offset of member *field*, in bytes. DMPL ``field_offset``.
+
+        :raises FieldNotFound: if the type has none of that name
+        """
+
+    def pthread_key(self, thread: int, key: int) -> int | None:
+        """Return what *thread* stored under POSIX thread key *key*, None where it stored nothing. DMPL ``get_pthread_key``."""
+
+    def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
+        """Return the operating system's identifier of the thread that *kind* calls *identifier*.
+
+        OMPD ``get_thread_context_for_thread_id``.
+
+        :raises BadInput: if there is no such thread
+        """
+
+    def to_host(self, raw: bytes, unit_size: int) -> bytes:
+        """Return units of *unit_size* bytes in the byte order of this machine.
+
+        OMPD ``device_to_host``; DMPL ``target_to_host``.
+        """

@@ -1,0 +1,111 @@
+"""Reading the target: one protocol for bytes, and the one place that makes integers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from ompd.errors import FieldNotFound
+
+ByteOrder = Literal["little", "big"]
+
+
+class Memory(Protocol):
+    """Bytes of a stopped target."""
+
+    @property
+    def byte_order(self) -> ByteOrder:
+        """Byte order of the target's integers."""
+
+    @property
+    def pointer_size(self) -> int:
+        """Size of a pointer of the target, in bytes."""
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return exactly *size* bytes at the target's virtual *address*.
+
+        :raises MemoryFault: if one of them is not to be had
+        """
+
+
+def read_unsigned(memory: Memory, address: int, size: int) -> int:
+    """Return the unsigned integer of *size* bytes at *address*."""
+    return int.from_bytes(memory.read(address, size), memory.byte_order)
+
+
+def read_signed(memory: Memory, address: int, size: int) -> int:
+    """Return the two's complement integer of *size* bytes at *address*."""
+    return int.from_bytes(memory.read(address, size), memory.byte_order, signed=True)
+
+
+def read_pointer(memory: Memory, address: int) -> int | None:
+    """Return the pointer at *address*, None for a null pointer."""
+    return read_unsigned(memory, address, memory.pointer_size) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where one member of a structure lies: ``offset`` and ``size`` in bytes from the structure's start."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StructLayout:
+    """The layout of one structure of the target, and who says so.
+
+    ``size`` is in bytes, None where it is not known. ``masks`` are those of bit fields, for the whole structure read as
+    one integer. ``source`` is how we know: ``published``, ``dwarf``, ``table``. A member that is not known is absent;
+    0 is a legitimate offset.
+    """
+
+    name: str
+    size: int | None
+    fields: Mapping[str, Field]
+    source: str
+    masks: Mapping[str, int] = field(default_factory=dict)
+
+    def field(self, name: str) -> Field:
+        """Return where member *name* lies.
+
+        :raises FieldNotFound: if this layout does not say
+        """
+        try:
+            return self.fields[name]
+        except KeyError:
+            raise FieldNotFound(self.name, name) from None
+
+    def embedding(self, member: str, inner: StructLayout) -> StructLayout:
+        """Return this layout with the members of *inner*, the structure that lies in *member*, as its own."""
+        start = self.field(member).offset
+        moved = {name: Field(start + where.offset, where.size) for name, where in inner.fields.items()}
+        return StructLayout(self.name, self.size, {**moved, **self.fields}, self.source, self.masks)
+
+
+@dataclass(frozen=True, slots=True)
+class StructView:
+    """One structure in the target. Reads are exact and happen on access."""
+
+    memory: Memory
+    layout: StructLayout
+    address: int
+
+    def unsigned(self, name: str) -> int:
+        """Return member *name* as an unsigned integer."""
+        where = self.layout.field(name)
+        return read_unsigned(self.memory, self.address + where.offset, where.size)
+
+    def signed(self, name: str) -> int:
+        """Return member *name* as a signed integer."""
+        where = self.layout.field(name)
+        return read_signed(self.memory, self.address + where.offset, where.size)
+
+    def pointer(self, name: str) -> int | None:
+        """Return the address held in member *name*, None for a null pointer."""
+        return self.unsigned(name) or None
+
+    def address_of(self, name: str) -> int:
+        """Return the address of member *name* itself."""
+        return self.address + self.layout.field(name).offset

@@ -1,0 +1,61 @@
+"""Names and numbers of OMPT that a stopped program shows: states, thread and frame kinds.
+
+OpenMP 5.2, chapter 19 (``omp-tools.h``). A number that the specification does not name is kept as a number.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class State(IntEnum):
+    """``ompt_state_t``: what a thread is doing. 0x03 and 0x04 come from Intel's runtime."""
+
+    WORK_SERIAL = 0x000
+    WORK_PARALLEL = 0x001
+    WORK_REDUCTION = 0x002
+    WORK_FREE_AGENT = 0x003
+    WORK_INDUCTION = 0x004
+    WAIT_BARRIER = 0x010
+    WAIT_BARRIER_IMPLICIT_PARALLEL = 0x011
+    WAIT_BARRIER_IMPLICIT_WORKSHARE = 0x012
+    WAIT_BARRIER_IMPLICIT = 0x013
+    WAIT_BARRIER_EXPLICIT = 0x014
+    WAIT_BARRIER_IMPLEMENTATION = 0x015
+    WAIT_BARRIER_TEAMS = 0x016
+    WAIT_TASKWAIT = 0x020
+    WAIT_TASKGROUP = 0x021
+    WAIT_MUTEX = 0x040
+    WAIT_LOCK = 0x041
+    WAIT_CRITICAL = 0x042
+    WAIT_ATOMIC = 0x043
+    WAIT_ORDERED = 0x044
+    WAIT_TARGET = 0x080
+    WAIT_TARGET_MAP = 0x081
+    WAIT_TARGET_UPDATE = 0x082
+    IDLE = 0x100
+    OVERHEAD = 0x101
+    UNDEFINED = 0x102
+
+
+def state_name(value: int) -> str:
+    """Return the specification's name of state *value* without its prefix, ``0x…`` for one that it does not name."""
+    try:
+        return State(value).name.lower()
+    except ValueError:
+        return f"{value & 0xFFFFFFFF:#x}"
+
+
+def is_wait(value: int) -> bool:
+    """Tell whether state *value* is one in which a thread waits, so that its wait identifier means something."""
+    return State.WAIT_BARRIER <= value < State.IDLE
+
+
+class FrameFlag(IntFlag):
+    """``ompt_frame_flag_t``: who owns a frame, and what kind of address stands for it."""
+
+    RUNTIME = 0x00
+    APPLICATION = 0x01
+    CFA = 0x10
+    FRAMEPOINTER = 0x20
+    STACKADDRESS = 0x30

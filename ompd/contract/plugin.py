@@ -1,0 +1,246 @@
+"""What a plugin gives back: handles that mirror OMPD's, one runtime of one process at one stop.
+
+A plugin returns addresses and numbers; names, files and lines are the debugger's. Every method may raise
+:class:`~ompd.errors.MemoryFault` or :class:`~ompd.errors.CorruptState` (trying failed) and
+:class:`~ompd.errors.Unavailable` (this target cannot tell). None always means: the specification says there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ompd.contract.ompd import Scope, ThreadIdKind
+from ompd.contract.process import Module, Process
+
+
+@dataclass(frozen=True, slots=True)
+class FrameAddress:
+    """A frame of ``ompt_frame_t``: its address and its ``ompt_frame_flag_t``."""
+
+    address: int
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """A thread's state: an ``ompt_state_t``, and the wait identifier where the state is one of waiting.
+
+    ``source`` is ``runtime`` where the runtime keeps states, ``derived`` where it was worked out from what it did keep.
+    """
+
+    state: int
+    wait_id: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class IcvDescription:
+    """An internal control variable the runtime has: its name with hyphens, and the scope of its handle."""
+
+    name: str
+    scope: Scope
+
+
+class TaskHandle(Protocol):
+    """A task (``ompd_task_handle_t``)."""
+
+    @property
+    def id(self) -> str:
+        """Opaque, unique among the tasks of one stop."""
+
+    def generating(self) -> TaskHandle | None:
+        """Return the task whose code created this one. ``ompd_get_generating_task_handle``."""
+
+    def scheduling(self) -> TaskHandle | None:
+        """Return the task that was suspended for this one. ``ompd_get_scheduling_task_handle``."""
+
+    def parallel(self) -> ParallelHandle | None:
+        """Return the innermost region the task belongs to, None at level 0. ``ompd_get_task_parallel_handle``."""
+
+    def function(self) -> int | None:
+        """Return the entry of the code the task runs. ``ompd_get_task_function``."""
+
+    def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
+        """Return exit and enter frame. ``ompd_get_task_frame``."""
+
+    def tool_data(self) -> int:
+        """Return the word a tool keeps with the task. ``ompd_get_tool_data``."""
+
+
+class ParallelHandle(Protocol):
+    """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team are one each."""
+
+    @property
+    def id(self) -> str:
+        """Opaque, unique among the regions of one stop."""
+
+    def enclosing(self) -> ParallelHandle | None:
+        """Return the enclosing region, None for one at level 1. ``ompd_get_enclosing_parallel_handle``."""
+
+    def size(self) -> int:
+        """Return the number of threads of the region's team (team-size-var)."""
+
+    def level(self) -> int:
+        """Return the number of enclosing regions and itself (levels-var)."""
+
+    def active_level(self) -> int:
+        """Return the number of active ones among them (active-levels-var)."""
+
+    def thread(self, thread_num: int) -> ThreadHandle:
+        """Return the thread with that number. ``ompd_get_thread_in_parallel``.
+
+        :raises BadInput: if *thread_num* is not below :meth:`size`
+        """
+
+    def implicit_task(self, thread_num: int) -> TaskHandle:
+        """Return that thread's implicit task. ``ompd_get_task_in_parallel``."""
+
+    def function(self) -> int | None:
+        """Return the entry of the function the compiler made of the region's code."""
+
+    def tool_data(self) -> int:
+        """Return the word a tool keeps with the region. ``ompd_get_tool_data``."""
+
+
+class ThreadHandle(Protocol):
+    """An OpenMP thread (``ompd_thread_handle_t``)."""
+
+    @property
+    def address(self) -> int:
+        """Address of the runtime's thread descriptor."""
+
+    def native_id(self, kind: ThreadIdKind) -> int:
+        """Return the thread's native identifier of that *kind*. ``ompd_get_thread_id``.
+
+        :raises Unsupported: if the runtime does not keep that kind
+        """
+
+    def thread_type(self) -> str:
+        """Return ``initial`` or ``worker``."""
+
+    def thread_num(self) -> int | None:
+        """Return the thread's number in its team (thread-num-var), None while it is in none."""
+
+    def current_parallel(self) -> ParallelHandle | None:
+        """Return the innermost region it executes, None outside of all. ``ompd_get_curr_parallel_handle``."""
+
+    def current_task(self) -> TaskHandle | None:
+        """Return the task it executes, None while it is idle. ``ompd_get_curr_task_handle``."""
+
+    def state(self) -> ThreadState:
+        """Return what it is doing. ``ompd_get_state``."""
+
+    def tool_data(self) -> int:
+        """Return the word a tool keeps with the thread. ``ompd_get_tool_data``."""
+
+    def threadprivate_address(self, address: int) -> int | None:
+        """Return where this thread's copy of the variable at *address* lies, None where it has no storage yet.
+
+        DMPL ``DMPL_get_tls_address``.
+        """
+
+
+class AddressSpace(Protocol):
+    """One runtime of one process (``ompd_address_space_handle_t``)."""
+
+    @property
+    def module(self) -> Module:
+        """The module that holds the runtime."""
+
+    @property
+    def layout_source(self) -> str:
+        """How the layout of its structures is known: ``published``, ``dwarf``, ``table`` or ``queried``."""
+
+    def omp_version(self) -> int:
+        """Return the version of OpenMP as ``_OPENMP`` spells it. ``ompd_get_omp_version``."""
+
+    def version(self) -> str | None:
+        """Return the runtime's own version, None where it keeps none."""
+
+    def keeps_states(self) -> bool:
+        """Tell whether the runtime keeps thread states, frames and tool data in this process."""
+
+    def threads(self) -> Sequence[ThreadHandle]:
+        """Return all of the runtime's threads that exist, idle ones too."""
+
+    def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
+        """Return the thread with that native identifier, None if it is not the runtime's. ``ompd_get_thread_handle``."""
+
+    def states(self) -> Mapping[int, str]:
+        """Return the states the runtime may report, by number. ``ompd_enumerate_states``."""
+
+    def icvs(self) -> Sequence[IcvDescription]:
+        """Return the ICVs that can be asked for. ``ompd_enumerate_icvs``."""
+
+    def icv(self, name: str, handle: object) -> int | str:
+        """Return the value of an ICV for a handle of its scope. ``ompd_get_icv_from_scope`` and its string form."""
+
+    def display_control_vars(self) -> Mapping[str, str]:
+        """Return the settings the runtime displays, by name. ``ompd_get_display_control_vars``."""
+
+
+class RuntimeNames(Protocol):
+    """The routines around a construct's code (``DMPL_rtl_names``)."""
+
+    @property
+    def main_task_dispatcher(self) -> str:
+        """The routine the encountering task calls to start the construct."""
+
+    @property
+    def microtask_invoker(self) -> str:
+        """The routine that calls the function the compiler made of the construct's code."""
+
+
+class Plugin(Protocol):
+    """Knows one kind of runtime. Holds nothing about any process."""
+
+    @property
+    def kind(self) -> str:
+        """``libomp``, ``libgomp``, ``stub`` …"""
+
+    def process_initialize(self, process: Process, module: Module) -> AddressSpace:
+        """Return the runtime that *module* holds. ``ompd_process_initialize``.
+
+        :raises NotInitialised: if nothing of OpenMP has run yet
+        :raises LayoutUnavailable: if the layout of its structures is not known
+        """
+
+    def rtl_names(self, language: int) -> RuntimeNames | None:
+        """Return the routines around a construct's code in *language*. ``DMPL_get_rtl_names``."""
+
+    def demangle_name(self, name: str) -> str | None:
+        """Return the source's name of a compiler-made one, None if it is none. ``DMPL_demangle_name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """A lock the runtime keeps: its kind, the native ids of its holder (None: none stored) and waiters, in queue order."""
+
+    address: int
+    kind: str
+    owner: int | None
+    waiters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierState:
+    """A barrier of a team: how many of how many arrived, and the native ids of those who did not."""
+
+    arrived: int
+    expected: int
+    missing: tuple[int, ...]
+
+
+class RuntimeInternals(Protocol):
+    """The optional protocol: what OMPD lacks but a runtime keeps."""
+
+    def lock(self, thread: ThreadHandle) -> LockState | None:
+        """Return the lock *thread* waits for, None if it waits for none."""
+
+    def barrier(self, region: ParallelHandle) -> BarrierState | None:
+        """Return the barrier a region's threads gather at, None if they gather at none."""
+
+    def queued_tasks(self) -> Sequence[TaskHandle]:
+        """Return explicit tasks that were created and have not begun."""

@@ -1,0 +1,136 @@
+"""What our own plugins may ask of the stopped process, besides the callbacks of the standards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ompd.contract.callbacks import Callbacks
+
+_SYSTEM_LIBRARY = re.compile(
+    r"(?:^|/)(?:libc|libm|libdl|librt|libpthread|ld-linux[-\w]*|ld|libgcc_s|libstdc\+\+|libresolv|libutil|libanl)"
+    r"(?:-\d[\d.]*)?\.so(?:\.\d+)*(?: \(deleted\))?$|^\[?(?:vdso|linux-vdso|linux-gate)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A file that is mapped into the process: the program, a shared library, the vDSO.
+
+    ``name`` is what the target calls it. ``bias`` is what is added to addresses in the file to get the target's
+    (0 for a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is where its
+    file was found on this machine, None if it was not; ``fault`` then says why.
+    """
+
+    name: str
+    bias: int
+    start: int
+    end: int
+    path: str | None
+    build_id: str | None
+    is_program: bool
+    fault: str | None = None
+
+    @property
+    def is_system_library(self) -> bool:
+        """Whether this is one of the C and compiler libraries that lie beneath every program."""
+        return _SYSTEM_LIBRARY.search(self.name) is not None
+
+
+class Frame(Protocol):
+    """One frame of a native stack."""
+
+    @property
+    def pc(self) -> int:
+        """The program counter; of a caller, where it goes on after the call."""
+
+    @property
+    def call_site(self) -> int:
+        """The address to look up in symbols and line tables: inside of the call for a caller, else the pc itself."""
+
+    @property
+    def sp(self) -> int:
+        """The stack pointer."""
+
+    @property
+    def cfa(self) -> int | None:
+        """The canonical frame address, None where no unwind data covers the pc."""
+
+    @property
+    def function_start(self) -> int | None:
+        """Where unwind data says the function begins, None where none covers the pc."""
+
+    @property
+    def is_signal_frame(self) -> bool:
+        """Whether this is the kernel's frame below a signal handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed further."""
+
+    frames: tuple[Frame, ...]
+    stopped: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """What lies at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without one."""
+
+    address: int
+    module: Module | None
+    symbol: str | None
+    symbol_address: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a routine of the target answered in the emulator: its value, and the ``(address, size)`` pairs it read."""
+
+    value: int
+    reads: tuple[tuple[int, int], ...]
+
+
+class Process(Callbacks, Protocol):
+    """One process at one stop. What is computed is kept until the stop ends."""
+
+    def modules(self) -> Sequence[Module]:
+        """Return all mapped modules, by address."""
+
+    def module_at(self, address: int) -> Module | None:
+        """Return the module that has *address* mapped, None for anonymous memory."""
+
+    def symbol_in(self, module: Module, name: str) -> int | None:
+        """Return the address of symbol *name* of *module*, None if it has none."""
+
+    def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
+        """Return the addresses of those symbols of *names* that *module* has."""
+
+    def threads(self) -> Sequence[int]:
+        """Return the operating system's identifiers of all threads, in the target's order."""
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return a thread's registers by the psABI's lower-case names, with the thread pointer among them."""
+
+    def thread_pointer(self, thread: int) -> int:
+        """Return the thread pointer (``pthread_self`` in glibc)."""
+
+    def stack(self, thread: int) -> Stack:
+        """Return the native stack of *thread*."""
+
+    def locate(self, address: int) -> Location:
+        """Return what lies at *address*; never fails, unknown parts are None."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment block the process was started with.
+
+        :raises Unavailable: if the target does not hold it
+        """
+
+    def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
+        """Run the target's own *routine* over its frozen memory, as *thread*, in an emulator.
+
+        :raises Unavailable: if it would write, block or leave what can be emulated
+        """

@@ -1,0 +1,99 @@
+"""A place in bytes that moves forward: integers, strings and LEB128 numbers of DWARF, bounds checked."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ompd.contract.memory import ByteOrder
+from ompd.errors import MalformedFile
+
+# A number of 64 bits takes 10 bytes; some assemblers pad numbers that they fill in later.
+_MAX_LEB128_BYTES = 16
+
+
+class Cursor:
+    """Reads *data* from *position* up to *end*; every method advances past what it returns.
+
+    Every method raises MalformedFile where *data* ends too early. Nothing is copied but what is returned.
+
+    :param what: what to call *data* in errors
+    :param base: what to add to a position to get the one that errors tell
+    """
+
+    __slots__ = ("base", "byte_order", "data", "end", "position", "what")
+
+    def __init__(
+        self,
+        data: bytes,
+        byte_order: ByteOrder,
+        *,
+        position: int = 0,
+        end: int | None = None,
+        what: str = "",
+        base: int = 0,
+    ) -> None:
+        self.data = data
+        self.byte_order = byte_order
+        self.position = position
+        self.end = len(data) if end is None else min(end, len(data))
+        self.what = what
+        self.base = base
+
+    def fail(self, fault: str) -> NoReturn:
+        """Raise MalformedFile for what was just read."""
+        raise MalformedFile(f"{self.what}: {fault}", offset=self.base + self.position)
+
+    @property
+    def at_end(self) -> bool:
+        return self.position >= self.end
+
+    def take(self, size: int) -> bytes:
+        """Return the next *size* bytes."""
+        start = self.position
+        if size < 0 or size > self.end - start:
+            self.fail(f"{size} bytes do not fit")
+        self.position = start + size
+        return self.data[start : start + size]
+
+    def unsigned(self, size: int) -> int:
+        """Return an unsigned integer of *size* bytes."""
+        return int.from_bytes(self.take(size), self.byte_order)
+
+    def signed(self, size: int) -> int:
+        """Return a two's complement integer of *size* bytes."""
+        return int.from_bytes(self.take(size), self.byte_order, signed=True)
+
+    def byte(self) -> int:
+        """Return one unsigned byte."""
+        position = self.position
+        if position >= self.end:
+            self.fail("ends too early")
+        self.position = position + 1
+        return self.data[position]
+
+    def uleb(self) -> int:
+        """Return an unsigned LEB128 number (DWARF 5, 7.6)."""
+        value = shift = 0
+        for _ in range(_MAX_LEB128_BYTES):
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+        self.fail("a LEB128 number does not end")
+
+    def sleb(self) -> int:
+        """Return a signed LEB128 number (DWARF 5, 7.6)."""
+        start = self.position
+        value = self.uleb()
+        if self.data[self.position - 1] & 0x40:
+            value -= 1 << 7 * (self.position - start)
+        return value
+
+    def string(self) -> bytes:
+        """Return the bytes up to a NUL, which is passed over."""
+        end = self.data.find(b"\0", self.position, self.end)
+        if end < 0:
+            self.fail("a string does not end")
+        start, self.position = self.position, end + 1
+        return self.data[start:end]

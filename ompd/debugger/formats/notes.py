@@ -1,0 +1,96 @@
+"""The notes of an ELF core: mapped files, auxiliary vector, command line, signal (Linux ``fs/binfmt_elf.c``, ``elf.h``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ompd.contract.memory import ByteOrder
+from ompd.errors import MalformedFile
+
+NT_PRSTATUS = 1
+NT_PRPSINFO = 3
+NT_AUXV = 6
+NT_SIGINFO = 0x53494749
+NT_FILE = 0x46494C45
+
+AT_NULL = 0
+AT_PHDR = 3
+AT_PAGESZ = 6
+AT_ENTRY = 9
+AT_SYSINFO_EHDR = 33
+
+# pr_fname and pr_psargs close elf_prpsinfo on every architecture: char[16], then char[ELF_PRARGSZ], 80.
+_FNAME_SIZE = 16
+_PSARGS_SIZE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class FileMapping:
+    """One mapping of ``NT_FILE``: *offset* is where in the file *start* lies, in bytes."""
+
+    start: int
+    end: int
+    offset: int
+    name: str
+
+
+def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
+    return [int.from_bytes(data[at : at + size], byte_order) for at in range(0, len(data) - size + 1, size)]
+
+
+def parse_files(data: bytes, pointer_size: int, byte_order: ByteOrder) -> list[FileMapping]:
+    """Return the mappings of an ``NT_FILE`` note, in its order.
+
+    A count, the size of a page, then start, end and offset in pages of each, then their names, NUL-terminated.
+
+    :raises MalformedFile: if the note is shorter than its count says
+    """
+    if len(data) < 2 * pointer_size:
+        raise MalformedFile(f"NT_FILE note has {len(data)} bytes, fewer than its header")
+    count, page_size = _words(data[: 2 * pointer_size], pointer_size, byte_order)
+    table_end = (2 + 3 * count) * pointer_size
+    if table_end > len(data):
+        raise MalformedFile(f"NT_FILE note names {count} mappings, {len(data)} bytes cannot hold them")
+    table = _words(data[2 * pointer_size : table_end], pointer_size, byte_order)
+    names = bytes(data[table_end:]).split(b"\0", count)
+    if len(names) < count:
+        raise MalformedFile(f"NT_FILE note names {count} mappings and only {len(names)} files")
+    return [
+        FileMapping(
+            table[3 * i], table[3 * i + 1], table[3 * i + 2] * page_size, names[i].decode("utf-8", "surrogateescape")
+        )
+        for i in range(count)
+    ]
+
+
+def parse_auxv(data: bytes, pointer_size: int, byte_order: ByteOrder) -> dict[int, int]:
+    """Return the auxiliary vector of an ``NT_AUXV`` note by type (``AT_*``), up to its ``AT_NULL``."""
+    words = _words(data, pointer_size, byte_order)
+    vector: dict[int, int] = {}
+    for kind, value in zip(words[::2], words[1::2], strict=False):
+        if kind == AT_NULL:
+            break
+        vector[kind] = value
+    return vector
+
+
+def parse_command(data: bytes) -> str:
+    """Return the command line of an ``NT_PRPSINFO`` note: at most 80 bytes, cut by the kernel; else the program's name.
+
+    :raises MalformedFile: if the note is too short to hold one
+    """
+    if len(data) < _FNAME_SIZE + _PSARGS_SIZE:
+        raise MalformedFile(f"NT_PRPSINFO note has {len(data)} bytes")
+    arguments = bytes(data[-_PSARGS_SIZE:]).split(b"\0", 1)[0].strip()
+    name = bytes(data[-_PSARGS_SIZE - _FNAME_SIZE : -_PSARGS_SIZE]).split(b"\0", 1)[0]
+    return (arguments or name).decode("utf-8", "surrogateescape")
+
+
+def parse_signal(data: bytes, byte_order: ByteOrder) -> int:
+    """Return ``si_signo`` of an ``NT_SIGINFO`` note.
+
+    :raises MalformedFile: if the note is too short to hold one
+    """
+    if len(data) < 4:
+        raise MalformedFile(f"NT_SIGINFO note has {len(data)} bytes")
+    return int.from_bytes(data[:4], byte_order, signed=True)

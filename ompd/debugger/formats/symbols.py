@@ -1,0 +1,346 @@
+"""Symbol tables of ELF files (gABI, "Symbol Table"): by name, by prefix and by address.
+
+A table of some thousand symbols is asked for a handful of names, at the start of a command that has to be quick. So
+nothing is decoded that is not asked for: a name is searched as bytes in the string table, and its offset there among
+all ``st_name``, which are taken out of the table in bulk.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from ompd.debugger.formats.elf import (
+    SHN_UNDEF,
+    SHT_DYNSYM,
+    SHT_SYMTAB,
+    ElfFile,
+    Section,
+    order_mark,
+)
+from ompd.errors import MalformedFile
+
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_COMMON, STT_TLS = range(7)
+STT_GNU_IFUNC = 10
+STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
+STB_GNU_UNIQUE = 10
+
+# Of several symbols by one name, the one that other modules would be bound to comes first.
+_BIND_RANK = {STB_GLOBAL: 0, STB_GNU_UNIQUE: 0, STB_WEAK: 1, STB_LOCAL: 2}
+# Of several symbols that cover an address, code comes first.
+_TYPE_RANK = {STT_FUNC: 0, STT_GNU_IFUNC: 0, STT_OBJECT: 1, STT_COMMON: 1}
+_ADDRESSED = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_GNU_IFUNC))
+
+# Elf32_Sym and Elf64_Sym. st_name comes first in both; the rest is in another order.
+_SYM = {32: "IIIBBH", 64: "IBBHQQ"}
+
+_SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not an address, SHN_COMMON has none yet
+
+# Compilers do not nest functions, few labels of assembly lie inside of one, and glibc has some dozen names for one
+# function. The bounds keep a table made of overlapping symbols from costing time.
+_MAX_NESTED = 256
+_MAX_ALIASES = 256
+_MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
+
+
+class Symbol(NamedTuple):
+    """One defined symbol."""
+
+    name: str
+    address: int  # st_value: a link-time address, or an offset in the module's TLS block if type is STT_TLS
+    size: int  # bytes; 0 if unknown
+    type: int  # STT_*
+    bind: int  # STB_*
+    section: int  # st_shndx
+
+
+class _Table:
+    """One SHT_SYMTAB or SHT_DYNSYM with its strings."""
+
+    def __init__(self, elf: ElfFile, section: Section) -> None:
+        self._elf = elf
+        self._section = section
+        self._struct = struct.Struct(order_mark(elf.byte_order) + _SYM[elf.ident_class])
+        if section.sh_entsize != self._struct.size:
+            raise MalformedFile(f"{elf.name}: {section.name} has entries of {section.sh_entsize} bytes")
+        if section.sh_link >= len(elf.sections):
+            raise MalformedFile(f"{elf.name}: {section.name} names no string table")
+
+    @cached_property
+    def _strings(self) -> bytes:
+        return self._elf.section_data(self._elf.sections[self._section.sh_link])
+
+    @cached_property
+    def _entries(self) -> bytes:
+        raw = self._elf.section_data(self._section)
+        if len(raw) % self._struct.size or len(raw) // self._struct.size > _MAX_SYMBOLS:
+            raise MalformedFile(f"{self._elf.name}: {self._section.name} of {len(raw)} bytes is no table of symbols")
+        return raw
+
+    @cached_property
+    def _name_offsets(self) -> list[int]:
+        # st_name of every symbol. The strided view does in C what iter_unpack does entry by entry.
+        entries, size = self._entries, self._struct.size
+        if self._elf.byte_order == sys.byteorder:
+            return memoryview(entries).cast("I")[:: size // 4].tolist()
+        mark = order_mark(self._elf.byte_order)
+        return [offset for (offset,) in struct.iter_unpack(f"{mark}I{size - 4}x", entries)]
+
+    @cached_property
+    def _first_and_last(self) -> tuple[dict[int, int], dict[int, int]]:
+        # First and last symbol by st_name. They differ where symbols share a string, as static functions do.
+        offsets = self._name_offsets
+        count = len(offsets)
+        backwards = zip(reversed(offsets), range(count - 1, -1, -1), strict=True)
+        return dict(backwards), dict(zip(offsets, range(count), strict=True))
+
+    def _symbol(self, index: int, name: str) -> Symbol:
+        fields = self._struct.unpack_from(self._entries, index * self._struct.size)
+        if self._elf.ident_class == 64:
+            _, info, _, section, address, size = fields
+        else:
+            _, address, size, info, _, section = fields
+        return Symbol(name, address, size, info & 15, info >> 4, section)
+
+    def _name_at(self, offset: int) -> str:
+        end = self._strings.find(b"\0", offset)
+        if end < 0:
+            raise MalformedFile(
+                f"{self._elf.name}: {self._section.name} has a name outside of its strings", offset=offset
+            )
+        return self._strings[offset:end].decode("utf-8", "replace")
+
+    def _indexes(self, offset: int) -> Iterator[int]:
+        # Every symbol with this st_name.
+        firsts, lasts = self._first_and_last
+        index = firsts.get(offset, -1)
+        if index < 0:
+            return
+        last = lasts[offset]
+        yield index
+        while index < last:
+            index = self._name_offsets.index(offset, index + 1)
+            yield index
+
+    def contains_string(self, name: str) -> bool:
+        return self._strings.find(_key(name)) >= 0
+
+    def find(self, name: str) -> list[Symbol]:
+        # Linkers let a name share the tail of a longer one, so it may begin in the middle of a string.
+        strings, key = self._strings, _key(name)
+        found = []
+        position = strings.find(key)
+        while position >= 0:
+            found += [self._symbol(index, name) for index in self._indexes(position)]
+            position = strings.find(key, position + 1)
+        return found
+
+    def find_many(self, names: set[str]) -> list[Symbol]:
+        starts = self._string_starts
+        wanted = {_key(name)[:-1]: name for name in names}
+        found = []
+        for index, offset in enumerate(self._name_offsets):
+            raw = starts.get(offset)
+            if raw is None:  # the tail of a longer string
+                raw = self._strings[offset : max(self._strings.find(b"\0", offset), 0)]
+            if raw in wanted:
+                found.append(self._symbol(index, wanted[raw]))
+        return found
+
+    @cached_property
+    def _string_starts(self) -> dict[int, bytes]:
+        pieces = self._strings.split(b"\0")
+        offsets = accumulate((len(piece) + 1 for piece in pieces), initial=0)
+        return dict(zip(offsets, pieces, strict=False))  # the last offset is the table's end
+
+    def find_prefix(self, prefix: str) -> list[Symbol]:
+        strings, key = self._strings, prefix.encode("utf-8", "replace")
+        found = []
+        position = strings.find(key)
+        while position >= 0:
+            for index in self._indexes(position):
+                found.append(self._symbol(index, self._name_at(position)))
+            position = strings.find(key, position + 1)
+        return found
+
+    @cached_property
+    def _by_address(self) -> tuple[list[int], list[int]]:
+        # Start addresses, sorted, and the indexes of the symbols that begin there.
+        infos, sections, values = self._columns()
+        every = zip(range(len(values)), infos, sections, strict=True)
+        indexes = [i for i, info, section in every if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE]
+        indexes.sort(key=values.__getitem__)
+        return [values[index] for index in indexes], indexes
+
+    def _columns(self) -> tuple[list[int], list[int], list[int]]:
+        # st_info, st_shndx and st_value of every symbol, as _name_offsets has st_name.
+        entries = memoryview(self._entries)
+        if self._elf.byte_order == sys.byteorder and self._elf.ident_class == 64:
+            return entries[4::24].tolist(), entries.cast("H")[3::12].tolist(), entries.cast("Q")[1::3].tolist()
+        rows = list(self._struct.iter_unpack(entries))
+        info, section, value = (1, 3, 4) if self._elf.ident_class == 64 else (3, 5, 1)
+        return [row[info] for row in rows], [row[section] for row in rows], [row[value] for row in rows]
+
+    def covering(self, address: int) -> Symbol | None:
+        # The symbol whose st_size covers the address: of those the one that begins nearest. One that ended before the
+        # address may lie inside of one that covers it.
+        starts, indexes = self._by_address
+        position = bisect_right(starts, address)
+        for last in range(position - 1, max(position - 1 - _MAX_NESTED, -1), -1):
+            start = starts[last]
+            if address < start + self._symbol(indexes[last], "").size:
+                first = bisect_left(starts, start, 0, last)
+                aliases = self._named(indexes[first : last + 1])
+                return min((s for s in aliases if address < start + s.size), key=_preference, default=None)
+        return None
+
+    def preceding(self, address: int) -> Symbol | None:
+        # The symbol without a size that begins nearest before the address, no other between, in the same section.
+        starts, indexes = self._by_address
+        last = bisect_right(starts, address)
+        if last == 0:
+            return None
+        first = bisect_left(starts, starts[last - 1], 0, last)
+        symbol = min(self._named(indexes[first:last]), key=_preference, default=None)
+        if symbol is None or symbol.size or symbol.section >= len(self._elf.sections):
+            return None
+        section = self._elf.sections[symbol.section]
+        return symbol if address < section.sh_addr + section.sh_size else None
+
+    def _named(self, indexes: list[int]) -> list[Symbol]:
+        # A NOTYPE symbol "$x", "$d.3" … marks where code and data change (psABI of AArch64, Arm and RISC-V, "mapping
+        # symbols") and names nothing.
+        symbols = [self._symbol(index, self._name_at(self._name_offsets[index])) for index in indexes[:_MAX_ALIASES]]
+        return [s for s in symbols if s.name and not (s.type == STT_NOTYPE and s.name.startswith("$"))]
+
+
+class SymbolTable:
+    """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
+
+    Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
+    Tables are read at first need and in that order, and a table that answers ends the search.
+    """
+
+    def __init__(self, elf: ElfFile, debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None) -> None:
+        self._elf = elf
+        self._debug_elf = debug_elf
+        self._at: dict[int, Symbol | None] = {}
+        self._found: dict[str, Symbol | None] = {}
+
+    @classmethod
+    def load(cls, elf: ElfFile, debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None) -> SymbolTable:
+        """Return the joined table of *elf* and its separate debug file.
+
+        :param debug_elf: the file, or a function that finds it (None: there is none), which is called once, when the
+            module's own tables did not answer
+        """
+        return cls(elf, debug_elf)
+
+    @cached_property
+    def _own_tables(self) -> list[_Table]:
+        return [
+            _Table(self._elf, section)
+            for sh_type in (SHT_DYNSYM, SHT_SYMTAB)
+            for section in self._elf.sections
+            if section.sh_type == sh_type and section.sh_size
+        ]
+
+    @cached_property
+    def _debug_tables(self) -> list[_Table]:
+        elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
+        if elf is None:
+            return []
+        return [_Table(elf, section) for section in elf.sections if section.sh_type == SHT_SYMTAB and section.sh_size]
+
+    def _tables(self) -> Iterator[_Table]:
+        yield from self._own_tables
+        yield from self._debug_tables
+
+    def contains_string(self, name: str) -> bool:
+        """Tell quickly whether *name* can be a symbol: False is certain, True means only that the string is there.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return any(table.contains_string(name) for table in self._tables())
+
+    def find(self, name: str) -> Symbol | None:
+        """Return the symbol called exactly *name*, or None; of several the global one, then weak, then local.
+
+        Undefined symbols, sections and file names are no symbols here.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if name not in self._found:
+            self._found[name] = next(filter(None, (_preferred(t.find(name)) for t in self._tables())), None)
+        return self._found[name]
+
+    def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
+        """Return those of *names* that there are, each as :meth:`find` would, in one pass over a table.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        missing = set(names)
+        answer: dict[str, Symbol] = {}
+        for table in self._tables():
+            if not missing:
+                break
+            candidates: dict[str, list[Symbol]] = {}
+            for symbol in table.find_many(missing):
+                candidates.setdefault(symbol.name, []).append(symbol)
+            for name, symbols in candidates.items():
+                best = _preferred(symbols)
+                if best is not None:
+                    answer[name] = best
+                    missing.discard(name)
+        return answer
+
+    def find_prefix(self, prefix: str) -> list[Symbol]:
+        """Return every symbol whose name begins with *prefix*, by name, then address; the same one of two tables once.
+
+        All tables are read for it.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        symbols: dict[tuple[str, int], Symbol] = {}
+        for table in self._tables():
+            for symbol in filter(_is_symbol, table.find_prefix(prefix)):
+                symbols.setdefault((symbol.name, symbol.address), symbol)
+        return [symbols[key] for key in sorted(symbols)]
+
+    def at(self, address: int) -> Symbol | None:
+        """Return the function or object that covers the link-time *address*, or None.
+
+        A symbol covers ``st_size`` bytes; one of size 0 reaches to the next symbol or the end of its section. Of
+        symbols that begin at one address functions come before objects, global before weak and local. A version in the
+        name (``name@@VERSION``) is cut off. TLS symbols have no address.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if address not in self._at:
+            symbol = next(filter(None, (table.covering(address) for table in self._tables())), None)
+            if symbol is None:
+                symbol = next(filter(None, (table.preceding(address) for table in self._tables())), None)
+            self._at[address] = symbol and symbol._replace(name=symbol.name.partition("@")[0] or symbol.name)
+        return self._at[address]
+
+
+def _key(name: str) -> bytes:
+    return name.encode("utf-8", "replace") + b"\0"
+
+
+def _is_symbol(symbol: Symbol) -> bool:
+    return symbol.section != SHN_UNDEF and symbol.type not in (STT_SECTION, STT_FILE)
+
+
+def _preference(symbol: Symbol) -> tuple[int, int, bool, str]:
+    # Underscores last: glibc's clone3 is also __clone3, with all else equal.
+    return _TYPE_RANK.get(symbol.type, 2), _BIND_RANK.get(symbol.bind, 2), symbol.name.startswith("_"), symbol.name
+
+
+def _preferred(symbols: list[Symbol]) -> Symbol | None:
+    return min(filter(_is_symbol, symbols), key=lambda symbol: _BIND_RANK.get(symbol.bind, 2), default=None)

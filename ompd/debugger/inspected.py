@@ -1,0 +1,243 @@
+"""The stopped process as plugins see it: the contract, served from a target and the files it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from ompd.contract.callbacks import TypeRef, TypeSizes
+from ompd.contract.memory import ByteOrder
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.process import CallResult, Location, Module, Stack
+from ompd.debugger.files import FileFinder
+from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.symbols import STT_TLS, Symbol
+from ompd.debugger.modules import LoadedModule, ModuleList
+from ompd.debugger.targets.base import PageOmitted, Target
+from ompd.debugger.unwind import Unwinder
+from ompd.errors import BadInput, CorruptState, MalformedFile, MemoryFault, OmpdError, SymbolNotFound, Unsupported
+
+# A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
+_STRING_PIECE = 256
+# The vDSO is two pages; its exact size is in its headers, which are not needed to know that code in it is the kernel's.
+_VDSO_SIZE = 0x4000
+
+
+class InspectedProcess:
+    """One process at one stop; see :class:`ompd.contract.process.Process`. What is computed is kept."""
+
+    def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
+        self._target = target
+        self._modules = ModuleList(target, finder, exe)
+        self._by_start = {m.start: m for m in self._modules}
+        self._stacks: dict[int, Stack] = {}
+        self._locations: dict[int, Location] = {}
+        self._line_cache: dict[int, tuple[str | None, int | None]] = {}
+
+    # Memory
+
+    @property
+    def byte_order(self) -> ByteOrder:
+        """See :class:`ompd.contract.memory.Memory`."""
+        return self._target.architecture.byte_order
+
+    @property
+    def pointer_size(self) -> int:
+        """See :class:`ompd.contract.memory.Memory`."""
+        return self._target.architecture.pointer_size
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return *size* bytes at *address*, from the target, or, of pages it left out, from the file that was mapped there.
+
+        :raises MemoryFault: if neither has them
+        """
+        try:
+            return self._target.read(address, size)
+        except PageOmitted as fault:
+            return self._read_from_file(address, size, fault)
+
+    def _read_from_file(self, address: int, size: int, fault: PageOmitted) -> bytes:
+        module = self._modules.at(address)
+        data = module.read_file(address, size) if module is not None else None
+        if data is not None:
+            return data
+        if module is not None and module.record.fault is not None:
+            raise MemoryFault(address, size, f"the target leaves it out, and {module.record.fault}") from fault
+        raise fault
+
+    def read_string(self, address: int, limit: int = 4096) -> bytes:
+        """See :meth:`Callbacks.read_string`."""
+        found = b""
+        while len(found) < limit:
+            at = address + len(found)
+            piece = self.read(at, min(_STRING_PIECE - at % _STRING_PIECE, limit - len(found)))
+            end = piece.find(b"\0")
+            if end >= 0:
+                return found + piece[:end]
+            found += piece
+        raise CorruptState(address, f"a string of more than {limit} bytes")
+
+    # Modules and symbols
+
+    def modules(self) -> Sequence[Module]:
+        """See :meth:`Process.modules`."""
+        return [module.record for module in self._modules]
+
+    def module_at(self, address: int) -> Module | None:
+        """See :meth:`Process.module_at`. Code of the kernel's own, the vDSO, counts as a module."""
+        module = self._modules.at(address)
+        if module is not None:
+            return module.record
+        vdso = self._vdso
+        return vdso if vdso is not None and vdso.start <= address < vdso.end else None
+
+    @cached_property
+    def _vdso(self) -> Module | None:
+        start = self._modules.vdso_start
+        return Module("[vdso]", start, start, start + _VDSO_SIZE, None, None, False) if start is not None else None
+
+    def _symbol(self, module: Module, name: str) -> Symbol | None:
+        loaded = self._by_start.get(module.start)
+        return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
+
+    def symbol_in(self, module: Module, name: str) -> int | None:
+        """See :meth:`Process.symbol_in`. A thread-local symbol has no address of its own: None."""
+        symbol = self._symbol(module, name)
+        return symbol.address + module.bias if symbol is not None and symbol.type != STT_TLS else None
+
+    def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
+        """See :meth:`Process.symbols_in`."""
+        loaded = self._by_start.get(module.start)
+        if loaded is None or loaded.symbols is None:
+            return {}
+        found = loaded.symbols.find_many(names)
+        return {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
+
+    def find_symbol(self, name: str, *, thread: int | None = None) -> int:
+        """See :meth:`Callbacks.find_symbol`: in all modules, the program first."""
+        for module in sorted(self.modules(), key=lambda m: not m.is_program):
+            symbol = self._symbol(module, name)
+            if symbol is None:
+                continue
+            if symbol.type == STT_TLS:
+                raise Unsupported(f"{name}: addresses of thread-local symbols are not worked out yet")
+            return symbol.address + module.bias
+        raise SymbolNotFound(name)
+
+    # Threads
+
+    def threads(self) -> Sequence[int]:
+        """See :meth:`Process.threads`."""
+        return self._target.thread_ids()
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """See :meth:`Process.registers`."""
+        return self._target.registers(thread)
+
+    def thread_pointer(self, thread: int) -> int:
+        """See :meth:`Process.thread_pointer`."""
+        return self.registers(thread)[self._target.architecture.thread_pointer]
+
+    @cached_property
+    def _by_thread_pointer(self) -> dict[int, int]:
+        return {self.thread_pointer(thread): thread for thread in self.threads()}
+
+    def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
+        """See :meth:`Callbacks.thread_for_id`. In glibc and musl ``pthread_self()`` is the thread pointer."""
+        if kind == ThreadIdKind.LWP and identifier in self.threads():
+            return identifier
+        if kind == ThreadIdKind.PTHREAD and identifier in self._by_thread_pointer:
+            return self._by_thread_pointer[identifier]
+        if kind not in (ThreadIdKind.LWP, ThreadIdKind.PTHREAD):
+            raise Unsupported(f"thread identifiers of kind {kind}")
+        raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
+
+    @cached_property
+    def _unwinder(self) -> Unwinder:
+        return Unwinder(self.read, self._target.architecture, self._unwind_table)
+
+    def _unwind_table(self, pc: int) -> tuple[UnwindTable, int] | None:
+        module = self._modules.at(pc)
+        if module is None or module.unwind_table is None:
+            return None
+        return module.unwind_table, module.bias
+
+    def stack(self, thread: int) -> Stack:
+        """See :meth:`Process.stack`."""
+        stack = self._stacks.get(thread)
+        if stack is None:
+            walk = self._unwinder.unwind(self.registers(thread))
+            frames = tuple(walk)
+            stack = self._stacks[thread] = Stack(frames, walk.stopped)
+        return stack
+
+    # Places
+
+    def locate(self, address: int) -> Location:
+        """See :meth:`Process.locate`."""
+        location = self._locations.get(address)
+        if location is None:
+            location = self._locations[address] = self._locate(address)
+        return location
+
+    def _locate(self, address: int) -> Location:
+        loaded = self._modules.at(address)
+        if loaded is None:
+            return Location(address, self.module_at(address), None, None)
+        try:
+            symbol = loaded.symbols.at(address - loaded.bias) if loaded.symbols is not None else None
+        except MalformedFile:
+            symbol = None  # a damaged symbol table names nothing
+        if symbol is None:
+            return Location(address, loaded.record, None, None)
+        return Location(address, loaded.record, symbol.name, symbol.address + loaded.bias)
+
+    def line_of(self, address: int) -> tuple[str | None, int | None]:
+        """Return file and line of *address*, ``(None, None)`` where no debug information tells them."""
+        found = self._line_cache.get(address)
+        if found is None:
+            found = self._line_cache[address] = self._line_of(self._modules.at(address), address)
+        return found
+
+    def _line_of(self, loaded: LoadedModule | None, address: int) -> tuple[str | None, int | None]:
+        try:
+            if loaded is not None and loaded.lines is not None:
+                return loaded.lines.locate(address - loaded.bias) or (None, None)
+        except OmpdError:
+            pass  # damaged debug information tells nothing
+        return None, None
+
+    # What later parts of the debugger serve
+
+    def to_host(self, raw: bytes, unit_size: int) -> bytes:
+        """See :meth:`Callbacks.to_host`. Supported targets have the byte order of this machine."""
+        return raw
+
+    def type_sizes(self) -> TypeSizes:
+        """See :meth:`Callbacks.type_sizes`."""
+        pointer = self.pointer_size  # LP64 and ILP32: long is as wide as a pointer
+        return TypeSizes(char=1, short=2, int=4, long=pointer, long_long=8, pointer=pointer)
+
+    def find_type(self, name: str) -> TypeRef:
+        """Types are not looked up yet."""
+        raise Unsupported(f"{name}: types are not looked up yet")
+
+    def sizeof(self, type_ref: TypeRef) -> int:
+        """Types are not looked up yet."""
+        raise Unsupported("types are not looked up yet")
+
+    def field_offset(self, type_ref: TypeRef, field: str) -> int:
+        """Types are not looked up yet."""
+        raise Unsupported("types are not looked up yet")
+
+    def pthread_key(self, thread: int, key: int) -> int | None:
+        """Thread keys are not read yet."""
+        raise Unsupported("POSIX thread keys are not read yet")
+
+    def environment(self) -> Mapping[str, str]:
+        """The environment is not read yet."""
+        raise Unsupported("the environment of the process is not read yet")
+
+    def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
+        """There is no emulator yet."""
+        raise Unsupported("routines of the target are not emulated yet")

@@ -1,0 +1,274 @@
+"""The modules of a process: which files are mapped where, and whether a file here is the one that was mapped there.
+
+A core names files of another moment, often of another machine. A file is believed only when it proves to be the same: by
+build-id, or, where there is none, by every page that the target holds of what no one writes to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from ompd.contract.process import Module
+from ompd.debugger.files import FileFinder, open_mapped
+from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.dwarf_lines import LineInfo
+from ompd.debugger.formats.elf import (
+    ET_EXEC,
+    PF_W,
+    PT_DYNAMIC,
+    PT_LOAD,
+    PT_NOTE,
+    ElfFile,
+    Header,
+    Segment,
+    find_build_id,
+    parse_header,
+    parse_segments,
+)
+from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, FileMapping
+from ompd.debugger.formats.symbols import SymbolTable
+from ompd.debugger.targets.base import Target
+from ompd.errors import BadFile, MalformedFile, MemoryFault
+
+_MAX_HEADERS = 64 * 1024
+_MAX_NOTES = 64 * 1024
+_PAGE = 4096
+
+
+class LoadedModule:
+    """One module: its record, and its file once that is found and proven."""
+
+    def __init__(self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], path: str, program: bool) -> None:
+        self._target = target
+        self._finder = finder
+        self.mappings = mappings
+        self._path = path
+        self._is_program = program
+        self.name = mappings[0].name
+        self.start = mappings[0].start
+        self.end = max(m.end for m in mappings)
+
+    @cached_property
+    def _image(self) -> tuple[Header, tuple[Segment, ...]] | None:
+        # The headers as they lie in the target's memory, None if it does not hold them.
+        try:
+            header = parse_header(self._target.read(self.start, 64), self.name)
+            size = min(header.e_phnum * header.e_phentsize, _MAX_HEADERS)
+            table = self._target.read(self.start + header.e_phoff, size)
+            return header, parse_segments(header, table, header.e_phnum, self.name)
+        except (MemoryFault, MalformedFile):
+            return None
+
+    @cached_property
+    def image_build_id(self) -> bytes | None:
+        """The build-id that lies in the target's memory, None if the module has none or the target does not hold it."""
+        if self._image is None:
+            return None
+        header, segments = self._image
+        bias = _bias(self.start, header.e_type, segments)
+        for segment in segments:
+            if segment.p_type == PT_NOTE and segment.p_filesz <= _MAX_NOTES:
+                try:
+                    notes = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
+                    found = find_build_id(notes, header.byte_order, segment.p_align)
+                except (MemoryFault, MalformedFile):
+                    continue
+                if found is not None:
+                    return found
+        return None
+
+    @cached_property
+    def _opened(self) -> tuple[ElfFile | None, str | None]:
+        # The file, proven to be this module's, or why there is none.
+        try:
+            elf = ElfFile(open_mapped(self._path), self._path)
+            fault = self._difference(elf)
+        except BadFile as error:
+            return None, error.fault
+        except MalformedFile as error:
+            return None, f"is damaged: {error}"
+        return (elf, None) if fault is None else (None, fault)
+
+    def _difference(self, elf: ElfFile) -> str | None:
+        # Why *elf* cannot be the file that was mapped, None if it is.
+        in_memory, in_file = self.image_build_id, elf.build_id()
+        if in_memory is not None and in_file is not None:
+            if in_memory == in_file:
+                return None
+            return f"is another build than the one that ran (build-id {in_file.hex()}, in the target {in_memory.hex()})"
+        if self._image is not None:
+            header, segments = self._image
+            if (header.e_machine, header.e_type, segments) != (elf.e_machine, elf.e_type, elf.segments):
+                return "is another build than the one that ran (its program headers differ)"
+        bias = _bias(self.start, elf.e_type, elf.segments)
+        for segment in elf.segments:
+            if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
+                continue
+            for offset in range(0, segment.p_filesz, _PAGE):
+                size = min(_PAGE, segment.p_filesz - offset)
+                try:
+                    page = self._target.read(bias + segment.p_vaddr + offset, size)
+                except MemoryFault:
+                    continue
+                at = segment.p_offset + offset
+                if page != elf.data[at : at + size]:
+                    return f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
+        return self._dynamic_difference(elf, bias)
+
+    def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
+        # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds the
+        # sizes and places of all that is linked: two builds that agree in it are hardly two.
+        segment = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None)
+        if segment is None or segment.p_filesz > _MAX_HEADERS:
+            return None
+        try:
+            raw = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
+        except MemoryFault:
+            return None
+        size = elf.pointer_size
+        ours = elf.segment_data(segment)
+        for at in range(0, len(raw) - 2 * size + 1, 2 * size):
+            tag, value = (int.from_bytes(raw[at + i : at + i + size], elf.byte_order) for i in (0, size))
+            file_tag, file_value = (int.from_bytes(ours[at + i : at + i + size], elf.byte_order) for i in (0, size))
+            if tag != file_tag or (file_value and value not in (file_value, file_value + bias)):
+                return "is another build than the one that ran (its dynamic section differs)"
+            if tag == 0:
+                break
+        return None
+
+    @property
+    def elf(self) -> ElfFile | None:
+        """The module's file, proven to be the one that was mapped, or None; ``record.fault`` then says why."""
+        return self._opened[0]
+
+    @cached_property
+    def bias(self) -> int:
+        """What is added to an address in the file to get the target's."""
+        if self.elf is not None:
+            return _bias(self.start, self.elf.e_type, self.elf.segments)
+        if self._image is not None:
+            return _bias(self.start, self._image[0].e_type, self._image[1])
+        return self.start
+
+    @cached_property
+    def record(self) -> Module:
+        """What the contract tells of this module."""
+        elf, fault = self._opened
+        build_id = self.image_build_id or (elf.build_id() if elf is not None else None)
+        return Module(
+            name=self.name,
+            bias=self.bias,
+            start=self.start,
+            end=self.end,
+            path=self._path if elf is not None else None,
+            build_id=build_id.hex() if build_id is not None else None,
+            is_program=self._is_program,
+            fault=fault and f"{self._path} {fault}" if fault else None,
+        )
+
+    @cached_property
+    def debug_elf(self) -> ElfFile | None:
+        """The separate debug file, None if there is none that belongs to this module."""
+        return self._finder.debug_file(self.elf, self._path) if self.elf is not None else None
+
+    @cached_property
+    def symbols(self) -> SymbolTable | None:
+        """The module's symbols, None without its file."""
+        if self.elf is None:
+            return None
+        # A module with a .symtab of its own has all that its debug file would add, and reading that costs a checksum.
+        return SymbolTable.load(self.elf, None if self.elf.section(".symtab") else lambda: self.debug_elf)
+
+    @cached_property
+    def lines(self) -> LineInfo | None:
+        """The module's line tables, its own or its debug file's, None if there are none."""
+        for elf in (self.elf, self.debug_elf):
+            if elf is not None and elf.section(".debug_line") is not None:
+                return LineInfo(elf)
+        return None
+
+    @cached_property
+    def unwind_table(self) -> UnwindTable | None:
+        """The module's unwind table, None without its file or without one in it."""
+        elf = self.elf
+        return UnwindTable.from_elf(elf) if elf is not None else None
+
+    def read_file(self, address: int, size: int) -> bytes | None:
+        """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be had."""
+        if self.elf is None:
+            return None
+        for mapping in self.mappings:
+            if mapping.start <= address and address + size <= mapping.end:
+                offset = mapping.offset + address - mapping.start
+                data = self.elf.data[offset : offset + size]
+                # Behind the end of a file its last page is zeros.
+                return bytes(data) + bytes(size - len(data)) if offset + size <= -(-len(self.elf.data) // _PAGE) * _PAGE else None
+        return None
+
+
+def _bias(start: int, e_type: int, segments: Sequence[Segment]) -> int:
+    if e_type == ET_EXEC:
+        return 0
+    # A module's first mapping begins at the start of its file, whose link-time address the first segment tells.
+    first = next((s for s in segments if s.p_type == PT_LOAD), None)
+    return start if first is None else start - (first.p_vaddr - first.p_offset)
+
+
+def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
+    # A module's mappings follow one another and begin at the start of its file. One file mapped twice is two modules.
+    group: list[FileMapping] = []
+    for mapping in mappings:
+        if group and (mapping.name != group[0].name or mapping.offset == 0):
+            yield group
+            group = []
+        if group or mapping.offset == 0:
+            group.append(mapping)
+    if group:
+        yield group
+
+
+class ModuleList:
+    """All modules of a target, by address."""
+
+    def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
+        program_headers = target.auxiliary_vector().get(AT_PHDR, 0)
+        self._modules = []
+        for group in _groups(target.mappings()):
+            program = group[0].start <= program_headers < group[-1].end
+            path = exe if program and exe is not None else finder.resolve(group[0].name)
+            module = LoadedModule(target, finder, group, path, program)
+            if program or _is_module(module):
+                self._modules.append(module)
+        self._starts = [m.start for m in self._modules]
+        self.vdso_start = target.auxiliary_vector().get(AT_SYSINFO_EHDR)
+
+    def __iter__(self) -> Iterator[LoadedModule]:
+        return iter(self._modules)
+
+    def at(self, address: int) -> LoadedModule | None:
+        """Return the module with *address* in its mappings or between them, None if there is none."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        module = self._modules[index]
+        return module if address < self._end(index) else None
+
+    def _end(self, index: int) -> int:
+        # The zeroed data behind a module's last page of file belongs to it and is no mapping of a file.
+        module = self._modules[index]
+        end = module.end
+        if module.elf is not None:
+            end = max((module.bias + s.p_vaddr + s.p_memsz for s in module.elf.segments if s.p_type == PT_LOAD), default=end)
+        return max(end, module.end)
+
+
+def _is_module(module: LoadedModule) -> bool:
+    # Many files are mapped that hold no code (locale archives, data). The headers tell, in memory or in the file.
+    if module._image is not None:
+        return True
+    try:
+        return module._target.read(module.start, 4) == b"\x7fELF"
+    except MemoryFault:
+        return module.elf is not None

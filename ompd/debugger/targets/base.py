@@ -1,0 +1,67 @@
+"""What a kind of target has to give. It is small on purpose: all else is written once, for every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.formats.notes import FileMapping
+from ompd.errors import MemoryFault
+
+
+class PageOmitted(MemoryFault):
+    """The target left this memory out although it was mapped: unchanged pages of a file, which the file still holds."""
+
+
+class Target(Protocol):
+    """One stopped process."""
+
+    @property
+    def kind(self) -> str:
+        """``core``, later ``live`` and ``lldb``."""
+
+    @property
+    def name(self) -> str:
+        """What the user called it: the core's file name, a process id."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """The processor's table."""
+
+    @property
+    def process_id(self) -> int | None:
+        """The operating system's identifier of the process, None if the target does not tell."""
+
+    @property
+    def command(self) -> str | None:
+        """The command line as far as the target keeps it, None if it does not."""
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended or stopped the process, None without one."""
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return exactly *size* bytes at *address*.
+
+        :raises PageOmitted: if some of them were mapped from a file and left out
+        :raises MemoryFault: if some of them are not to be had
+        """
+
+    def thread_ids(self) -> Sequence[int]:
+        """Return the operating system's identifiers of all threads."""
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return the registers of *thread* by the architecture's names.
+
+        :raises BadInput: if there is no such thread
+        """
+
+    def mappings(self) -> Sequence[FileMapping]:
+        """Return the mappings that come from files, by address."""
+
+    def auxiliary_vector(self) -> Mapping[int, int]:
+        """Return what the kernel told the program at its start, by ``AT_*`` type; empty if the target does not keep it."""
+
+    def close(self) -> None:
+        """Let go of the target."""

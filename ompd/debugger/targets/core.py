@@ -1,0 +1,185 @@
+"""ELF core files: of the Linux kernel (notes first, sparse, clean file pages left out) and of gdb's gcore (notes last)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from ompd.debugger.architecture import ARCHITECTURES, Architecture
+from ompd.debugger.files import open_mapped
+from ompd.debugger.formats import notes
+from ompd.debugger.formats.elf import EM_X86_64, ET_CORE, PT_LOAD, PT_NOTE, ElfFile, check_elf_magic, iter_notes
+from ompd.debugger.formats.notes import FileMapping
+from ompd.debugger.targets.base import PageOmitted
+from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault
+
+# What a person who handed in the wrong file can do.
+_HOW_TO_GET_A_CORE = (
+    "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited), gcore PID one of a running program"
+)
+_ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
+_MACHINE_NAMES = {3: "i386", 21: "ppc64", 22: "s390x", 40: "arm", EM_X86_64: "x86-64", 183: "aarch64", 243: "riscv", 258: "loongarch"}
+
+
+class CoreTarget:
+    """A core file, mapped and not copied: only what is asked for is ever touched.
+
+    :raises BadFile: if *path* is no readable ELF core of a known architecture
+    """
+
+    kind = "core"
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        try:
+            self._data = open_mapped(path)
+        except BadFile as error:
+            raise BadFile(path, error.fault, hint=error.hint or _HOW_TO_GET_A_CORE) from error
+        try:
+            self._elf = self._open_elf(path)
+            self.architecture = self._find_architecture(path)
+            self._read_notes(path)
+        except MalformedFile as error:
+            self.close()
+            raise BadFile(path, f"is a damaged core file: {error}", hint="take or copy the core again") from error
+        except BadFile:
+            self.close()
+            raise
+        loads = sorted((s for s in self._elf.segments if s.p_type == PT_LOAD and s.p_memsz), key=lambda s: s.p_vaddr)
+        self._starts = [s.p_vaddr for s in loads]
+        self._loads = loads
+
+    def _open_elf(self, path: str) -> ElfFile:
+        if not check_elf_magic(self._data):
+            raise BadFile(path, "is not an ELF file, so not a core file", hint=_HOW_TO_GET_A_CORE)
+        elf = ElfFile(self._data, path)
+        if elf.e_type != ET_CORE:
+            what = _ET_NAMES.get(elf.e_type, f"an ELF file of type {elf.e_type}")
+            raise BadFile(path, f"is {what}, not a core file", hint=_HOW_TO_GET_A_CORE)
+        return elf
+
+    def _find_architecture(self, path: str) -> Architecture:
+        machine = _MACHINE_NAMES.get(self._elf.e_machine, f"machine number {self._elf.e_machine}")
+        architecture = ARCHITECTURES.get(self._elf.e_machine)
+        known = ", ".join(a.name for a in ARCHITECTURES.values())
+        hint = f"cores of these can be read: {known}"
+        if architecture is None:
+            raise BadFile(path, f"is a core file of {machine}, which is not supported", hint=hint)
+        if (self._elf.ident_class, self._elf.byte_order) != (architecture.elf_class, architecture.byte_order):
+            form = f"{self._elf.ident_class}-bit {self._elf.byte_order}-endian"
+            raise BadFile(path, f"is a {form} core file of {machine}, which is not supported", hint=hint)
+        return architecture
+
+    def _read_notes(self, path: str) -> None:
+        arch = self.architecture
+        pointer, order = arch.pointer_size, arch.byte_order
+        self.process_id: int | None = None
+        self.command: str | None = None
+        self.signal: int | None = None
+        self._prstatus: dict[int, bytes] = {}
+        self._mappings: list[FileMapping] = []
+        self._auxv: dict[int, int] = {}
+        for segment in self._elf.segments:
+            if segment.p_type != PT_NOTE or not segment.p_filesz:
+                continue
+            end = segment.p_offset + segment.p_filesz
+            if end > len(self._data):
+                raise BadFile(
+                    path,
+                    f"is cut off: {len(self._data)} bytes are there, the notes that name its threads and files end at {end}",
+                    hint="copy the core again, whole; or have it written where the disk and the quota hold it",
+                )
+            for owner, kind, raw in iter_notes(self._elf.segment_data(segment), order):
+                if owner not in ("CORE", "LINUX"):
+                    continue
+                desc = bytes(raw)
+                if kind == notes.NT_PRSTATUS:
+                    self._add_thread(desc)
+                elif kind == notes.NT_PRPSINFO and self.command is None:
+                    self.command = notes.parse_command(desc)
+                    self.process_id = int.from_bytes(desc[arch.prpsinfo_pid : arch.prpsinfo_pid + 4], order) or None
+                elif kind == notes.NT_SIGINFO and self.signal is None:
+                    self.signal = notes.parse_signal(desc, order) or None
+                elif kind == notes.NT_AUXV and not self._auxv:
+                    self._auxv = notes.parse_auxv(desc, pointer, order)
+                elif kind == notes.NT_FILE and not self._mappings:
+                    self._mappings = sorted(notes.parse_files(desc, pointer, order), key=lambda m: m.start)
+        if not self._prstatus:
+            raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
+
+    def _add_thread(self, desc: bytes) -> None:
+        arch = self.architecture
+        if len(desc) < arch.prstatus_registers + len(arch.registers) * arch.pointer_size:
+            raise MalformedFile(f"NT_PRSTATUS note has {len(desc)} bytes")
+        thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
+        if thread in self._prstatus:
+            raise MalformedFile(f"two NT_PRSTATUS notes for thread {thread}")
+        if not self._prstatus:  # the first thread is the one that took the signal
+            at = arch.prstatus_signal
+            self.signal = int.from_bytes(desc[at : at + 2], arch.byte_order) or None
+        self._prstatus[thread] = desc
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        index = bisect_right(self._starts, address) - 1
+        if index >= 0 and size >= 0:
+            segment = self._loads[index]
+            within = address - segment.p_vaddr
+            if within + size <= segment.p_filesz:
+                at = segment.p_offset + within
+                data = self._data[at : at + size]
+                if len(data) == size:
+                    return data
+        return self._read_slowly(address, size)
+
+    def _read_slowly(self, address: int, size: int) -> bytes:
+        # Across segments, or to find out why it cannot be read.
+        if not 0 <= size <= len(self._data):
+            raise MemoryFault(address, size, "more than the core file holds")
+        pieces = []
+        at, end = address, address + size
+        while at < end:
+            index = bisect_right(self._starts, at) - 1
+            segment = self._loads[index] if index >= 0 else None
+            if segment is None or at >= segment.p_vaddr + segment.p_memsz:
+                raise MemoryFault(address, size, f"nothing was mapped at {at:#x}")
+            within = at - segment.p_vaddr
+            count = min(end - at, segment.p_filesz - within)
+            if count <= 0:
+                raise PageOmitted(address, size, f"the core file leaves out the page of {at:#x}")
+            offset = segment.p_offset + within
+            data = self._data[offset : offset + count]
+            if len(data) < count:
+                raise MemoryFault(address, size, f"the core file is cut off before the page of {at:#x}")
+            pieces.append(data)
+            at += count
+        return b"".join(pieces)
+
+    def thread_ids(self) -> Sequence[int]:
+        """Return the threads in the core's order; the first took the signal."""
+        return tuple(self._prstatus)
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return the registers of *thread* from its ``NT_PRSTATUS`` note."""
+        arch = self.architecture
+        try:
+            desc = self._prstatus[thread]
+        except KeyError:
+            raise BadInput(f"no thread {thread} in {self.name}") from None
+        size, start = arch.pointer_size, arch.prstatus_registers
+        return {
+            name: int.from_bytes(desc[start + i * size : start + (i + 1) * size], arch.byte_order)
+            for i, name in enumerate(arch.registers)
+        }
+
+    def mappings(self) -> Sequence[FileMapping]:
+        """Return the mappings of ``NT_FILE``, by address."""
+        return self._mappings
+
+    def auxiliary_vector(self) -> Mapping[int, int]:
+        """Return ``NT_AUXV``."""
+        return self._auxv
+
+    def close(self) -> None:
+        """Unmap the core file."""
+        self._data.close()

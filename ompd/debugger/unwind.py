@@ -1,0 +1,315 @@
+"""The native stack of a thread: from its registers outwards, frame by frame, by call frame information."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.formats.cfi import Row, Rule, UnwindTable, evaluate
+from ompd.debugger.formats.elf import order_mark
+from ompd.errors import MalformedFile, MemoryFault, Unavailable
+
+MAX_FRAMES = 10_000
+# Stacks are read in aligned blocks of this many bytes, since a read costs more than what it brings.
+_BLOCK_SIZE = 4096
+_MAX_BLOCKS = 256
+# More saved words than this in one frame are fetched one by one: no processor we know saves so many side by side.
+_MAX_SPAN_WORDS = 32
+
+
+class Frame(NamedTuple):
+    """One frame of a native stack."""
+
+    pc: int
+    cfa: int | None  # canonical frame address; None where no unwind data covers the pc
+    sp: int
+    registers: Mapping[int, int]  # by DWARF number; only those whose value in this frame is known
+    function_start: int | None  # where unwind data says the function, or this part of it, begins; None as for cfa
+    is_signal_frame: bool  # the kernel's frame below a signal handler
+    how: Literal["innermost", "cfi"]  # the thread's own registers, or found by the inner frame's unwind data
+    interrupted: bool  # the frame inside of this one is a signal frame, so the pc is not behind a call
+
+    @property
+    def call_site(self) -> int:
+        """The address to look up in symbols and line tables.
+
+        For a caller it lies inside of the call, one byte before the pc: behind a call that does not return another
+        line, or another function, may begin. It is the pc for the innermost frame, a signal frame and one that a signal
+        interrupted.
+        """
+        return self.pc if self.how == "innermost" or self.interrupted or self.is_signal_frame else self.pc - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed."""
+
+    frames: list[Frame]
+    stopped: str | None
+
+    @property
+    def complete(self) -> bool:
+        return self.stopped is None
+
+
+class Walk(Iterator[Frame]):
+    """A stack as it is being followed: frames, innermost first.
+
+    ``stopped`` tells, at the end, why the stack could not be followed further; None if its outermost frame was reached.
+    """
+
+    def __init__(self, frames: Callable[[Walk], Iterator[Frame]]) -> None:
+        self.stopped: str | None = None
+        self._frames = frames(self)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self._frames
+
+    def __next__(self) -> Frame:
+        return next(self._frames)
+
+
+class _Step(NamedTuple):
+    # A row, made ready for use: the words that most frames save side by side are taken in one go.
+    row: Row
+    function_start: int
+    cfa_register: int
+    cfa_offset: int
+    span_offset: int  # from the CFA to the first saved word
+    span: struct.Struct
+    columns: tuple[int, ...]  # register of each word; _NOTHING for one that is none
+    clears: tuple[int, ...]  # what has no value in the caller, or none yet: _NOTHING, the callee's own return address
+    rest: tuple[tuple[int, Rule], ...]  # rules of any other kind
+    ends: bool  # the return address is undefined: the outermost frame
+
+
+_NOTHING = -1
+
+
+class Unwinder:
+    """Follows stacks of one stopped process.
+
+    :param read: gives exactly so many bytes at the target's address, or raises MemoryFault
+    :param table_for: gives the unwind table of the module at an address, and what to add to the table's addresses
+        to get the target's; None if there is none
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        architecture: Architecture,
+        table_for: Callable[[int], tuple[UnwindTable, int] | None],
+    ) -> None:
+        self._read = read
+        self._architecture = architecture
+        self._table_for = table_for
+        self._mask = (1 << 8 * architecture.pointer_size) - 1
+        self._sp = architecture.dwarf_registers[architecture.sp]
+        self._pc = architecture.dwarf_registers.get(architecture.pc)
+        self._letter = "Q" if architecture.pointer_size == 8 else "I"
+        self._order = order_mark(architecture.byte_order)
+        self._steps: dict[int, _Step | str] = {}
+        self._blocks: dict[int, bytes | None] = {}
+
+    def stack(self, registers: Mapping[str, int]) -> Stack:
+        """Return the whole stack of the thread that has *registers*, by the psABI's lower-case names."""
+        walk = self.unwind(registers)
+        frames = list(walk)
+        return Stack(frames, walk.stopped)
+
+    def unwind(self, registers: Mapping[str, int]) -> Walk:
+        """Follow the stack of the thread that has *registers*, by the psABI's lower-case names, as far as it is asked.
+
+        It ends with the frame whose return address is undefined or 0; or where nothing covers the pc, memory cannot be
+        read, a CFA does not lie beyond the inner frame's, or after :data:`MAX_FRAMES`. Nothing is raised for these.
+        """
+        return Walk(lambda walk: self._frames(registers, walk))
+
+    def _frames(self, by_name: Mapping[str, int], walk: Walk) -> Iterator[Frame]:
+        architecture = self._architecture
+        numbers = architecture.dwarf_registers
+        registers = {numbers[name]: value for name, value in by_name.items() if name in numbers}
+        pc = by_name.get(architecture.pc)
+        if pc is None or self._sp not in registers:
+            walk.stopped = "the thread's registers are not known"
+            return
+        how: Literal["innermost", "cfi"] = "innermost"
+        interrupted = False
+        inner_cfa = -1
+        steps, sp = self._steps, self._sp
+        for _ in range(MAX_FRAMES):
+            lookup = pc if interrupted or how == "innermost" else pc - 1
+            step = steps.get(lookup)
+            if step is None:
+                step = steps[lookup] = self._step(lookup)
+            if isinstance(step, str):
+                yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted)
+                walk.stopped = step
+                return
+            is_signal_frame = step.row.is_signal_frame
+            try:
+                cfa = self._cfa(step, registers)
+            except (MemoryFault, MalformedFile, Unavailable) as error:
+                yield Frame(pc, None, registers[sp], registers, step.function_start, is_signal_frame, how, interrupted)
+                walk.stopped = f"no canonical frame address at {pc:#x}: {error}"
+                return
+            yield Frame(pc, cfa, registers[sp], registers, step.function_start, is_signal_frame, how, interrupted)
+            if step.ends:
+                return
+            # A handler may run on a stack of its own, anywhere.
+            if cfa <= inner_cfa and not interrupted:
+                walk.stopped = f"the frame at {pc:#x} does not lie beyond the one it called: {cfa:#x}"
+                return
+            inner_cfa = cfa
+            if how == "innermost" or interrupted:
+                registers = self._kept(step, registers)
+            try:
+                registers = self._caller(step, registers, cfa)
+            except (MemoryFault, MalformedFile, Unavailable) as error:
+                walk.stopped = f"the caller of {pc:#x} is not known: {error}"
+                return
+            caller = registers.get(step.row.return_register)
+            if caller is None:
+                walk.stopped = f"the caller of {pc:#x} is not known: its return address was not kept"
+                return
+            if caller == 0:
+                return
+            pc, how, interrupted = caller, "cfi", is_signal_frame
+        walk.stopped = f"more than {MAX_FRAMES} frames"
+
+    # Rows
+
+    def _step(self, pc: int) -> _Step | str:
+        # What undoes the frame at pc, or why that is not known.
+        found = self._table_for(pc)
+        if found is None:
+            return f"no unwind data covers {pc:#x}"
+        table, bias = found
+        try:
+            row = table.row((pc - bias) & self._mask)
+        except MalformedFile as error:
+            return f"unwind data at {pc:#x} is damaged: {error}"
+        if row is None:
+            return f"no unwind data covers {pc:#x}"
+        return self._prepare(row, bias)
+
+    def _prepare(self, row: Row, bias: int) -> _Step:
+        size = self._architecture.pointer_size
+        offsets = {rule.value: number for number, rule in row.registers.items() if rule.kind == "offset"}
+        low, high = min(offsets, default=0), max(offsets, default=-size)
+        words = (high - low) // size + 1
+        aligned = all((offset - low) % size == 0 for offset in offsets)
+        saved_twice = len(offsets) != sum(rule.kind == "offset" for rule in row.registers.values())
+        if not aligned or saved_twice or words > _MAX_SPAN_WORDS:
+            offsets, words = {}, 0
+        columns = tuple(offsets.get(low + size * word, _NOTHING) for word in range(words))
+        taken = set(offsets.values())
+        rest = tuple(
+            (number, rule)
+            for number, rule in row.registers.items()
+            if number not in taken and rule.kind != "same_value"
+        )
+        return_rule = row.registers.get(row.return_register)
+        returns = "same_value" if return_rule is None else return_rule.kind
+        clears = {_NOTHING} & set(columns)
+        # Where the return address has a register of its own, as on AArch64, a leaf function leaves it there.
+        if returns == "same_value" and row.return_register == self._pc:
+            clears.add(row.return_register)
+        return _Step(
+            row,
+            (row.function_start + bias) & self._mask,
+            row.cfa.register,
+            row.cfa.offset,
+            low,
+            struct.Struct(f"{self._order}{words}{self._letter}"),
+            columns,
+            tuple(clears),
+            rest,
+            returns == "undefined",
+        )
+
+    # Frames
+
+    def _cfa(self, step: _Step, registers: Mapping[int, int]) -> int:
+        if step.row.cfa.expression:
+            return self._evaluate(step.row.cfa.expression, registers, ())
+        base = registers.get(step.cfa_register)
+        if base is None:
+            raise Unavailable(f"the value of register {step.cfa_register} is not known in this frame")
+        return (base + step.cfa_offset) & self._mask
+
+    def _kept(self, step: _Step, registers: dict[int, int]) -> dict[int, int]:
+        # What a called function hands back to its caller. A signal may come where all registers are in use.
+        if step.row.is_signal_frame:
+            return registers
+        kept = {*self._architecture.callee_saved, self._sp, step.row.return_register}
+        return {number: value for number, value in registers.items() if number in kept}
+
+    def _caller(self, step: _Step, registers: dict[int, int], cfa: int) -> dict[int, int]:
+        # The caller's registers: what the callee had to keep, what it saved, and the stack pointer, which is the CFA by
+        # definition (DWARF 5, 6.4: its value at the call, which is what it is again after the return).
+        caller = registers.copy()
+        caller[self._sp] = cfa
+        caller.update(zip(step.columns, self._words(step, cfa), strict=False))
+        for number in step.clears:
+            caller.pop(number, None)
+        for number, rule in step.rest:
+            value = self._apply(rule, registers, cfa)
+            if value is None:
+                caller.pop(number, None)
+            else:
+                caller[number] = value
+        return caller
+
+    def _words(self, step: _Step, cfa: int) -> tuple[int, ...]:
+        if not step.columns:
+            return ()
+        address = (cfa + step.span_offset) & self._mask
+        offset = address % _BLOCK_SIZE
+        if offset + step.span.size <= _BLOCK_SIZE:
+            block = self._block(address - offset)
+            if block is not None:
+                return step.span.unpack_from(block, offset)
+        return step.span.unpack(self._read(address, step.span.size))
+
+    def _block(self, address: int) -> bytes | None:
+        # A whole block, None where the target does not hold all of it: then its parts may still be there.
+        blocks = self._blocks
+        if address not in blocks:
+            if len(blocks) >= _MAX_BLOCKS:
+                blocks.clear()
+            try:
+                blocks[address] = self._read(address, _BLOCK_SIZE)
+            except MemoryFault:
+                blocks[address] = None
+        return blocks[address]
+
+    def _apply(self, rule: Rule, registers: Mapping[int, int], cfa: int) -> int | None:
+        # The caller's value of one register; None if it was not kept.
+        if rule.kind == "offset":
+            return self._word((cfa + rule.value) & self._mask)
+        if rule.kind == "val_offset":
+            return (cfa + rule.value) & self._mask
+        if rule.kind == "register":
+            return registers.get(rule.value)
+        if rule.kind == "expression":
+            return self._word(self._evaluate(rule.expression, registers, (cfa,)))
+        if rule.kind == "val_expression":
+            return self._evaluate(rule.expression, registers, (cfa,))
+        return None
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(self._read(address, self._architecture.pointer_size), self._architecture.byte_order)
+
+    def _evaluate(self, expression: bytes, registers: Mapping[int, int], initial: tuple[int, ...]) -> int:
+        return evaluate(
+            expression,
+            registers,
+            self._read,
+            initial=initial,
+            pointer_size=self._architecture.pointer_size,
+            byte_order=self._architecture.byte_order,
+        )

@@ -1,0 +1,180 @@
+"""Every failure of this package, and OMPD's return codes.
+
+Each class names one way of not answering. It carries the facts (addresses, names, files) as attributes, the OMPD return
+code a C caller would see, and, where a person can act, a ``hint`` that says how.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Rc(IntEnum):
+    """``ompd_rc_t``: the return codes of the OMPD interface (OpenMP 5.2, 20.3.12; 6.0 added the last)."""
+
+    OK = 0
+    UNAVAILABLE = 1
+    STALE_HANDLE = 2
+    BAD_INPUT = 3
+    ERROR = 4
+    UNSUPPORTED = 5
+    NEEDS_STATE_TRACKING = 6
+    INCOMPATIBLE = 7
+    DEVICE_READ_ERROR = 8
+    DEVICE_WRITE_ERROR = 9
+    NOMEM = 10
+    INCOMPLETE = 11
+    CALLBACK_ERROR = 12
+    INCOMPATIBLE_HANDLE = 13
+
+
+class OmpdError(Exception):
+    """Base of every error that this package raises on purpose.
+
+    ``hint`` is what the user can do about it, one or more sentences, or ``""``.
+    """
+
+    rc: Rc = Rc.ERROR
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+# What the user handed in
+
+
+class BadInput(OmpdError):
+    """An argument is outside of what the question allows."""
+
+    rc = Rc.BAD_INPUT
+
+
+class Unsupported(OmpdError):
+    """The question makes sense, but this package does not answer it for this kind of target."""
+
+    rc = Rc.UNSUPPORTED
+
+
+# The target
+
+
+class TargetError(OmpdError):
+    """The target could not be opened or read."""
+
+
+class MemoryFault(TargetError):
+    """Memory that the target does not hold was asked for.
+
+    ``address`` and ``size`` are those of the whole request, in bytes.
+    """
+
+    rc = Rc.DEVICE_READ_ERROR
+
+    def __init__(self, address: int, size: int, why: str = "", *, hint: str = "") -> None:
+        super().__init__(
+            f"cannot read {size} bytes at {address:#x}" + (f": {why}" if why else ""), hint=hint
+        )
+        self.address = address
+        self.size = size
+
+
+class TargetGone(TargetError):
+    """The target ended or was closed."""
+
+
+class BadFile(TargetError):
+    """A file is missing, unreadable or not what it has to be.
+
+    ``path`` is the file as the user or the target named it.
+    """
+
+    def __init__(self, path: str, fault: str, *, hint: str = "") -> None:
+        super().__init__(f"{path}: {fault}", hint=hint)
+        self.path = path
+        self.fault = fault
+
+
+class MalformedFile(OmpdError):
+    """Bytes do not follow the format they claim (ELF, notes, unwind tables).
+
+    ``offset`` is where in the file, section or note, in bytes, or None.
+    """
+
+    def __init__(self, what: str, *, offset: int | None = None) -> None:
+        super().__init__(what + (f" (at offset {offset:#x})" if offset is not None else ""))
+        self.offset = offset
+
+
+# Handles and the runtime's structures
+
+
+class StaleHandle(OmpdError):
+    """A handle outlived the stop it was made for."""
+
+    rc = Rc.STALE_HANDLE
+
+
+class Unavailable(OmpdError):
+    """The fact exists, but this target cannot tell it; the message says why."""
+
+    rc = Rc.UNAVAILABLE
+
+
+class NotInitialised(Unavailable):
+    """The OpenMP runtime is loaded, but no OpenMP routine or construct has run yet."""
+
+
+class CorruptState(OmpdError):
+    """The runtime's structures contradict themselves.
+
+    ``address`` is that of the structure at fault.
+    """
+
+    def __init__(self, address: int, reason: str) -> None:
+        super().__init__(f"{reason} (structure at {address:#x})")
+        self.address = address
+
+
+# Knowledge about the runtime
+
+
+class SymbolNotFound(OmpdError):
+    """A symbol is in none of the symbol tables that were searched."""
+
+    rc = Rc.INCOMPATIBLE
+
+    def __init__(self, name: str, where: str = "") -> None:
+        super().__init__(f"no symbol {name!r}" + (f" in {where}" if where else ""))
+        self.name = name
+
+
+class TypeNotFound(OmpdError):
+    """A type is not in the debug information that was searched."""
+
+    rc = Rc.INCOMPATIBLE
+
+    def __init__(self, name: str, where: str = "") -> None:
+        super().__init__(f"no type {name!r}" + (f" in {where}" if where else ""))
+        self.name = name
+
+
+class FieldNotFound(OmpdError):
+    """A structure's layout does not name this field."""
+
+    rc = Rc.INCOMPATIBLE
+
+    def __init__(self, struct: str, field: str) -> None:
+        super().__init__(f"no field {field!r} in the layout of {struct!r}")
+        self.struct = struct
+        self.field = field
+
+
+class LayoutUnavailable(OmpdError):
+    """Nobody says how this build of the runtime lays out its structures."""
+
+    rc = Rc.INCOMPATIBLE
+
+
+class NoAnswer(OmpdError):
+    """The question could not be answered for this target at all: no OpenMP runtime in it can be read."""

@@ -1,0 +1,156 @@
+"""Frozen records: what a question answers, in the OpenMP specification's words.
+
+In every record a None means that the specification says there is none, unless the record's ``unavailable`` names the
+field: then it exists and could not be told, and the text says why. Addresses are target virtual addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the code. ``function`` is the source's name where it can be told, else the symbol's.
+
+    ``line`` counts from 1. ``file`` is as the debug information names it. Without debug information both are None.
+    """
+
+    address: int
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFunction:
+    """The function the compiler made of a region's code: where it starts, and which ``construct`` it is of."""
+
+    address: int
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    construct: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a thread waits for.
+
+    ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object`` the address
+    that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and ``expected`` count the
+    threads of a barrier, ``missing`` are the native ids of those who did not arrive. ``owner`` is the native id of a lock's
+    holder, ``owner_source`` says how that is known.
+    """
+
+    kind: str
+    object: int | None = None
+    symbol: str | None = None
+    arrived: int | None = None
+    expected: int | None = None
+    missing: tuple[int, ...] | None = None
+    owner: int | None = None
+    owner_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeRecord:
+    """An OpenMP runtime in the process.
+
+    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file`` what the target
+    calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` says how its structures are known.
+    ``dll_locations`` is the content of ``ompd_dll_locations``. ``keeps_states`` tells whether it keeps thread states.
+    """
+
+    id: str
+    kind: str
+    version: str | None
+    file: str
+    build_id: str | None
+    layout: str | None
+    dll_locations: tuple[str, ...] | None
+    keeps_states: bool | None
+    omp_version: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRecord:
+    """A thread of the process as it was at this stop; one that is not OpenMP's has no ``runtime``.
+
+    ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level`` are those
+    of the innermost region it executes, None for an idle one. ``state`` is a name of OMPT without its prefix,
+    ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its innermost frame outside of the
+    OpenMP runtime and the C library, None if it has none (a pool thread).
+    """
+
+    runtime: str | None
+    thread_num: int | None
+    team_size: int | None
+    level: int | None
+    active_level: int | None
+    native_thread_id: int
+    thread_type: str
+    state: str | None
+    state_source: str | None
+    wait_id: int | None
+    wait: Wait | None
+    parallel: str | None
+    task: str | None
+    where: Place | None
+    address: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelRecord:
+    """A parallel region that is being executed.
+
+    ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are the
+    native ids of its team in thread-number order, None in the place of one that could not be read.
+    """
+
+    id: str
+    runtime: str
+    level: int | None
+    active_level: int | None
+    team_size: int | None
+    enclosing: str | None
+    function: RegionFunction | None
+    threads: tuple[int | None, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """What was asked. ``kind`` is ``core``; ``signal`` the signal that ended or stopped it, by number and name."""
+
+    kind: str
+    file: str
+    executable: str | None
+    process_id: int | None
+    command: str | None
+    signal: int | None
+    signal_name: str | None
+    architecture: str
+    thread_count: int
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Row]):
+    """The rows of one question, and what was not readable on the way.
+
+    ``complete`` is False when something of the target could not be read or contradicted itself; ``warnings`` then says
+    what. Facts this kind of target does not have are no defect: they are named in their row's ``unavailable``.
+    """
+
+    target: TargetRecord
+    runtimes: tuple[RuntimeRecord, ...]
+    rows: tuple[Row, ...]
+    complete: bool
+    warnings: tuple[str, ...]

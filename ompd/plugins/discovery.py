@@ -1,0 +1,87 @@
+"""Finding the OpenMP runtimes of a process: by ``ompd_dll_locations``, as the standard says, else by what a module exports.
+
+OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``. That names libraries for a debugger to load; we
+load none of them. What they and the module are called only selects one of our own plugins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ompd.contract.memory import read_pointer
+from ompd.contract.ompd import DLL_LOCATIONS
+from ompd.contract.plugin import Plugin
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState, OmpdError
+from ompd.plugins.libomp.plugin import LibompPlugin
+
+# Real runtimes name one or two libraries.
+_MAX_LOCATIONS = 64
+_MAX_NAME = 4096
+
+# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp has GOMP's too, so order counts.
+_ENTRY_POINTS = (("__kmpc_fork_call", "libomp"), ("GOMP_parallel", "libgomp"), ("GOMP_parallel_start", "libgomp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A module with an OpenMP runtime in it.
+
+    ``locations_address`` is where its ``ompd_dll_locations`` lies, None in a runtime without OMPD or without symbols.
+    ``plugin`` is ours for it, None if there is none.
+    """
+
+    module: Module
+    kind: str
+    locations_address: int | None
+    plugin: Plugin | None
+
+    def dll_locations(self, process: Process) -> tuple[str, ...] | None:
+        """Return the names in ``ompd_dll_locations``, None while it is NULL: the runtime has not initialised yet.
+
+        :raises CorruptState: if the vector or a name does not end
+        """
+        if self.locations_address is None:
+            return None
+        vector = read_pointer(process, self.locations_address)
+        if vector is None:
+            return None
+        names: list[str] = []
+        while len(names) < _MAX_LOCATIONS:
+            name = read_pointer(process, vector + len(names) * process.pointer_size)
+            if name is None:
+                return tuple(names)
+            names.append(process.read_string(name, _MAX_NAME).decode("utf-8", "replace"))
+        raise CorruptState(vector, f"{DLL_LOCATIONS} names more than {_MAX_LOCATIONS} libraries")
+
+
+def discover(process: Process) -> Iterator[Found]:
+    """Yield each module of *process* that holds an OpenMP runtime, by address. Modules without a file cannot be told."""
+    for module in process.modules():
+        if module.is_system_library:
+            continue
+        try:
+            found = _probe(process, module)
+        except OmpdError:
+            continue  # a module whose symbols are damaged is not a runtime we could read
+        if found is not None:
+            yield found
+
+
+def _probe(process: Process, module: Module) -> Found | None:
+    locations = process.symbol_in(module, DLL_LOCATIONS)
+    kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
+    if kind is None and locations is None:
+        return None
+    if kind == "libomp":
+        # Intel's copy of LLVM's runtime describes itself under this name in full; LLVM's has a dummy of it.
+        kind = "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
+        return Found(module, kind, locations, LibompPlugin() if locations is not None else None)
+    return Found(module, kind or "unknown", locations, None)
+
+
+def likely_runtime(name: str) -> bool:
+    """Tell whether a module's file is called as an OpenMP runtime is, for modules whose file is not to be had."""
+    return re.search(r"(?:^|/)lib(?:i?omp5?|gomp)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$", name) is not None

@@ -1,0 +1,74 @@
+"""Layouts that the runtime itself publishes: the ``ompd_access__T__m`` constants of LLVM's and Intel's libomp.
+
+The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``): ``ompd_access__T__m`` is the offset of
+member m of T, ``ompd_sizeof__T__m`` its size, ``ompd_sizeof__T`` the size of T or of a global, ``ompd_bitfield__T__m`` a mask. They
+are found by name alone, so any release can be read; which ones there are differs from release to release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ompd.contract.memory import Field, StructLayout, read_unsigned
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState, LayoutUnavailable
+
+SOURCE = "published"
+
+_CONSTANT_SIZE = 8
+# No structure of a runtime is near this; a larger number is not a size.
+_MAX_SIZE = 1 << 20
+
+
+def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
+    """Return what the runtime in *module* publishes of the structures and members *wanted*.
+
+    A member that it does not publish is absent from its structure. A name may be asked for as a bit field with ``:`` before it.
+
+    :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime
+    :raises CorruptState: if a member does not lie inside its structure
+    """
+    names = [
+        f"ompd_{kind}__{struct}" + (f"__{member}" if member else "")
+        for struct, members in wanted.items()
+        for kind, member in _constants(members)
+    ]
+    addresses = process.symbols_in(module, names)
+    if not addresses:
+        raise LayoutUnavailable(
+            f"{module.name} publishes no layout: it has no ompd_access__ symbols",
+            hint="use a runtime that was not stripped, or install its debug symbols",
+        )
+    values = {name: read_unsigned(process, address, _CONSTANT_SIZE) for name, address in addresses.items()}
+    return {struct: _layout(struct, members, values, addresses) for struct, members in wanted.items()}
+
+
+def _constants(members: Sequence[str]) -> list[tuple[str, str]]:
+    found = [("sizeof", "")]
+    for member in members:
+        if member.startswith(":"):
+            found.append(("bitfield", member[1:]))
+        else:
+            found += [("access", member), ("sizeof", member)]
+    return found
+
+
+def _layout(struct: str, members: Sequence[str], values: Mapping[str, int], addresses: Mapping[str, int]) -> StructLayout:
+    size = values.get(f"ompd_sizeof__{struct}")
+    fields: dict[str, Field] = {}
+    masks: dict[str, int] = {}
+    for member in members:
+        if member.startswith(":"):
+            mask = values.get(f"ompd_bitfield__{struct}__{member[1:]}")
+            if mask:
+                masks[member[1:]] = mask
+            continue
+        access = f"ompd_access__{struct}__{member}"
+        offset, length = values.get(access), values.get(f"ompd_sizeof__{struct}__{member}")
+        if offset is None or length is None:
+            continue
+        # 0 is a good offset, but no member has size 0: the constants are then not filled in, or overwritten.
+        if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE):
+            raise CorruptState(addresses[access], f"{struct}.{member} is said to be {length} bytes at offset {offset}")
+        fields[member] = Field(offset, length)
+    return StructLayout(struct, size, fields, SOURCE, masks)

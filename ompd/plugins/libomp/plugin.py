@@ -1,0 +1,213 @@
+"""LLVM's libomp and Intel's libiomp5: one code base, two builds. Everything is found by name, nothing by release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
+from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
+from ompd.contract.ompt import State
+from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState, MemoryFault, NotInitialised, SymbolNotFound, Unavailable, Unsupported
+from ompd.plugins.layout import published
+from ompd.plugins.libomp.regions import Region, Team
+from ompd.plugins.libomp.threads import Thread
+
+# What is read of each structure, by the names of kmp.h and ompt-internal.h.
+_WANTED: Mapping[str, Sequence[str]] = {
+    "kmp_info_t": ("th",),
+    "kmp_base_info_t": ("th_info", "th_team", "th_current_task", "ompt_thread_info"),
+    "kmp_desc_t": ("ds",),
+    "kmp_desc_base_t": ("ds_thread", "ds_tid"),
+    "ompt_thread_info_t": ("state", "wait_id", "thread_data"),
+    "kmp_team_p": ("t",),
+    "kmp_base_team_t": (
+        *("t_parent", "t_nproc", "t_threads", "t_level", "t_active_level", "t_pkfn", "t_implicit_task_taskdata"),
+        *("ompt_team_info", "ompt_serialized_team_info"),
+    ),
+    "kmp_taskdata_t": ("td_flags", "td_team", "td_parent", "ompt_task_info"),
+}
+
+# The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has no more than 4 million ids.
+_MAX_CAPACITY = 1 << 22
+
+_VERSION = re.compile(rb"version: ([0-9.]+)")
+
+
+class LibompPlugin:
+    """Reads libomp and libiomp5."""
+
+    kind = "libomp"
+
+    def process_initialize(self, process: Process, module: Module) -> AddressSpace:
+        """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
+        locations = process.symbol_in(module, DLL_LOCATIONS)
+        # The runtime sets this pointer last when it initialises, so that all it publishes is valid (ompd_init).
+        if locations is not None and read_pointer(process, locations) is None:
+            raise NotInitialised(
+                f"{module.name} is loaded, but no OpenMP construct or routine has run yet",
+                hint="look again after the program's first OpenMP construct",
+            )
+        return Runtime(process, module)
+
+    def rtl_names(self, language: int) -> RuntimeNames | None:
+        """Not told by this plugin yet."""
+        raise Unsupported("the names of libomp's routines are not told yet")
+
+    def demangle_name(self, name: str) -> str | None:
+        """Not told by this plugin yet."""
+        raise Unsupported("names are not demangled yet")
+
+
+class Runtime:
+    """One copy of the runtime in one process; keeps what it has read of teams and threads."""
+
+    def __init__(self, process: Process, module: Module) -> None:
+        self.process = process
+        self.module = module
+        layouts = published.load(process, module, _WANTED)
+        base = layouts["kmp_base_info_t"]
+        desc = layouts["kmp_desc_t"].embedding("ds", layouts["kmp_desc_base_t"])
+        self._thread_layout: StructLayout = layouts["kmp_info_t"].embedding(
+            "th", base.embedding("th_info", desc).embedding("ompt_thread_info", layouts["ompt_thread_info_t"])
+        )
+        self._team_layout: StructLayout = layouts["kmp_team_p"].embedding("t", layouts["kmp_base_team_t"])
+        self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
+        self._teams: dict[int, Team] = {}
+        # constructs: what the stack of each thread (by kmp_info_t) says of the regions on it
+        self.region_entries: dict[int, dict[Region, int]] = {}
+
+    @property
+    def layout_source(self) -> str:
+        """See :attr:`AddressSpace.layout_source`."""
+        return self._thread_layout.source
+
+    def _global(self, name: str) -> int:
+        address = self.process.symbol_in(self.module, name)
+        if address is None:
+            raise SymbolNotFound(name, self.module.name)
+        return address
+
+    # What the runtime says of itself
+
+    def omp_version(self) -> int:
+        """Return ``__kmp_openmp_version``."""
+        return read_signed(self.process, self._global("__kmp_openmp_version"), 4)
+
+    def version(self) -> str | None:
+        """Return the number in ``__kmp_version_lib_ver``, a text that every build carries."""
+        address = self.process.symbol_in(self.module, "__kmp_version_lib_ver")
+        if address is None:
+            return None
+        # "\0@(#) LLVM OMP version: 5.0.20140926": the NUL keeps it from being printed, the mark is for what(1)
+        text = self.process.read_string(address + 1, 256)
+        match = _VERSION.search(text)
+        return match[1].decode() if match else None
+
+    @cached_property
+    def _states_kept(self) -> bool:
+        address = self.process.symbol_in(self.module, "ompt_enabled")
+        if address is not None:
+            # ompt_callbacks_active_t: bit 0 is "enabled", set by OMP_DEBUG=enabled and by a tool
+            return bool(self.process.read(address, 1)[0] & 1)
+        return read_unsigned(self.process, self._global("ompd_state"), 8) != 0
+
+    def keeps_states(self) -> bool:
+        """See :meth:`AddressSpace.keeps_states`."""
+        return self._states_kept
+
+    def states(self) -> Mapping[int, str]:
+        """Return all states of OMPT; the runtime uses some of them."""
+        return {state.value: state.name.lower() for state in State}
+
+    # Threads and teams
+
+    @cached_property
+    def _thread_addresses(self) -> tuple[int, ...]:
+        # kmp_info_t **__kmp_threads, with gaps: LLVM keeps places 1 to 8 for hidden helpers
+        capacity = read_signed(self.process, self._global("__kmp_threads_capacity"), 4)
+        where = self._global("__kmp_threads")
+        array = read_pointer(self.process, where)
+        if array is None:
+            raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
+        if not 0 < capacity <= _MAX_CAPACITY:
+            raise CorruptState(where, f"__kmp_threads_capacity is {capacity}")
+        return tuple(dict.fromkeys(self._pointers(array, capacity)))
+
+    def _pointers(self, address: int, count: int) -> list[int]:
+        # The non-null pointers of an array.
+        size = self.process.pointer_size
+        raw = self.process.read(address, count * size)
+        values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
+        return [value for value in values if value]
+
+    @property
+    def capacity(self) -> int:
+        """A bound for the number of threads of a team."""
+        return len(self._thread_addresses)
+
+    @cached_property
+    def _threads(self) -> dict[int, Thread]:
+        return {address: Thread(self, StructView(self.process, self._thread_layout, address)) for address in self._thread_addresses}
+
+    def threads(self) -> Sequence[Thread]:
+        """See :meth:`AddressSpace.threads`."""
+        return tuple(self._threads.values())
+
+    def thread_at(self, address: int) -> Thread:
+        """Return the thread whose ``kmp_info_t`` lies at *address*.
+
+        :raises CorruptState: if ``__kmp_threads`` has none there
+        """
+        try:
+            return self._threads[address]
+        except KeyError:
+            raise CorruptState(address, "a team's thread is not in __kmp_threads") from None
+
+    @cached_property
+    def _by_pthread(self) -> dict[int, Thread]:
+        found: dict[int, Thread] = {}
+        for thread in self._threads.values():
+            try:
+                identifier = thread.native_id(ThreadIdKind.PTHREAD)
+            except MemoryFault:
+                continue  # its row is lost; threads() still has it, to be complained about there
+            if identifier:  # 0 while the thread is being created
+                found.setdefault(identifier, thread)
+        return found
+
+    def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
+        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()`` in ``ds_thread``, no LWP."""
+        if kind == ThreadIdKind.LWP:
+            identifier = self.process.thread_pointer(identifier)
+        elif kind != ThreadIdKind.PTHREAD:
+            raise Unsupported(f"libomp has no thread identifiers of kind {kind!r}")
+        return self._by_pthread.get(identifier)
+
+    def team_at(self, address: int) -> Team:
+        """Return the team whose ``kmp_team_t`` lies at *address*, read once."""
+        team = self._teams.get(address)
+        if team is None:
+            team = self._teams[address] = Team(self, StructView(self.process, self._team_layout, address))
+        return team
+
+    def innermost_region(self, team: Team) -> Region | None:
+        """Return the innermost region of *team*, None for a team at level 0."""
+        return team.regions[-1] if team.regions else None
+
+    # Settings
+
+    def icvs(self) -> Sequence[IcvDescription]:
+        """No ICV is told by this plugin yet."""
+        return ()
+
+    def icv(self, name: str, handle: object) -> int | str:
+        """No ICV is told by this plugin yet."""
+        raise Unavailable(f"{name}: internal control variables are not told yet")
+
+    def display_control_vars(self) -> Mapping[str, str]:
+        """Not told by this plugin yet."""
+        raise Unavailable("display control variables are not told yet")

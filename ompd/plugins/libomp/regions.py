@@ -1,0 +1,204 @@
+"""Teams and the regions they execute (``kmp_base_team_t``).
+
+Nested serialized regions of one thread share one team, which counts them in ``t_level``: three in a row below level 1 are one
+team at level 4. Each is a region of its own here. LLVM's library, which goes by the nodes of
+``ompt_serialized_team_info`` instead, shows one too few and needs OMP_DEBUG for any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView
+from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.plugins.libomp import constructs
+from ompd.plugins.libomp.tasks import Task
+
+if TYPE_CHECKING:
+    from ompd.plugins.libomp.plugin import Runtime
+    from ompd.plugins.libomp.threads import Thread
+
+# omp_get_supported_active_levels() of libomp is INT_MAX; a stack ends long before this.
+MAX_NESTING = 100_000
+
+
+class Team:
+    """One ``kmp_team_t``. Each field is read once, when first asked for."""
+
+    def __init__(self, runtime: Runtime, view: StructView) -> None:
+        self.runtime = runtime
+        self.address = view.address
+        self._view = view
+
+    @cached_property
+    def t_nproc(self) -> int:
+        """Number of threads.
+
+        :raises CorruptState: if it is not between 1 and the number of threads that there are
+        """
+        count = self._view.signed("t_nproc")
+        if not 1 <= count <= self.runtime.capacity:
+            raise CorruptState(self.address, f"team of {count} threads, the runtime has {self.runtime.capacity}")
+        return count
+
+    @cached_property
+    def t_level(self) -> int:
+        """Level of the innermost region it executes."""
+        level = self._view.signed("t_level")
+        if not 0 <= level <= MAX_NESTING:
+            raise CorruptState(self.address, f"team at level {level}")
+        return level
+
+    @cached_property
+    def t_active_level(self) -> int:
+        """Number of active regions among those up to ``t_level``."""
+        level = self._view.signed("t_active_level")
+        if not 0 <= level <= self.t_level:
+            raise CorruptState(self.address, f"team at active level {level}, level {self.t_level}")
+        return level
+
+    @cached_property
+    def t_parent(self) -> Team | None:
+        """The team whose thread formed this one, None for that of an initial thread."""
+        address = self._view.pointer("t_parent")
+        return self.runtime.team_at(address) if address is not None else None
+
+    @cached_property
+    def t_pkfn(self) -> int | None:
+        """The microtask, None where the runtime keeps none: 0 (LLVM) or all ones (Intel) in a team that never forked."""
+        address = self._view.unsigned("t_pkfn")
+        ones = (1 << 8 * self.runtime.process.pointer_size) - 1
+        return None if address in (0, ones) else address
+
+    @cached_property
+    def t_threads(self) -> tuple[int | None, ...]:
+        """Addresses of its threads (``kmp_info_t *``) by number; None for one that is not there while the team forms."""
+        array = self._view.pointer("t_threads")
+        if array is None:
+            raise CorruptState(self.address, "team without t_threads")
+        size = self.runtime.process.pointer_size
+        raw = self.runtime.process.read(array, self.t_nproc * size)
+        order = self.runtime.process.byte_order
+        return tuple(int.from_bytes(raw[at : at + size], order) or None for at in range(0, len(raw), size))
+
+    def implicit_task(self, thread_num: int) -> Task:
+        """The implicit task of a thread: ``t_implicit_task_taskdata`` is an array of ``kmp_taskdata_t``."""
+        array = self._view.pointer("t_implicit_task_taskdata")
+        size = self.runtime.task_layout.size
+        if array is None or not size:
+            raise Unavailable("the runtime does not tell where implicit tasks lie")
+        return Task(self.runtime, array + thread_num * size)
+
+    @cached_property
+    def chain(self) -> tuple[Team, ...]:
+        """This team and its ancestors, innermost first.
+
+        :raises CorruptState: if ``t_parent`` does not end
+        """
+        teams: list[Team] = []
+        seen: set[int] = set()
+        team: Team | None = self
+        while team is not None:
+            if team.address in seen or len(seen) >= MAX_NESTING:
+                raise CorruptState(team.address, "the chain of t_parent does not end")
+            seen.add(team.address)
+            teams.append(team)
+            team = team.t_parent
+        return tuple(teams)
+
+    @cached_property
+    def is_live(self) -> bool:
+        """Whether its region is being executed.
+
+        A team is kept when its region is over, and its workers go on pointing at it. Its primary thread does not: that
+        one has gone back to the enclosing team. So a team is live while it is in the chain of its primary thread's team.
+        """
+        primary = self.t_threads[0]
+        if primary is None:
+            return False
+        team = self.runtime.thread_at(primary).th_team
+        return team is not None and any(ancestor.address == self.address for ancestor in team.chain)
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions that it stands for, outermost first: none at level 0, several where serialized regions nest."""
+        parent = self.t_parent
+        if parent is None:
+            if self.t_level:
+                raise CorruptState(self.address, f"team at level {self.t_level} without t_parent")
+            return ()
+        count = self.t_level - parent.t_level
+        if self.t_nproc > 1 and count > 1 or count < 0:
+            raise CorruptState(self.address, f"team of {self.t_nproc} at level {self.t_level}, its parent at {parent.t_level}")
+        # A league of teams does not count as a level, but its region is one.
+        return tuple(Region(self, place, max(count, 1)) for place in range(1, max(count, 1) + 1))
+
+
+@dataclass(frozen=True)
+class Region:
+    """A parallel region: the *place*-th of the *count* regions that *team* stands for, counted from the outermost."""
+
+    team: Team
+    place: int
+    count: int
+
+    @property
+    def id(self) -> str:
+        """See :attr:`ParallelHandle.id`."""
+        address = f"{self.team.address:#x}"
+        return address if self.count == 1 else f"{address}/{self.place}"
+
+    def enclosing(self) -> Region | None:
+        """See :meth:`ParallelHandle.enclosing`."""
+        if self.place > 1:
+            return self.team.regions[self.place - 2]
+        parent = self.team.t_parent
+        return parent.runtime.innermost_region(parent) if parent is not None else None
+
+    def size(self) -> int:
+        """Return ``t_nproc``: 1 for a serialized region."""
+        return self.team.t_nproc
+
+    def level(self) -> int:
+        """Return the region's own level, not the ``t_level`` of the innermost one that shares its team."""
+        return self.team.t_level - (self.count - self.place)
+
+    def active_level(self) -> int:
+        """Return ``t_active_level``: regions that share a team are all inactive."""
+        return self.team.t_active_level
+
+    def thread(self, thread_num: int) -> Thread:
+        """See :meth:`ParallelHandle.thread`."""
+        self._check(thread_num)
+        address = self.team.t_threads[thread_num]
+        if address is None:
+            raise Unavailable(f"thread {thread_num} has not joined its team yet")
+        return self.team.runtime.thread_at(address)
+
+    def implicit_task(self, thread_num: int) -> Task:
+        """See :meth:`ParallelHandle.implicit_task`."""
+        self._check(thread_num)
+        return self.team.implicit_task(thread_num)
+
+    def _check(self, thread_num: int) -> None:
+        if not 0 <= thread_num < self.size():
+            raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
+
+    def function(self) -> int:
+        """Return the entry of the function the compiler made of the region.
+
+        That is ``t_pkfn`` in a team of several threads, unless it is the wrapper by which gcc's code runs on libomp. All else
+        is read from the stack of a thread of the team.
+
+        :raises Unavailable: if neither tells
+        """
+        entry = self.team.t_pkfn
+        if self.size() > 1 and entry is not None and not constructs.is_wrapper(self.team.runtime, entry):
+            return entry
+        return constructs.region_entry(self)
+
+    def tool_data(self) -> int:
+        """Not told by this plugin yet."""
+        raise Unavailable("tool data is not told yet")

@@ -1,0 +1,87 @@
+"""What a thread is doing.
+
+The runtime keeps OMPT's states only if OMP_DEBUG=enabled or a tool asked for them when the program started; without, the field
+is 0, which would read as work_serial. Then the state is derived: from the teams, and from the runtime's routines that lie on
+the thread's stack inside of the user's innermost frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.ompt import State, is_wait
+from ompd.contract.plugin import ThreadState
+from ompd.errors import Unavailable
+from ompd.plugins.libomp import constructs
+
+if TYPE_CHECKING:
+    from ompd.plugins.libomp.threads import Thread
+
+RUNTIME = "runtime"
+DERIVED = "derived"
+
+# A routine's name, less what constructs.routine_name() takes off, and the state of a thread that is in it. Those that user code
+# calls come before those that the runtime itself calls, since both are looked for from the user's frame inwards.
+_ROUTINE_STATES = {
+    "__kmpc_barrier": State.WAIT_BARRIER_EXPLICIT,
+    "GOMP_barrier": State.WAIT_BARRIER_EXPLICIT,
+    "__kmpc_critical": State.WAIT_CRITICAL,
+    "__kmpc_critical_with_hint": State.WAIT_CRITICAL,
+    "GOMP_critical_start": State.WAIT_CRITICAL,
+    "GOMP_critical_name_start": State.WAIT_CRITICAL,
+    "__kmpc_set_lock": State.WAIT_LOCK,
+    "__kmpc_set_nest_lock": State.WAIT_LOCK,
+    "omp_set_lock": State.WAIT_LOCK,
+    "omp_set_nest_lock": State.WAIT_LOCK,
+    "__kmpc_ordered": State.WAIT_ORDERED,
+    "GOMP_ordered_start": State.WAIT_ORDERED,
+    "__kmpc_omp_taskwait": State.WAIT_TASKWAIT,
+    "GOMP_taskwait": State.WAIT_TASKWAIT,
+    "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
+    "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
+    "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
+}
+
+
+def thread_state(thread: Thread) -> ThreadState:
+    """Return what *thread* is doing, and how that is known.
+
+    :raises Unavailable: if the runtime keeps no states and its stack does not tell either
+    """
+    kept = thread.runtime.keeps_states()
+    value, wait_id = thread.kept_state() if kept else (State.UNDEFINED, 0)
+    if thread.team is None:
+        # A worker that left a region for good keeps the state of that region's closing barrier.
+        return ThreadState(State.IDLE, None, RUNTIME if value == State.IDLE else DERIVED)
+    if kept:
+        return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
+    return ThreadState(_derived(thread), None, DERIVED)
+
+
+def _derived(thread: Thread) -> State:
+    routines = _routines(thread)
+    for name in routines:
+        state = _ROUTINE_STATES.get(name)
+        if state is not None:
+            return state
+    if not routines:
+        # In the user's own code, or in a library called from it: level 0 is outside of all regions.
+        return State.WORK_PARALLEL if thread.current_parallel() is not None else State.WORK_SERIAL
+    raise Unavailable(
+        f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {routines[0]} does not tell the state"
+    )
+
+
+def _routines(thread: Thread) -> list[str]:
+    # The runtime's routines that are inside of the user's innermost frame, outermost first.
+    process, module = thread.runtime.process, thread.runtime.module
+    native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+    names: list[str] = []
+    for frame in process.stack(native).frames:
+        where = process.module_at(frame.call_site)
+        if where == module:
+            names.append(constructs.routine_name(process.locate(frame.call_site).symbol))
+        elif names or where is None or not where.is_system_library:
+            break
+    return names[::-1]

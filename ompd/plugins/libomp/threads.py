@@ -1,0 +1,113 @@
+"""Threads (``kmp_base_info_t``)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import ThreadState
+from ompd.errors import CorruptState, Unavailable, Unsupported
+from ompd.plugins.libomp import states
+from ompd.plugins.libomp.tasks import Task
+
+if TYPE_CHECKING:
+    from ompd.plugins.libomp.plugin import Runtime
+    from ompd.plugins.libomp.regions import Region, Team
+
+
+class Thread:
+    """One ``kmp_info_t``. Each field is read once, when first asked for."""
+
+    def __init__(self, runtime: Runtime, view: StructView) -> None:
+        self.runtime = runtime
+        self.address = view.address
+        self._view = view
+
+    def native_id(self, kind: ThreadIdKind) -> int:
+        """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps no other kind than PTHREAD."""
+        if kind != ThreadIdKind.PTHREAD:
+            raise Unsupported(f"libomp keeps no thread identifiers of kind {kind!r}")
+        return self._ds_thread
+
+    @cached_property
+    def _ds_thread(self) -> int:
+        return self._view.unsigned("ds_thread")
+
+    @cached_property
+    def th_team(self) -> Team | None:
+        """The team it points at, which may be one whose region is over; None in the pool."""
+        address = self._view.pointer("th_team")
+        return self.runtime.team_at(address) if address is not None else None
+
+    @cached_property
+    def team(self) -> Team | None:
+        """The team whose region it executes, None while it is idle.
+
+        A worker goes on pointing at a team that is over, or that was made smaller and goes on without it.
+        """
+        team = self.th_team
+        if team is None or not team.is_live:
+            return None
+        number = self._view.signed("ds_tid")
+        if not 0 <= number < team.t_nproc or team.t_threads[number] != self.address:
+            return None
+        return team
+
+    @cached_property
+    def _is_initial(self) -> bool:
+        # The outermost team of an initial thread is its own, at level 0. A worker is number 0 only in teams it forms.
+        if self.th_team is None:
+            return False
+        outermost = self.th_team.chain[-1]
+        return outermost.t_level == 0 and outermost.t_threads[0] == self.address
+
+    def thread_type(self) -> str:
+        """See :meth:`ThreadHandle.thread_type`."""
+        return "initial" if self._is_initial else "worker"
+
+    def thread_num(self) -> int | None:
+        """Return ``ds_tid``, None while the thread is idle: a pooled one keeps its last number."""
+        return self._view.signed("ds_tid") if self.team is not None else None
+
+    def current_parallel(self) -> Region | None:
+        """See :meth:`ThreadHandle.current_parallel`."""
+        return self.runtime.innermost_region(self.team) if self.team is not None else None
+
+    def hosted_regions(self) -> tuple[Region, ...]:
+        """Return the regions whose code lies on this thread's own stack, innermost first.
+
+        From the current one outwards as long as it is the primary thread, and the one in which it is a worker.
+        """
+        found: list[Region] = []
+        for team in self.team.chain if self.team is not None else ():
+            found += reversed(team.regions)
+            if team.t_threads[0] != self.address:
+                break
+        return tuple(found)
+
+    def current_task(self) -> Task | None:
+        """Return ``th_current_task``, None while the thread is idle."""
+        if self.team is None:
+            return None
+        address = self._view.pointer("th_current_task")
+        if address is None:
+            raise CorruptState(self.address, "a thread of a team has no th_current_task")
+        return Task(self.runtime, address)
+
+    def state(self) -> ThreadState:
+        """See :meth:`ThreadHandle.state`."""
+        return states.thread_state(self)
+
+    def kept_state(self) -> tuple[int, int]:
+        """Return ``ompt_thread_info``'s state and wait identifier as they stand, which only a runtime that keeps states sets."""
+        return self._view.signed("state"), self._view.unsigned("wait_id")
+
+    def tool_data(self) -> int:
+        """Not told by this plugin yet."""
+        raise Unavailable("tool data is not told yet")
+
+    def threadprivate_address(self, address: int) -> int | None:
+        """Not told by this plugin yet."""
+        raise Unavailable("threadprivate addresses are not told yet")

@@ -1,0 +1,117 @@
+"""What all questions share: gathering facts that may fail one by one, and saying so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from ompd.errors import NoAnswer, OmpdError, Unavailable
+from ompd.model import Answer, RuntimeRecord
+from ompd.session import LoadedRuntime, Session
+
+Value = TypeVar("Value")
+Row = TypeVar("Row")
+
+# A core that is damaged throughout must not drown the answer in complaints.
+_MAX_WARNINGS = 50
+
+
+class Facts:
+    """The facts of one row. One that cannot be told leaves None and its reason, and the others go on."""
+
+    def __init__(self, row: str, problems: Problems) -> None:
+        self.unavailable: dict[str, str] = {}
+        self._row = row
+        self._problems = problems
+
+    def get(self, key: str, ask: Callable[[], Value]) -> Value | None:
+        """Return what *ask* answers, or None and note why under *key*."""
+        try:
+            return ask()
+        except Unavailable as error:
+            self.unavailable[key] = str(error)
+        except OmpdError as error:
+            self.unavailable[key] = str(error)
+            self._problems.unreadable(f"{self._row}: {key}: {error}")
+        return None
+
+
+class Problems:
+    """What went wrong in one answer: ``complete`` is False once something was unreadable; notes alone leave it True."""
+
+    def __init__(self) -> None:
+        self.complete = True
+        self._warnings: dict[str, None] = {}
+
+    def note(self, text: str) -> None:
+        """Tell the user something that does not make the answer incomplete."""
+        self._warnings[text] = None
+
+    def unreadable(self, text: str) -> None:
+        """Tell the user what could not be read."""
+        self.complete = False
+        self._warnings[text] = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to tell, each thing once, at most some dozens."""
+        texts = list(self._warnings)
+        if len(texts) > _MAX_WARNINGS:
+            texts[_MAX_WARNINGS:] = [f"and {len(texts) - _MAX_WARNINGS} more"]
+        return tuple(texts)
+
+
+def readable_runtimes(session: Session, problems: Problems) -> Iterator[LoadedRuntime]:
+    """Yield the runtimes that have handles; what keeps others from being read becomes a warning.
+
+    :raises NoAnswer: if there is none, and none that merely has not initialised yet
+    """
+    untold = [_reason(runtime) for runtime in session.runtimes if runtime.space is None and runtime.is_initialised]
+    usable = [runtime for runtime in session.runtimes if runtime.space is not None]
+    waiting = [runtime for runtime in session.runtimes if not runtime.is_initialised]
+    if not usable and not waiting:
+        _raise_no_answer(session, untold)
+    for reason, hint in untold:
+        problems.unreadable(reason + (f"; {hint}" if hint else ""))
+    for runtime in waiting:
+        problems.note(f"{runtime.fault}: no thread of the process is an OpenMP thread of it")
+    for fault in session.lost_runtimes:
+        problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
+    yield from usable
+
+
+def _reason(runtime: LoadedRuntime) -> tuple[str, str]:
+    if runtime.fault is not None:
+        return str(runtime.fault), runtime.fault.hint
+    return (
+        f"{runtime.found.module.name} has none of the ompd_ symbols by which a runtime tells its structures",
+        _SYMBOLS_HINT if runtime.found.kind != "libgomp" else _LIBGOMP_HINT,
+    )
+
+
+_SYMBOLS_HINT = (
+    "run the program with a libomp or libiomp5 that was not stripped, or put the runtime's separate debug file where "
+    ".gnu_debuglink or the build-id leads (--debug-dir)"
+)
+_LIBGOMP_HINT = "GNU libgomp has none in any build; link the program with libiomp5 or an unstripped libomp instead"
+_FILES_HINT = "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program"
+
+
+def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> None:
+    name = session.target.name
+    if untold:
+        raise NoAnswer(f"{name}: " + "; ".join(reason for reason, _ in untold), hint=untold[0][1])
+    if session.lost_runtimes:
+        raise NoAnswer(f"{name}: " + "; ".join(session.lost_runtimes), hint=_FILES_HINT)
+    modules = session.process.modules()
+    if not modules:
+        raise NoAnswer(f"{name}: names no files of the program it is of", hint="take the core with the kernel or with gcore")
+    raise NoAnswer(
+        f"{name}: no OpenMP runtime among its {len(modules)} modules",
+        hint="the program was not linked with one, or ended before it was loaded",
+    )
+
+
+def answer(session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems) -> Answer[Row]:
+    """Return *rows* with all that goes with them."""
+    return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)

@@ -1,0 +1,94 @@
+"""``parallel``: the parallel regions that are being executed."""
+
+from __future__ import annotations
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import AddressSpace, ParallelHandle
+from ompd.errors import OmpdError
+from ompd.model import Answer, ParallelRecord
+from ompd.questions import places
+from ompd.questions.facts import Facts, Problems, answer, readable_runtimes
+from ompd.questions.runtimes import records
+from ompd.session import LoadedRuntime, Session
+
+
+def ask(session: Session) -> Answer[ParallelRecord]:
+    """Return the regions that are being executed, each after the one that encloses it.
+
+    :raises NoAnswer: if no OpenMP runtime of the process can be read
+    """
+    problems = Problems()
+    rows = []
+    for runtime in readable_runtimes(session, problems):
+        if runtime.space is not None:
+            regions = _live_regions(runtime, runtime.space, problems)
+            rows += [_record(session, runtime, region, problems) for region in regions.values()]
+    return answer(session, _as_tree(rows), records(session, problems), problems)
+
+
+def _live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> dict[str, ParallelHandle]:
+    # All regions that some thread is in, and those that enclose them.
+    found: dict[str, ParallelHandle] = {}
+    try:
+        threads = space.threads()
+    except OmpdError as error:
+        problems.unreadable(f"{runtime.id}: threads: {error}")
+        return found
+    for thread in threads:
+        try:
+            region = thread.current_parallel()
+            while region is not None and region.id not in found:
+                found[region.id] = region
+                region = region.enclosing()
+        except OmpdError as error:
+            problems.unreadable(f"{runtime.id}: regions of thread descriptor {thread.address:#x}: {error}")
+    return found
+
+
+def _record(session: Session, runtime: LoadedRuntime, region: ParallelHandle, problems: Problems) -> ParallelRecord:
+    facts = Facts(f"region {region.id}", problems)
+    size = facts.get("team_size", region.size)
+    enclosing = facts.get("enclosing", region.enclosing)
+    entry = facts.get("function", region.function)
+    return ParallelRecord(
+        id=region.id,
+        runtime=runtime.id,
+        level=facts.get("level", region.level),
+        active_level=facts.get("active_level", region.active_level),
+        team_size=size,
+        enclosing=enclosing.id if enclosing is not None else None,
+        function=places.region_function(session, entry) if entry is not None else None,
+        threads=tuple(facts.get(f"threads[{n}]", lambda n=n: _native_thread(session, region, n)) for n in range(size or 0)),
+        unavailable=facts.unavailable,
+    )
+
+
+def _native_thread(session: Session, region: ParallelHandle, thread_num: int) -> int:
+    pthread = region.thread(thread_num).native_id(ThreadIdKind.PTHREAD)
+    return session.process.thread_for_id(ThreadIdKind.PTHREAD, pthread)
+
+
+def _as_tree(rows: list[ParallelRecord]) -> list[ParallelRecord]:
+    # Depth first; siblings in the order of their primary threads' numbers in the enclosing region.
+    inside: dict[str | None, list[ParallelRecord]] = {}
+    place = {row.id: {thread: number for number, thread in enumerate(row.threads)} for row in rows}
+    for row in rows:
+        inside.setdefault(row.enclosing if row.enclosing in place else None, []).append(row)
+
+    # No recursion: how deep regions nest is the target's word.
+    tree: list[ParallelRecord] = []
+    waiting = _siblings(inside, place, None)
+    while waiting:
+        row = waiting.pop()
+        tree.append(row)
+        waiting += _siblings(inside, place, row.id)
+    return tree
+
+
+def _siblings(
+    inside: dict[str | None, list[ParallelRecord]], place: dict[str, dict[int | None, int]], parent: str | None
+) -> list[ParallelRecord]:
+    # The regions directly inside of *parent*, the last one first.
+    order = place.get(parent or "", {})
+    rows = inside.pop(parent, [])
+    return sorted(rows, key=lambda row: order.get(row.threads[0] if row.threads else None, 0), reverse=True)

@@ -1,0 +1,56 @@
+"""``runtimes``: every OpenMP runtime in the process."""
+
+from __future__ import annotations
+
+from ompd.contract.plugin import AddressSpace
+from ompd.errors import Unavailable
+from ompd.model import Answer, RuntimeRecord
+from ompd.questions.facts import Facts, Problems, answer
+from ompd.session import LoadedRuntime, Session
+
+
+def ask(session: Session) -> Answer[RuntimeRecord]:
+    """Return every OpenMP runtime of the process, also those that can only be named."""
+    problems = Problems()
+    rows = records(session, problems)
+    for fault in session.lost_runtimes:
+        problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
+    if not rows and not session.lost_runtimes:
+        problems.note(f"no OpenMP runtime among the {len(session.process.modules())} modules of the process")
+    return answer(session, rows, rows, problems)
+
+
+def records(session: Session, problems: Problems) -> tuple[RuntimeRecord, ...]:
+    """Return the records of all runtimes; what of them cannot be read becomes a warning."""
+    return tuple(_record(session, runtime, problems) for runtime in session.runtimes)
+
+
+def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> RuntimeRecord:
+    facts = Facts(runtime.id, problems)
+    found = runtime.found
+
+    def space() -> AddressSpace:
+        if runtime.space is not None:
+            return runtime.space
+        raise Unavailable(str(runtime.fault) if runtime.fault is not None else _NO_SYMBOLS)
+
+    def locations() -> tuple[str, ...] | None:
+        if found.locations_address is None:
+            raise Unavailable(_NO_SYMBOLS)
+        return found.dll_locations(session.process)
+
+    return RuntimeRecord(
+        id=runtime.id,
+        kind=found.kind,
+        version=facts.get("version", lambda: space().version()),
+        file=found.module.name,
+        build_id=found.module.build_id,
+        layout=facts.get("layout", lambda: space().layout_source),
+        dll_locations=facts.get("dll_locations", locations),
+        keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),
+        omp_version=facts.get("omp_version", lambda: space().omp_version()),
+        unavailable=facts.unavailable,
+    )
+
+
+_NO_SYMBOLS = "the runtime has no ompd_ symbols"

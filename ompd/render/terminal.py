@@ -1,0 +1,82 @@
+"""Text answers on a terminal, or in a pipe: colours, column widths, the region tree. Sees records only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ompd.model import Answer, ParallelRecord, RuntimeRecord, ThreadRecord
+from ompd.render import text
+
+# Styles by the names that text.Line uses.
+_STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
+# A pipe has no width; nothing may be cut off or wrapped in it.
+_UNBOUNDED = 100_000
+
+
+def make_console(color: str) -> Console:
+    """Return where answers go: standard output, with colours as *color* (``auto``, ``always``, ``never``) says."""
+    terminal = sys.stdout.isatty()
+    return Console(
+        force_terminal=True if color == "always" else None,
+        no_color=True if color == "never" else None,
+        color_system="auto" if color != "never" else None,
+        width=None if terminal else _UNBOUNDED,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=not terminal,
+    )
+
+
+def _print_head(console: Console, answer: Answer[ThreadRecord] | Answer[ParallelRecord] | Answer[RuntimeRecord]) -> None:
+    console.print(Text(text.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
+    console.print()
+
+
+def print_threads(console: Console, answer: Answer[ThreadRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``threads``."""
+    _print_head(console, answer)
+    table = text.threads_table(answer, unfold=unfold, verbose=verbose)
+    grid = Table(box=None, pad_edge=False, header_style=_STYLES["head"], show_edge=False)
+    for title in table.titles:
+        grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL"))
+    for line in table.lines:
+        grid.add_row(*(Text(cell) for cell in line.cells), style=_STYLES[line.style])
+    console.print(grid)
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``parallel``."""
+    _print_head(console, answer)
+    if not answer.rows:
+        console.print(Text("no parallel region is being executed"))
+    for depth, line in text.region_lines(answer, unfold=unfold, verbose=verbose):
+        console.print(Text("   " * depth + line))
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``runtimes``."""
+    _print_head(console, answer)
+    for line in text.runtime_lines(answer):
+        console.print(Text(line))
+
+
+def _print_reasons(console: Console, verbose: bool, rows: Iterable[dict[str, str]]) -> None:
+    # Why facts shown as "?" are not known, each reason once.
+    if not verbose:
+        return
+    reasons: dict[str, set[str]] = {}
+    for unavailable in rows:
+        for key, reason in unavailable.items():
+            reasons.setdefault(reason, set()).add(key)
+    if reasons:
+        console.print()
+    for reason, keys in reasons.items():
+        console.print(Text(text.clean(f"not known: {', '.join(sorted(keys))}: {reason}"), style=_STYLES["dim"]))

@@ -1,0 +1,123 @@
+"""One stop of one program: opens it, finds its runtimes, keeps what was read, closes it. No question is answered here."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike, fspath
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+
+from ompd.contract.plugin import AddressSpace
+from ompd.debugger.files import FileFinder
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.core import CoreTarget
+from ompd.errors import NotInitialised, OmpdError
+from ompd.model import TargetRecord
+from ompd.plugins.discovery import Found, discover, likely_runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class LoadedRuntime:
+    """An OpenMP runtime of the process: what was found, and its handles, or why there are none."""
+
+    id: str
+    found: Found
+    space: AddressSpace | None
+    fault: OmpdError | None
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether anything of OpenMP has run on it, as far as can be told."""
+        return not isinstance(self.fault, NotInitialised)
+
+
+class Session:
+    """A stopped program, open for questions. Use it in a ``with`` statement, or close it."""
+
+    def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
+        self.target = target
+        self.process = InspectedProcess(target, finder, exe)
+
+    @classmethod
+    def open_core(
+        cls,
+        core: str | PathLike[str],
+        *,
+        exe: str | PathLike[str] | None = None,
+        sysroot: str | PathLike[str] | None = None,
+        debug_dirs: Sequence[str | PathLike[str]] = (),
+    ) -> Self:
+        """Return a session on a core file; see :func:`ompd.open_core`."""
+        finder = FileFinder(fspath(sysroot) if sysroot is not None else None, [fspath(d) for d in debug_dirs])
+        target = CoreTarget(fspath(core))
+        try:
+            return cls(target, finder, fspath(exe) if exe is not None else None)
+        except BaseException:
+            target.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the target. What was answered stays; asking on raises :class:`~ompd.errors.TargetGone`."""
+        self.target.close()
+
+    @cached_property
+    def runtimes(self) -> tuple[LoadedRuntime, ...]:
+        """The OpenMP runtimes of the process, by address."""
+        loaded: list[LoadedRuntime] = []
+        for found in discover(self.process):
+            same = sum(1 for other in loaded if other.found.kind == found.kind)
+            space, fault = None, None
+            if found.plugin is not None:
+                try:
+                    space = found.plugin.process_initialize(self.process, found.module)
+                except OmpdError as error:
+                    fault = error
+            loaded.append(LoadedRuntime(found.kind + (f"#{same + 1}" if same else ""), found, space, fault))
+        return tuple(loaded)
+
+    @cached_property
+    def lost_runtimes(self) -> tuple[str, ...]:
+        """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not to be had."""
+        return tuple(
+            module.fault
+            for module in self.process.modules()
+            if module.fault is not None and (module.is_program or likely_runtime(module.name))
+        )
+
+    @cached_property
+    def record(self) -> TargetRecord:
+        """What was asked."""
+        target = self.target
+        program = next((module for module in self.process.modules() if module.is_program), None)
+        return TargetRecord(
+            kind=target.kind,
+            file=target.name,
+            executable=program.name if program is not None else None,
+            process_id=target.process_id,
+            command=target.command,
+            signal=target.signal,
+            signal_name=_signal_name(target.signal),
+            architecture=target.architecture.name,
+            thread_count=len(target.thread_ids()),
+        )
+
+
+def _signal_name(number: int | None) -> str | None:
+    try:
+        return signal.Signals(number).name if number is not None else None
+    except ValueError:
+        return None

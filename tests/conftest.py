@@ -1,0 +1,35 @@
+"""For all tests: what a machine lacks skips a test by the tool's name, or fails it where everything must be there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support import Missing
+from tests.support.machine import table
+
+
+@contextmanager
+def _missing_tools_skip() -> Iterator[None]:
+    try:
+        yield
+    except Missing as missing:
+        row = table().get(missing.tool)
+        if os.environ.get("OMPD_REQUIRE") == "all" and row is not None and row.required and not missing.forbidden:
+            pytest.fail(f"required and missing: {missing}", pytrace=False)
+        pytest.skip(f"forbidden here: {missing}" if missing.forbidden else f"missing: {missing}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _missing_tools_skip():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _missing_tools_skip():
+        return (yield)

@@ -1,0 +1,24 @@
+"""What tests share: tools of this machine, programs with known truth, their cores."""
+
+from tests.support.build import COMPILERS, MODES, build
+from tests.support.machine import Missing, clean_environment, intel_runtime, require
+from tests.support.programs import PROGRAMS
+from tests.support.runs import KINDS, NotReady, Running, Stopped, running, stopped, stopped_twice
+
+__all__ = [
+    "COMPILERS",
+    "KINDS",
+    "MODES",
+    "PROGRAMS",
+    "Missing",
+    "NotReady",
+    "Running",
+    "Stopped",
+    "build",
+    "clean_environment",
+    "intel_runtime",
+    "require",
+    "running",
+    "stopped",
+    "stopped_twice",
+]

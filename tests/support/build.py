@@ -1,0 +1,116 @@
+"""Compilers, and the programs of ``fixtures/programs`` built by them against Intel's OpenMP runtime."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.machine import clean_environment, intel_runtime, require, table
+
+PROGRAMS = CHECKOUT / "fixtures" / "programs"
+COMPILERS = ("gcc", "clang")
+MODES = ("debug", "tool", "neither")
+
+
+class BuildFailed(Exception):
+    """A program of the fixtures does not compile; the text is the compiler's."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler of this machine: *version* is the first line that it prints of itself."""
+
+    name: str
+    path: Path
+    version: str
+
+
+@cache
+def compiler(name: str) -> Compiler:
+    """Return the compiler *name*, one of COMPILERS.
+
+    :raises Missing: if this machine has none
+    """
+    path = require(name)
+    if name == "gcc":
+        require("libc-headers")
+    text = subprocess.run(
+        [str(path), "--version"], capture_output=True, text=True, env=clean_environment(), check=True
+    ).stdout
+    return Compiler(name, path, text.splitlines()[0])
+
+
+def build(
+    program: str, *, compiler_name: str = "gcc", mode: str = "debug", flags: Sequence[str] = (), pie: bool = True
+) -> Path:
+    """Return the executable of a program, without optimization and with debug information unless *flags* say otherwise.
+
+    :raises Missing: if the compiler or the runtime is not there
+    :raises BuildFailed: if it does not compile; warnings are left in the file ``warnings`` beside the executable
+    """
+    runtime, used = intel_runtime(), compiler(compiler_name)
+    tool = ["-DTOOL"] if mode != "neither" else []
+    # -fopenmp is for compiling only: at the link it would bring the compiler's own runtime. The compiler's own omp.h wins.
+    compiling = [
+        "-g",
+        "-O0",
+        "-Wall",
+        "-Wextra",
+        "-fopenmp",
+        "-DTRUTH",
+        *tool,
+        "-fPIE" if pie else "-fno-pie",
+        *flags,
+        "-idirafter",
+        str(runtime / "opt" / "compiler" / "include"),
+    ]
+    linking = [
+        "-pie" if pie else "-no-pie",
+        *flags,
+        f"-L{runtime / 'lib'}",
+        f"-Wl,-rpath,{runtime / 'lib'}",
+        "-liomp5",
+        "-lpthread",
+    ]
+    version = table()["intel-openmp"].version
+
+    def compile_to(folder: Path, name: str) -> Path:
+        target = folder / f"{name}.o"
+        _run([str(used.path), *compiling, "-c", str(PROGRAMS / f"{name}.c"), "-o", str(target)], folder)
+        return target
+
+    def make_truth(folder: Path) -> None:
+        compile_to(folder, "truth")
+
+    def make_program(folder: Path) -> None:
+        shared_folder = entry("objects", truth_key, make_truth)
+        (folder / "warnings").write_text((shared_folder / "warnings").read_text())
+        objects = [str(compile_to(folder, program)), str(shared_folder / "truth.o")]
+        _run([str(used.path), *objects, "-o", str(folder / program), *linking], folder)
+
+    shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c")]
+    truth_key = key_of(shared, used.version, compiling, version)
+    program_key = key_of(
+        program, (PROGRAMS / f"{program}.c").read_text(), shared, used.version, compiling, linking, version
+    )
+    return entry("programs", program_key, make_program) / program
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+    with (folder / "warnings").open("a") as file:
+        file.write(done.stderr)
+    if done.returncode:
+        raise BuildFailed(f"{' '.join(command)}\n{done.stderr}")

@@ -1,0 +1,164 @@
+"""The tools that tests need: which there are, what is missing, and the OpenMP runtime that is fetched as a wheel."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.support.cache import CACHE, CHECKOUT, locked
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    try:
+        import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:  # before anything is installed
+        from pip._vendor import tomli as tomllib
+
+TABLE = CHECKOUT / "tests" / "tools.toml"
+REMOVED_PREFIXES = ("OMP_", "KMP_", "GOMP_", "LD_")
+REMOVED = {"DEBUGINFOD_URLS", "COLUMNS", "NO_COLOR"}
+# Parts of the wheel that no test uses: device offloading, 135 of its 150 MB.
+UNUSED = ("libomptarget*", "libarcher*", "libiompstubs5*")
+
+
+class Missing(Exception):
+    """A test cannot run here: *tool* is missing, or the machine forbids its use (nothing to install)."""
+
+    def __init__(self, tool: str, why: str, *, forbidden: bool = False) -> None:
+        super().__init__(f"{tool}: {why}")
+        self.tool = tool
+        self.why = why
+        self.forbidden = forbidden
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One row of tools.toml."""
+
+    name: str
+    tests: str
+    required: bool
+    commands: tuple[str, ...] = ()
+    package: str | None = None
+    wheel: str | None = None
+    version: str | None = None
+
+
+@cache
+def table() -> dict[str, Tool]:
+    """Return the rows of tools.toml by name."""
+    rows = tomllib.loads(TABLE.read_text())["tool"]
+    return {row["name"]: Tool(**{**row, "commands": tuple(row.get("commands", ()))}) for row in rows}
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without what would change how a program, gdb or ompd behaves."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in REMOVED and not name.startswith(REMOVED_PREFIXES)
+    }
+
+
+@cache
+def find(name: str) -> Path | None:
+    """Return the executable of a tool, or None if no command of its row runs."""
+    for command in table()[name].commands:
+        words = shlex.split(command)
+        path = shutil.which(words[0])
+        if path is None:
+            continue
+        done = subprocess.run(
+            [path, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=clean_environment(),
+            check=False,
+        )
+        if done.returncode == 0:
+            return Path(path)
+    return None
+
+
+def require(name: str) -> Path:
+    """Return the executable of a tool.
+
+    :raises Missing: if there is none
+    """
+    path = find(name)
+    if path is None:
+        raise Missing(name, f"not found (Debian package {table()[name].package})")
+    return path
+
+
+def intel_folder() -> Path:
+    """Return where the wheel of Intel's runtime belongs in this checkout."""
+    return CACHE / "intel" / str(table()["intel-openmp"].version)
+
+
+def intel_runtime() -> Path:
+    """Return the unpacked wheel: ``lib/libiomp5.so``, its debug file and OMPD library, headers in ``opt/compiler/include``.
+
+    :raises Missing: if it was not fetched
+    """
+    folder = intel_folder()
+    if not (folder / "lib" / "libiomp5.so").exists():
+        raise Missing("intel-openmp", f"no runtime in {folder} (python -m tests.support.tools intel)")
+    return folder
+
+
+def fetch_intel() -> Path:
+    """Return the unpacked wheel of Intel's runtime, after fetching it by this interpreter's pip if it is not there.
+
+    :raises Missing: if pip cannot
+    """
+    row, folder = table()["intel-openmp"], intel_folder()
+    with locked(f"intel-{row.version}"):
+        if not (folder / "lib" / "libiomp5.so").exists():
+            unpacked = folder.with_name(folder.name + ".part")
+            shutil.rmtree(unpacked, ignore_errors=True)
+            # --prefix, because --target of older releases of pip loses lib/libiomp5.so.
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--no-compile",
+                "--ignore-installed",
+                "--no-warn-script-location",
+                "--disable-pip-version-check",
+                "--prefix",
+                str(unpacked),
+                f"{row.wheel}=={row.version}",
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            found = sorted(unpacked.rglob("libiomp5.so"))
+            if done.returncode or not found:
+                raise Missing("intel-openmp", f"pip failed: {done.stderr.strip() or 'no libiomp5.so in the wheel'}")
+            root = found[0].parent.parent
+            for pattern in UNUSED:
+                for file in (root / "lib").glob(pattern):
+                    file.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
+            root.rename(folder)
+            shutil.rmtree(unpacked, ignore_errors=True)
+    return folder
+
+
+def missing_tools() -> list[Tool]:
+    """Return the rows of tools.toml that this machine does not satisfy."""
+    return [
+        tool
+        for tool in table().values()
+        if (not (intel_folder() / "lib" / "libiomp5.so").exists() if tool.wheel else find(tool.name) is None)
+    ]

@@ -1,0 +1,42 @@
+"""The programs of ``fixtures/programs`` and what a test must know to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Program:
+    """How to run a program.
+
+    *spins*: some threads use processor time while they wait. *environment* is added to what each program gets, None removes.
+    """
+
+    name: str
+    spins: bool = False
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+
+
+PROGRAMS: Mapping[str, Program] = {
+    program.name: program
+    for program in (
+        Program("nested"),
+        Program("uneven"),
+        Program("serialized_middle"),
+        Program("serialized_three"),
+        Program("serialized_initial"),
+        Program("critical", spins=True),
+        Program("lock", spins=True),
+        Program("barrier"),
+        Program("closing_barrier"),
+        Program("two_initial"),
+        Program("shrunk_pool"),
+        Program("no_region"),
+        Program("not_initialised"),
+        Program("between"),
+        Program("extra_pthread"),
+        Program("hang", spins=True),
+        Program("many", environment={"OMP_STACKSIZE": None}),
+    )
+}

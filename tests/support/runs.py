@@ -1,0 +1,278 @@
+"""Programs of the fixtures, stopped in their state: as a core file with the truth beside it, or alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.build import build
+from tests.support.cache import entry, key_of
+from tests.support.machine import Missing, clean_environment, require
+from tests.support.programs import PROGRAMS
+
+KINDS = ("kernel", "gcore")
+READY_SECONDS = 25  # the programs themselves give up after 20
+# Small stacks and one arena keep cores small; nothing but a spinning lock may run on after the program is ready.
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "OMP_STACKSIZE": "256k",
+    "MALLOC_ARENA_MAX": "1",
+    "KMP_BLOCKTIME": "0",
+    "OMP_WAIT_POLICY": "passive",
+}
+
+
+class NotReady(Exception):
+    """A program ended, or stood still, without having said that it is in its state; the text is what it printed."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A core of a program. *truth* is what the program wrote, as ``fixtures/programs/truth.h`` describes it."""
+
+    executable: Path
+    core: Path
+    truth: dict[str, Any]
+    program: str
+    compiler: str
+    mode: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Running:
+    """A live program in its state; it ends with the context that made it."""
+
+    pid: int
+    executable: Path
+    truth: dict[str, Any]
+    program: str
+    compiler: str
+    mode: str
+
+
+def kernel_core_obstacle() -> str | None:
+    """Return why the kernel cannot write a core into the folder of a run, None if it can."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith("|"):
+        return f"kernel.core_pattern is a pipe ({pattern})"
+    if "/" in pattern or not pattern:
+        return f"kernel.core_pattern is not a plain file name ({pattern})"
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        return "the hard limit of core files is 0"
+    return None
+
+
+def stopped(
+    program: str,
+    *,
+    compiler: str = "gcc",
+    mode: str = "debug",
+    kind: str = "kernel",
+    flags: Sequence[str] = (),
+    env: Mapping[str, str | None] | None = None,
+    threads: int | None = None,
+    pie: bool = True,
+) -> Stopped:
+    """Return a core of *program*, from the cache or from a run.
+
+    :param kind: ``kernel``, or ``gcore`` for gdb's
+    :param env: variables to add for the program, None removes one that it would have
+    :param threads: the size of its team, for programs that can be asked
+    :raises Missing: if a tool is not there, or the machine forbids this kind of core
+    """
+    prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    if kind == "kernel":
+        _require_kernel_cores()
+    folder = prepared.core_folder(kind)
+    return prepared.stopped(folder, kind)
+
+
+def stopped_twice(
+    program: str,
+    *,
+    compiler: str = "gcc",
+    mode: str = "debug",
+    flags: Sequence[str] = (),
+    env: Mapping[str, str | None] | None = None,
+    threads: int | None = None,
+    pie: bool = True,
+) -> tuple[Stopped, Stopped]:
+    """Return gdb's and the kernel's core of one and the same process.
+
+    :raises Missing: as for :func:`stopped`
+    """
+    _require_kernel_cores()
+    prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    folder = prepared.core_folder("gcore")
+    return prepared.stopped(folder, "gcore"), prepared.stopped(folder, "kernel")
+
+
+@contextmanager
+def running(
+    program: str,
+    *,
+    compiler: str = "gcc",
+    mode: str = "debug",
+    flags: Sequence[str] = (),
+    folder: Path,
+    env: Mapping[str, str | None] | None = None,
+    threads: int | None = None,
+    pie: bool = True,
+) -> Iterator[Running]:
+    """Run *program* in the empty *folder* until it is in its state; it is killed at the end of the context."""
+    prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    with prepared.at_rest(folder) as (process, truth):
+        yield Running(process.pid, prepared.executable, truth, program, compiler, mode)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    program: str
+    compiler: str
+    mode: str
+    executable: Path
+    environment: dict[str, str]
+
+    def stopped(self, folder: Path, kind: str) -> Stopped:
+        truth = json.loads((folder / "truth.json").read_text())
+        return Stopped(self.executable, folder / f"core.{kind}", truth, self.program, self.compiler, self.mode, kind)
+
+    def core_folder(self, kind: str) -> Path:
+        # The executable's folder is named after its source, compiler, flags and runtime.
+        key = key_of(self.executable.parent.name, self.environment, kind)
+        return entry("cores", key, lambda folder: self._make(folder, kind))
+
+    def _make(self, folder: Path, kind: str) -> None:
+        with self.at_rest(folder) as (process, _):
+            if kind == "gcore":
+                _write_gcore(process.pid, folder / "core.gcore")
+            if kernel_core_obstacle() is None:
+                _write_kernel_core(process, folder / "core.kernel")
+
+    @contextmanager
+    def at_rest(self, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+        ready, told = os.pipe()
+        output = folder / "output"
+        try:
+            with output.open("wb") as file:
+                process = subprocess.Popen(
+                    [str(self.executable)],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    pass_fds=[told],
+                    env={
+                        **self.environment,
+                        "TRUTH_FILE": "truth.json",
+                        "TRUTH_FD": str(told),
+                        "TRUTH_MODE": self.mode,
+                    },
+                    start_new_session=True,
+                    preexec_fn=_allow_cores,
+                )
+        except BaseException:
+            os.close(ready)
+            raise
+        finally:
+            os.close(told)
+        try:
+            readable, _, _ = select.select([ready], [], [], READY_SECONDS)
+            if not readable or os.read(ready, 1) == b"":
+                process.kill()
+                status = process.wait()
+                said = output.read_text(errors="replace")
+                raise NotReady(f"{self.program} ({self.compiler}, {self.mode}), status {status}: {said}")
+            truth = json.loads((folder / "truth.json").read_text())
+            _await_pause(process.pid, truth["monitor"])
+            yield process, truth
+        finally:
+            os.close(ready)
+            process.kill()
+            process.wait()
+
+
+def _prepare(
+    program: str,
+    compiler: str,
+    mode: str,
+    flags: Sequence[str],
+    env: Mapping[str, str | None] | None,
+    threads: int | None,
+    pie: bool,
+) -> _Prepared:
+    executable = build(program, compiler_name=compiler, mode=mode, flags=flags, pie=pie)
+    wanted: dict[str, str | None] = {**ENVIRONMENT, **PROGRAMS[program].environment}
+    if mode == "debug":
+        wanted["OMP_DEBUG"] = "enabled"
+    if threads is not None:
+        wanted["THREADS"] = str(threads)
+    wanted.update(env or {})
+    return _Prepared(
+        program, compiler, mode, executable, {name: value for name, value in wanted.items() if value is not None}
+    )
+
+
+def _allow_cores() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+
+
+def _await_pause(pid: int, thread: int) -> None:
+    # The monitor has told that the program is at rest; this waits until it is so itself.
+    path = Path(f"/proc/{pid}/task/{thread}/stat")
+    deadline = time.monotonic() + READY_SECONDS
+    while path.read_text().rpartition(")")[2].split()[0] != "S":
+        if time.monotonic() > deadline:
+            raise NotReady(f"thread {thread} does not rest")
+        time.sleep(0.0005)
+
+
+def _require_kernel_cores() -> None:
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+
+
+def _write_kernel_core(process: subprocess.Popen[bytes], core: Path) -> None:
+    before = set(core.parent.iterdir())
+    process.send_signal(signal.SIGABRT)
+    process.wait()
+    written = sorted(set(core.parent.iterdir()) - before)
+    if len(written) != 1:
+        raise Missing(
+            "kernel core", f"the kernel wrote {[path.name for path in written]} instead of one core", forbidden=True
+        )
+    written[0].rename(core)
+
+
+def _write_gcore(pid: int, core: Path) -> None:
+    command = [
+        str(require("gdb")),
+        "-nx",
+        "-batch",
+        "--readnever",
+        "-iex",
+        "set debuginfod enabled off",
+        "-p",
+        str(pid),
+        "-ex",
+        f"gcore {core}",
+    ]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=clean_environment(), check=False
+    )
+    if not core.exists():
+        raise Missing("gdb", f"gcore failed: {done.stderr.strip()}", forbidden="not permitted" in done.stderr)

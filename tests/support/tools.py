@@ -1,0 +1,44 @@
+"""Command line of the tools that tests need.
+
+``python -m tests.support.tools missing [--packages] [--optional]`` lists what this machine lacks of tools.toml,
+``python -m tests.support.tools intel`` fetches Intel's OpenMP runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.support.machine import Missing, fetch_intel, missing_tools
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line of this module; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.tools", description="tools that the tests need (tests/tools.toml)"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("missing", help="list what is missing here")
+    listing.add_argument("--packages", action="store_true", help="only the names of Debian packages, on one line")
+    listing.add_argument("--optional", action="store_true", help="also what tests can do without")
+    commands.add_parser("intel", help="fetch Intel's OpenMP runtime into .cache/ if it is not there, print where it is")
+    given = parser.parse_args(arguments)
+    if given.command == "intel":
+        try:
+            print(fetch_intel())
+        except Missing as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
+    lacking = [tool for tool in missing_tools() if tool.required or given.optional]
+    if given.packages:
+        print(" ".join(sorted({tool.package for tool in lacking if tool.package})))
+        return 0
+    for tool in lacking:
+        source = f"Debian package {tool.package}" if tool.package else f"wheel {tool.wheel}=={tool.version}"
+        print(f"{tool.name}: {source}; {'required' if tool.required else 'optional'}: {tool.tests}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

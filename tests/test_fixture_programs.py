@@ -1,0 +1,244 @@
+"""The programs with known truth get into their state; what they write fits together, with their source, and with gdb."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import (
+    COMPILERS,
+    KINDS,
+    MODES,
+    PROGRAMS,
+    Stopped,
+    build,
+    clean_environment,
+    require,
+    running,
+    stopped,
+    stopped_twice,
+)
+from tests.support.build import PROGRAMS as SOURCES
+
+# Threads in a team, idle and of no concern to OpenMP (one is the monitor); sizes of the live regions by level.
+SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
+    "nested": ((12, 0, 1), [(1, 3), *[(2, 2)] * 3, *[(3, 2)] * 6]),
+    "uneven": ((3, 0, 1), [(1, 2), (2, 2)]),
+    "serialized_middle": ((6, 0, 1), [(1, 3), *[(2, 1)] * 3, *[(3, 2)] * 3]),
+    "serialized_three": ((2, 0, 1), [(1, 2), *[(2, 1)] * 2, *[(3, 1)] * 2, *[(4, 1)] * 2]),
+    "serialized_initial": ((1, 0, 1), [(1, 1), (2, 1)]),
+    "critical": ((4, 0, 1), [(1, 4)]),
+    "lock": ((4, 0, 1), [(1, 4)]),
+    "barrier": ((4, 0, 1), [(1, 4)]),
+    "closing_barrier": ((4, 0, 1), [(1, 4)]),
+    "two_initial": ((5, 0, 1), [(1, 2), (1, 3)]),
+    "shrunk_pool": ((2, 4, 1), [(1, 2)]),
+    "no_region": ((1, 0, 1), []),
+    "not_initialised": ((0, 0, 2), []),
+    "between": ((1, 3, 1), []),
+    "extra_pthread": ((3, 0, 2), [(1, 3)]),
+    "hang": ((4, 0, 1), [(1, 4)]),
+    "many": ((64, 0, 1), [(1, 64)]),
+}
+BLOCKED = {
+    "critical": Counter(critical=3, user=1),
+    "lock": Counter(lock=3, user=1),
+    "barrier": Counter(barrier=3, user=1),
+    "closing_barrier": Counter(implicit_barrier=3, user=1),
+    "hang": Counter(lock=1, barrier=3),
+}
+PARAMETERS = [
+    pytest.param(name, id=name, marks=[pytest.mark.xdist_group("busy")] if program.spins or name == "many" else [])
+    for name, program in PROGRAMS.items()
+]
+every_program = pytest.mark.parametrize("program", PARAMETERS)
+every_compiler = pytest.mark.parametrize("compiler", COMPILERS)
+
+
+def by_native_id(truth: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {thread["native_thread_id"]: thread for thread in truth["threads"]}
+
+
+def by_key(truth: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {region["key"]: region for region in truth["regions"]}
+
+
+def test_every_program_has_a_source_and_a_shape() -> None:
+    sources = {path.stem for path in SOURCES.glob("*.c")} - {"truth"}
+    assert sources == set(PROGRAMS) == set(SHAPES)
+
+
+@every_program
+@every_compiler
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
+def test_compilers_have_nothing_to_warn_of(program: str, compiler: str, mode: str, flags: tuple[str, ...]) -> None:
+    assert (build(program, compiler_name=compiler, mode=mode, flags=flags).parent / "warnings").read_text() == ""
+
+
+def test_the_demonstration_compiles_alone(tmp_path: Path) -> None:
+    command = [
+        str(require("gcc")),
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fopenmp",
+        "-c",
+        "hang.c",
+        "-o",
+        str(tmp_path / "hang.o"),
+    ]
+    subprocess.run(command, cwd=SOURCES, check=True)
+
+
+@every_program
+@every_compiler
+@pytest.mark.parametrize("mode", MODES)
+def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: str) -> None:
+    truth = stopped(program, compiler=compiler, mode=mode).truth
+    roles = Counter(thread["role"] for thread in truth["threads"])
+    team_idle_other, regions = SHAPES[program]
+    assert (truth["program"], truth["compiler"], truth["mode"]) == (program, compiler, mode)
+    assert (roles["team"], roles["idle"], roles["other"]) == team_idle_other
+    assert sorted((region["level"], region["team_size"]) for region in truth["regions"]) == regions
+    if program in BLOCKED:
+        assert Counter(thread["blocked_in"] for thread in truth["threads"] if thread["openmp"]) == BLOCKED[program]
+
+
+@every_program
+@every_compiler
+@pytest.mark.parametrize("mode", MODES)
+def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str) -> None:
+    truth = stopped(program, compiler=compiler, mode=mode).truth
+    threads, regions = by_native_id(truth), by_key(truth)
+    assert len(threads) == len(truth["threads"])
+    for region in regions.values():
+        source = (SOURCES / region["file"]).read_text().splitlines()
+        assert "#pragma omp parallel" in source[region["line"] - 1]
+        assert len(set(region["threads"])) == region["team_size"]
+        if region["enclosing"] is None:
+            assert region["level"] == 1
+        else:
+            assert region["level"] == regions[region["enclosing"]]["level"] + 1
+            assert region["threads"][0] in regions[region["enclosing"]]["threads"]
+        assert region["active_level"] <= region["level"]
+    for thread in threads.values():
+        if thread["role"] == "team":
+            _check_team_thread(thread, regions)
+        else:
+            assert [
+                thread[name] for name in ("thread_num", "team_size", "level", "active_level", "ancestors", "region")
+            ] == [None] * 6
+        stated = thread["openmp"] and mode != "neither"
+        assert (thread["state"] is not None) == stated
+        assert (thread["thread_type"] is not None) == thread["openmp"]
+        assert (thread["object"] is not None) == (thread["blocked_in"] == "lock")
+        assert (thread["wait_id"] is not None) == (stated and thread["blocked_in"] in ("lock", "critical"))
+
+
+def _check_team_thread(thread: dict[str, Any], regions: dict[int, dict[str, Any]]) -> None:
+    assert len(thread["ancestors"]) == thread["level"] + 1
+    innermost = thread["ancestors"][-1]
+    assert (innermost["thread_num"], innermost["team_size"]) == (thread["thread_num"], thread["team_size"])
+    key = thread["region"]
+    if key is None:
+        assert (thread["level"], thread["team_size"]) == (0, 1)
+        return
+    assert regions[key]["threads"][thread["thread_num"]] == thread["native_thread_id"]
+    for ancestor in reversed(thread["ancestors"][1:]):
+        region = regions[key]
+        assert (region["level"], region["team_size"]) == (ancestor["level"], ancestor["team_size"])
+        key = region["enclosing"]
+    assert key is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "pie"), [(("-O2",), True), ((), False), (("-O2",), False)], ids=["O2-pie", "O0-nopie", "O2-nopie"]
+)
+@every_compiler
+@every_program
+def test_optimized_and_fixed_address_programs_get_into_the_same_state(
+    program: str, compiler: str, flags: tuple[str, ...], pie: bool
+) -> None:
+    usual = stopped(program, compiler=compiler, mode="tool")
+    other = stopped(program, compiler=compiler, mode="tool", flags=flags, pie=pie)
+    assert _facts(other.truth) == _facts(usual.truth)
+
+
+def _facts(truth: dict[str, Any]) -> Counter[str]:
+    names = ("role", "thread_type", "thread_num", "team_size", "level", "active_level", "blocked_in", "where")
+    return Counter(repr([thread[name] for name in names]) for thread in truth["threads"])
+
+
+def gdb_stacks(core: Stopped) -> dict[int, list[tuple[str, str, int]]]:
+    """Return for each thread the frames for which gdb has a source line: function, file, line, innermost first."""
+    command = [
+        str(require("gdb")),
+        "-nx",
+        "-batch",
+        "-iex",
+        "set debuginfod enabled off",
+        str(core.executable),
+        str(core.core),
+        "-ex",
+        "thread apply all backtrace",
+    ]
+    text = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=clean_environment(), check=True
+    ).stdout
+    stacks: dict[int, list[tuple[str, str, int]]] = {}
+    frames: list[tuple[str, str, int]] = []  # gdb begins with the frame of the thread that it selected
+    for line in text.splitlines():
+        if found := re.match(r"Thread \d+ \(.*LWP (\d+)\)", line):
+            frames = stacks.setdefault(int(found[1]), [])
+        elif found := re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?(\S+) \(.*\) at (\S+):(\d+)$", line):
+            frames.append((found[1], Path(found[2]).name, int(found[3])))
+    return stacks
+
+
+def source_name(function: str) -> str | None:
+    """Return the function from which a compiler made an outlined one, None if the name does not tell."""
+    return re.sub(r"\._omp_fn\.\d+$|\.omp_outlined.*$", "", function) or None
+
+
+@every_program
+@every_compiler
+@pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
+def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str, flags: tuple[str, ...]) -> None:
+    core = stopped(program, compiler=compiler, mode="tool", flags=flags)
+    threads, stacks = by_native_id(core.truth), gdb_stacks(core)
+    assert set(stacks) == set(threads)
+    for native_thread_id, thread in threads.items():
+        own = [frame for frame in stacks[native_thread_id] if frame[1] in (f"{program}.c", "truth.c")]
+        if thread["where"] is None:
+            assert own == []
+        else:
+            function, file, line = own[0]
+            assert (file, line) == (thread["where"]["file"], thread["where"]["line"])
+            assert source_name(function) in (thread["where"]["function"], None)
+
+
+@pytest.mark.parametrize("program", ["nested", "extra_pthread", "not_initialised"])
+def test_one_process_gives_two_cores(program: str) -> None:
+    cores = stopped_twice(program)
+    assert [core.kind for core in cores] == sorted(KINDS)
+    assert cores[0].truth == cores[1].truth
+    assert set(gdb_stacks(cores[0])) == set(gdb_stacks(cores[1])) == set(by_native_id(cores[0].truth))
+
+
+def test_a_team_can_be_as_large_as_asked() -> None:
+    truth = stopped("many", threads=5).truth
+    assert [region["team_size"] for region in truth["regions"]] == [5]
+
+
+def test_a_live_program_stays_in_its_state_and_ends_with_its_context(tmp_path: Path) -> None:
+    with running("barrier", folder=tmp_path) as live:
+        tasks = {int(path.name) for path in Path(f"/proc/{live.pid}/task").iterdir()}
+        assert tasks == set(by_native_id(live.truth))
+    assert not Path(f"/proc/{live.pid}").exists()
