@@ -45,6 +45,8 @@ class Session:
     def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
         self.target = target
         self.process = InspectedProcess(target, finder, exe)
+        # questions.places: the user's function of each region, by the region's id
+        self.source_functions: dict[str, str | None] = {}
 
     @classmethod
     def open_core(

@@ -1,4 +1,4 @@
-"""The programs with known truth get into their state; what they write fits together, with their source, and with gdb."""
+"""The programs with known truth get into their state; what they write fits together, with the source, with gdb."""
 
 from __future__ import annotations
 

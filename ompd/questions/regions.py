@@ -49,7 +49,6 @@ def _record(session: Session, runtime: LoadedRuntime, region: ParallelHandle, pr
     facts = Facts(f"region {region.id}", problems)
     size = facts.get("team_size", region.size)
     enclosing = facts.get("enclosing", region.enclosing)
-    entry = facts.get("function", region.function)
     return ParallelRecord(
         id=region.id,
         runtime=runtime.id,
@@ -57,7 +56,7 @@ def _record(session: Session, runtime: LoadedRuntime, region: ParallelHandle, pr
         active_level=facts.get("active_level", region.active_level),
         team_size=size,
         enclosing=enclosing.id if enclosing is not None else None,
-        function=places.region_function(session, entry) if entry is not None else None,
+        function=facts.get("function", lambda: places.region_function(session, region)),
         threads=tuple(facts.get(f"threads[{n}]", lambda n=n: _native_thread(session, region, n)) for n in range(size or 0)),
         unavailable=facts.unavailable,
     )

@@ -107,7 +107,7 @@ def _record(session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thre
         facts.unavailable["state_source"] = facts.unavailable["state"]
     wait = _wait(state, facts)
     task = facts.get("task", handle.current_task)
-    where = facts.get("where", lambda: places.innermost_user_place(session, thread))
+    where = facts.get("where", lambda: places.innermost_user_place(session, thread, region))
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=thread_num,

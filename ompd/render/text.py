@@ -126,7 +126,11 @@ def threads_table(answer: Answer[ThreadRecord], *, unfold: bool = False, verbose
 def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     where = row.where and (row.where.function, row.where.file, row.where.line, row.where.address if verbose else None)
     reasons = tuple(sorted(row.unavailable))
-    return (row.runtime, row.parallel, row.level, row.thread_type, row.state, row.state_source, row.wait, where, reasons)
+    in_team = row.thread_num is not None
+    # Teams of the same shape do the same in a nest of regions: their threads are alike if their numbers are.
+    number = row.thread_num if row.level is not None and row.level > 1 else in_team
+    team = (row.runtime, in_team, number, row.level, row.team_size, row.parallel if row.level == 1 else None)
+    return (team, row.state, row.state_source, row.wait, where, reasons)
 
 
 def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
@@ -137,10 +141,12 @@ def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
         return Line((_NONE, _NONE, _NONE, natives, "not OpenMP", _NONE, _where(row, verbose)), "dim")
     if row.thread_num is None and "thread_num" not in row.unavailable:
         return Line(("pool", _NONE, _NONE, natives, _state(row, verbose), _NONE, _where(row, verbose)), "dim")
-    numbers = format_ranges(r.thread_num for r in rows if r.thread_num is not None) or _UNKNOWN
+    numbers = format_ranges({r.thread_num for r in rows if r.thread_num is not None}) or _UNKNOWN
     if row.team_size is not None:
         numbers += f"/{row.team_size}"
-    cells = (numbers, _value(row, "level"), _value(row, "parallel"), natives, _state(row, verbose), _wait(row), _where(row, verbose))
+    regions = dict.fromkeys(r.parallel for r in rows)
+    region = _value(row, "parallel") if len(regions) == 1 else _count(len(regions), "region")
+    cells = (numbers, _value(row, "level"), region, natives, _state(row, verbose), _wait(row), _where(row, verbose))
     return Line(cells, "wait" if row.wait is not None else "")
 
 
@@ -180,12 +186,12 @@ def region_lines(answer: Answer[ParallelRecord], *, unfold: bool = False, verbos
     children: dict[str | None, list[ParallelRecord]] = {}
     for row in answer.rows:
         children.setdefault(row.enclosing if row.enclosing in known else None, []).append(row)
-    waiting = [(0, group) for group in reversed(_fold(children, None, unfold))]
+    waiting = [(0, False, group) for group in reversed(_fold(children, None, unfold))]
     while waiting:
-        depth, group = waiting.pop()
-        yield depth, _region_text(group, verbose)
-        for child in group if unfold or len(group) == 1 else group[:1]:
-            waiting += [(depth + 1, inner) for inner in reversed(_fold(children, child.id, unfold))]
+        depth, inside_folded, group = waiting.pop()
+        yield depth, _region_text(group, verbose, inside_folded)
+        folded = inside_folded or len(group) > 1
+        waiting += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, unfold))]
 
 
 def _fold(children: Mapping[str | None, list[ParallelRecord]], parent: str | None, unfold: bool) -> list[list[ParallelRecord]]:
@@ -206,19 +212,19 @@ def _shape(children: Mapping[str | None, list[ParallelRecord]], root: ParallelRe
     return tuple(found)
 
 
-def _region_text(group: Sequence[ParallelRecord], verbose: bool) -> str:
+def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: bool) -> str:
+    # A row inside of a folded one stands for the like of it in each: it has no threads of its own to name.
     row = group[0]
     size = _value(row, "team_size")
     team = f"{size} thread{'' if row.team_size == 1 else 's'}"
     place = format_place(row.function, verbose=verbose) if row.function is not None else _value(row, "function")
     words = [f"parallel  {place}", f"level {_value(row, 'level')}", f"active level {_value(row, 'active_level')}", team]
-    if len(group) == 1:
-        threads = [str(t) if t is not None else _UNKNOWN for t in row.threads]
-        words.append(_listed(threads))
-    else:
+    if len(group) > 1:
         words.insert(0, f"{len(group)} ×")
-    if verbose:
-        words.append(" ".join(r.id for r in group))
+    elif not inside_folded:
+        words.append(_listed([str(t) if t is not None else _UNKNOWN for t in row.threads]))
+    if len(group) == 1 and not inside_folded:
+        words.append(row.id)
     return clean("   ".join(words))
 
 

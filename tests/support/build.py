@@ -54,7 +54,7 @@ def build(
     """
     runtime, used = intel_runtime(), compiler(compiler_name)
     tool = ["-DTOOL"] if mode != "neither" else []
-    # -fopenmp is for compiling only: at the link it would bring the compiler's own runtime. The compiler's own omp.h wins.
+    # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
     compiling = [
         "-g",
         "-O0",

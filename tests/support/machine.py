@@ -105,7 +105,7 @@ def intel_folder() -> Path:
 
 
 def intel_runtime() -> Path:
-    """Return the unpacked wheel: ``lib/libiomp5.so``, its debug file and OMPD library, headers in ``opt/compiler/include``.
+    """Return the unpacked wheel: ``lib/libiomp5.so``, debug file and OMPD library, headers in ``opt/compiler/include``.
 
     :raises Missing: if it was not fetched
     """

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 class Program:
     """How to run a program.
 
-    *spins*: some threads use processor time while they wait. *environment* is added to what each program gets, None removes.
+    *spins*: some threads use processor time while they wait. *environment* is added to what every program
+    gets, None removes.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import NoReturn
 
 from ompd.contract.memory import ByteOrder
@@ -24,7 +25,7 @@ class Cursor:
 
     def __init__(
         self,
-        data: bytes,
+        data: bytes | mmap.mmap,
         byte_order: ByteOrder,
         *,
         position: int = 0,

@@ -1,0 +1,51 @@
+# All set-up is here: `make demo` and `make test` start from a bare machine (python3, gcc, make; root installs what is missing).
+
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+VENV := .venv
+BIN := $(VENV)/bin
+ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
+APT := apt-get -qq --no-install-recommends --no-remove -y
+
+.PHONY: demo test test-full bench lint tools intel clean
+
+demo: $(VENV)/.ready intel
+	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
+
+test: $(VENV)/.ready tools intel
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+# The product of all axes where `test` takes pairs; some minutes more.
+test-full: $(VENV)/.ready tools intel
+	OMPD_FULL=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+bench: $(VENV)/.ready tools intel
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "$(PYTHON) is older than Python 3.10; name another: make PYTHON=…"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { [ "$(ROOT)" = yes ] && apt-get -qq update && $(APT) install python3-venv; } || \
+	    { echo "$(PYTHON) cannot make virtual environments: install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip -q --disable-pip-version-check install -e '.[test,lint]'
+	@touch $@
+
+# What tests use of the system (tests/tools.toml); without root the tests that need what is missing say so.
+tools: $(VENV)/.ready
+	@missing="$$($(BIN)/python -m tests.support.tools missing --packages --optional)"; \
+	if [ -n "$$missing" ] && [ "$(ROOT)" = yes ]; then \
+	    echo "installing $$missing"; apt-get -qq update; \
+	    for package in $$missing; do $(APT) install $$package >/dev/null || echo "not installed: $$package"; done; \
+	elif [ -n "$$missing" ]; then echo "not here, and only root installs it: $$missing"; fi
+
+# The runtime that the programs of the tests are linked with: Intel's, of which no byte is in this project.
+intel: $(VENV)/.ready
+	@$(BIN)/python -m tests.support.tools intel
+
+clean:
+	rm -rf $(VENV) .cache

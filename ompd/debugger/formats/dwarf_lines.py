@@ -1,0 +1,357 @@
+"""Source lines of addresses, by the line tables of DWARF 2 to 5.
+
+Our own reader, since the library that reads all of DWARF takes longer to import than a debugger may take to answer. All
+addresses are link-time addresses. Section numbers in comments are those of DWARF 5.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import cached_property
+from operator import gt
+from typing import NamedTuple
+
+from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.dwarf_units import (
+    DW_AT_ABSTRACT_ORIGIN,
+    DW_AT_COMP_DIR,
+    DW_AT_DECL_FILE,
+    DW_AT_DECL_LINE,
+    DW_AT_NAME,
+    DW_AT_SPECIFICATION,
+    DW_AT_STMT_LIST,
+    DW_FORM_REF_ADDR,
+    DW_TAG_SUBPROGRAM,
+    Sections,
+    Unit,
+    Value,
+    iter_units,
+    read_aranges,
+    read_length,
+)
+from ompd.debugger.formats.elf import ElfFile
+from ompd.errors import MalformedFile, Unsupported
+
+_MAX_ROWS = 1 << 21
+_MAX_REFERENCES = 8
+
+# 6.2.5.2: standard opcodes. 6.2.5.3: extended ones. 6.2.4.1: what an entry of a table of files holds.
+_LNS_COPY, _LNS_ADVANCE_PC, _LNS_ADVANCE_LINE, _LNS_SET_FILE, _LNS_SET_COLUMN, _LNS_NEGATE_STMT = range(1, 7)
+_LNS_CONST_ADD_PC, _LNS_FIXED_ADVANCE_PC = 8, 9
+_LNE_END_SEQUENCE, _LNE_SET_ADDRESS, _LNE_DEFINE_FILE = 1, 2, 3
+_LNCT_PATH, _LNCT_DIRECTORY_INDEX = 1, 2
+
+
+# Number of the file in its table, line, is_stmt. No class of its own: there are very many.
+_Row = tuple[int, int, bool]
+
+
+class _Sequence(NamedTuple):
+    # Rows of one run of code, by address.
+
+    start: int
+    end: int  # the first address behind it
+    addresses: list[int]
+    rows: list[_Row]
+
+
+class LineInfo:
+    """The line tables of one file: a module, or its separate debug file.
+
+    What a lookup needs is read at the first one and kept.
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._sections = Sections(elf)
+        self._units: dict[int, Unit] = {}
+        self._tables: dict[int, _LineTable] = {}
+        self._subprograms: dict[int, list[tuple[int, int, Mapping[int, Value]]]] = {}
+
+    def locate(self, link_address: int) -> tuple[str, int] | None:
+        """Return file and line of the code at *link_address*, None if the tables have none for it.
+
+        The file is the table's path, made absolute by the unit's compilation directory where that is known. The line is
+        the one that gdb shows: of the last row at or before the address, in the sequence that holds it.
+
+        :raises MalformedFile: if the tables that lead there are malformed
+        :raises Unsupported: if they are compressed by another method than zlib, or made for a VLIW machine
+        """
+        unit = self._unit_at(link_address)
+        table = None if unit is None else self._table(unit)
+        if table is None:
+            return None
+        row = table.row_at(link_address)
+        if row is None:
+            return None
+        file, line, _ = row
+        return (table.path(file), line) if line > 0 else None
+
+    def subprogram(self, link_address: int) -> tuple[str, str | None, int | None] | None:
+        """Return name, file and line of the declaration of the function at *link_address*, None if DWARF knows none.
+
+        File and line are None where DWARF does not tell. The name is ``DW_AT_name``: not mangled, not qualified.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        :raises Unsupported: as :meth:`locate` does
+        """
+        unit = self._unit_at(link_address)
+        if unit is None:
+            return None
+        covering = [row for row in self._subprograms_of(unit) if row[0] <= link_address < row[1]]
+        if not covering:
+            return None
+        attributes = dict(min(covering, key=lambda row: row[1] - row[0])[2])
+        # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not.
+        for _ in range(_MAX_REFERENCES):
+            origin = attributes.pop(DW_AT_ABSTRACT_ORIGIN, None) or attributes.pop(DW_AT_SPECIFICATION, None)
+            if origin is None or not isinstance(origin.raw, int):
+                break
+            unit, offset = self._referenced(unit, origin.form, origin.raw)
+            attributes = {**unit.entry_at(offset)[1], **attributes}
+        name = unit.string(attributes.get(DW_AT_NAME))
+        if name is None:
+            return None
+        file = unit.number(attributes.get(DW_AT_DECL_FILE))
+        table = self._table(unit) if file else None
+        return name, table.path(file) if table and file else None, unit.number(attributes.get(DW_AT_DECL_LINE))
+
+    # Units
+
+    @cached_property
+    def _aranges(self) -> list[tuple[int, int, int]]:
+        return read_aranges(self._sections)
+
+    @cached_property
+    def _unit_ranges(self) -> list[tuple[int, int, int]]:
+        # Like _aranges, of the units that are not there: clang writes none.
+        known = {offset for _, _, offset in self._aranges}
+        rows = []
+        for unit in iter_units(self._sections):
+            if unit.offset not in known:
+                unit = self._units.setdefault(unit.offset, unit)
+                rows += [(start, end, unit.offset) for start, end in unit.ranges(unit.top)]
+                if len(rows) > _MAX_ROWS:
+                    raise MalformedFile(".debug_info: units have too many ranges")
+        rows.sort()
+        return rows
+
+    def _unit_at(self, address: int) -> Unit | None:
+        for ranges in ("_aranges", "_unit_ranges"):
+            rows: list[tuple[int, int, int]] = getattr(self, ranges)
+            index = bisect_right(rows, address, key=lambda row: row[0]) - 1
+            if index >= 0 and address < rows[index][1]:
+                return self._unit(rows[index][2])
+        return None
+
+    def _unit(self, offset: int) -> Unit:
+        if offset not in self._units:
+            self._units[offset] = Unit(self._sections, offset)
+        return self._units[offset]
+
+    def _table(self, unit: Unit) -> _LineTable | None:
+        offset = unit.number(unit.top.get(DW_AT_STMT_LIST))
+        if offset is None:
+            return None
+        if offset not in self._tables:
+            self._tables[offset] = _LineTable(unit, offset)
+        return self._tables[offset]
+
+    def _subprograms_of(self, unit: Unit) -> list[tuple[int, int, Mapping[int, Value]]]:
+        if unit.offset not in self._subprograms:
+            rows: list[tuple[int, int, Mapping[int, Value]]] = []
+            for attributes in unit.iter_entries(DW_TAG_SUBPROGRAM):
+                rows += [(start, end, attributes) for start, end in unit.ranges(attributes)]
+                if len(rows) > _MAX_ROWS:
+                    raise MalformedFile(".debug_info: functions have too many ranges")
+            self._subprograms[unit.offset] = rows
+        return self._subprograms[unit.offset]
+
+    def _referenced(self, unit: Unit, form: int, raw: int) -> tuple[Unit, int]:
+        # Unit and offset in it of the entry that a reference points to; most count from the unit's start.
+        if form != DW_FORM_REF_ADDR:
+            return unit, raw
+        for other in iter_units(self._sections):
+            if other.offset <= raw < other.next_offset:
+                return self._units.setdefault(other.offset, other), raw - other.offset
+        raise MalformedFile(f".debug_info: no entry at {raw:#x}")
+
+
+class _LineTable:
+    # The line number program at one offset of .debug_line (6.2), and its lists of folders and files.
+
+    def __init__(self, unit: Unit, offset: int) -> None:
+        self._unit = unit
+        self._directories: list[str] = []
+        self._files: list[tuple[str, int]] = []  # path, and number of its folder
+        cursor = unit.sections.cursor(".debug_line", offset)
+        self._offset_size, length = read_length(cursor)
+        if length > cursor.end - cursor.position:
+            cursor.fail("a line table does not fit")
+        cursor.end = cursor.position + length
+        self.version = cursor.unsigned(2)
+        if not 2 <= self.version <= 5:
+            cursor.fail(f"a line table of unknown version {self.version}")
+        if self.version >= 5:
+            cursor.take(2)  # sizes of addresses, which each instruction tells too, and of segments, which no one has
+        header_length = cursor.unsigned(self._offset_size)
+        self._program = cursor.position + header_length
+        self._minimum_length = cursor.byte()
+        if self.version >= 4 and cursor.byte() > 1:
+            raise Unsupported("line tables of a machine with several operations in one instruction are not read")
+        self._default_is_stmt = bool(cursor.byte())
+        self._line_base, self._line_range, self._opcode_base = cursor.signed(1), cursor.byte(), cursor.byte()
+        self._lengths = cursor.take(max(self._opcode_base - 1, 0))
+        if self._opcode_base == 0 or self._line_range == 0:
+            cursor.fail("a line table without a range of lines")
+        if self.version >= 5:
+            self._read_lists(cursor)
+        else:
+            self._read_old_lists(cursor)
+        if not cursor.position <= self._program <= cursor.end:
+            cursor.fail("a line table's header is longer than it says")
+        self._cursor = cursor
+
+    # Files
+
+    def _read_lists(self, cursor: Cursor) -> None:
+        self._directories = [path for path, _ in self._read_list(cursor)]
+        self._files = self._read_list(cursor)
+
+    def _read_list(self, cursor: Cursor) -> list[tuple[str, int]]:
+        # 6.2.4.1: a format, then entries that follow it.
+        unit = self._unit
+        formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.byte())]
+        count = cursor.uleb()
+        if count > cursor.end - cursor.position:
+            cursor.fail(f"a list of {count} files does not fit")
+        entries = []
+        for _ in range(count):
+            entry = {content: unit.read_form(cursor, form) for content, form in formats}
+            path = unit.string(entry.get(_LNCT_PATH)) or ""
+            entries.append((path, unit.number(entry.get(_LNCT_DIRECTORY_INDEX)) or 0))
+        return entries
+
+    def _read_old_lists(self, cursor: Cursor) -> None:
+        # DWARF 4, 6.2.4: strings up to an empty one; folder 0 is the compilation directory, and there is no file 0.
+        self._directories = [""]
+        while directory := cursor.string():
+            self._directories.append(directory.decode("utf-8", "replace"))
+        self._files = [("", 0)]
+        while path := cursor.string():
+            self._define_file(cursor, path)
+
+    def _define_file(self, cursor: Cursor, path: bytes) -> None:
+        directory, _time, _size = cursor.uleb(), cursor.uleb(), cursor.uleb()
+        self._files.append((path.decode("utf-8", "replace"), directory))
+
+    def path(self, number: int) -> str:
+        """The path of a file, absolute where the compilation directory is known."""
+        if not 0 <= number < len(self._files):
+            raise MalformedFile(f".debug_line: no file {number}")
+        path, directory = self._files[number]
+        if not 0 <= directory < len(self._directories):
+            raise MalformedFile(f".debug_line: no folder {directory}")
+        compilation = self._unit.string(self._unit.top.get(DW_AT_COMP_DIR)) or ""
+        return _join(compilation, _join(self._directories[directory], path))
+
+    # Rows
+
+    def row_at(self, address: int) -> _Row | None:
+        sequences = self._sequences
+        index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
+        if index < 0 or address >= sequences[index].end:
+            return None
+        _, _, addresses, rows = sequences[index]
+        last = bisect_right(addresses, address) - 1
+        # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
+        for candidate in range(last, -1, -1):
+            if addresses[candidate] != addresses[last]:
+                break
+            if rows[candidate][2]:
+                return rows[candidate]
+        return rows[last]
+
+    @cached_property
+    def _sequences(self) -> list[_Sequence]:
+        cursor = self._cursor
+        cursor.position = self._program
+        sequences = []
+        total = 0
+        while not cursor.at_end:
+            addresses: list[int] = []
+            rows: list[_Row] = []
+            end = self._run(cursor, addresses, rows)
+            total += len(rows)
+            if total > _MAX_ROWS:
+                cursor.fail("a line table has too many rows")
+            if end is None or not rows:
+                continue
+            if any(map(gt, addresses, addresses[1:])):
+                order = sorted(range(len(rows)), key=addresses.__getitem__)
+                addresses, rows = [addresses[i] for i in order], [rows[i] for i in order]
+            if 0 < addresses[0] < end:  # at 0 lies what the linker dropped
+                sequences.append(_Sequence(addresses[0], end, addresses, rows))
+        sequences.sort(key=lambda sequence: sequence.start)
+        return sequences
+
+    def _run(self, cursor: Cursor, addresses: list[int], rows: list[_Row]) -> int | None:
+        # One sequence: its rows are added, its end is returned, None if the program ends before. One long function,
+        # because this is where all the time of a lookup goes. As in gdb, a row of line 0 (nothing in the source stands
+        # for this instruction) is as if it were not there: the line before it goes on.
+        address, file, line, is_stmt = 0, 1, 1, self._default_is_stmt
+        opcode_base, line_base, line_range = self._opcode_base, self._line_base, self._line_range
+        scale = self._minimum_length
+        data, limit = cursor.data, cursor.end
+        while cursor.position < limit:
+            opcode = data[cursor.position]
+            cursor.position += 1
+            if opcode >= opcode_base:
+                steps, delta = divmod(opcode - opcode_base, line_range)
+                address += steps * scale
+                line += line_base + delta
+                if line == 0:
+                    continue
+                addresses.append(address)
+                rows.append((file, line, is_stmt))
+                if len(rows) > _MAX_ROWS:
+                    cursor.fail("a line table has too many rows")
+            elif opcode == _LNS_SET_COLUMN:
+                cursor.uleb()
+            elif opcode == _LNS_ADVANCE_LINE:
+                line += cursor.sleb()
+            elif opcode == _LNS_COPY and line:
+                addresses.append(address)
+                rows.append((file, line, is_stmt))
+            elif opcode == _LNS_NEGATE_STMT:
+                is_stmt = not is_stmt
+            elif opcode == _LNS_ADVANCE_PC:
+                address += cursor.uleb() * scale
+            elif opcode == _LNS_SET_FILE:
+                file = cursor.uleb()
+            elif opcode == _LNS_CONST_ADD_PC:
+                address += (255 - opcode_base) // line_range * scale
+            elif opcode == _LNS_FIXED_ADVANCE_PC:
+                address += cursor.unsigned(2)
+            elif opcode > _LNS_COPY:
+                for _ in range(self._lengths[opcode - 1]):
+                    cursor.uleb()
+            elif opcode == 0:
+                size = cursor.uleb()
+                following = cursor.position + size
+                extended = cursor.byte() if size else 0
+                if extended == _LNE_END_SEQUENCE:
+                    cursor.position = following
+                    return address
+                if extended == _LNE_SET_ADDRESS:
+                    address = cursor.unsigned(size - 1)
+                elif extended == _LNE_DEFINE_FILE:
+                    self._define_file(cursor, cursor.string())
+                if following > limit:
+                    cursor.fail("an instruction of a line table does not fit")
+                cursor.position = following
+        return None
+
+
+def _join(folder: str, path: str) -> str:
+    return path if path.startswith("/") or not folder else f"{folder}/{path}"

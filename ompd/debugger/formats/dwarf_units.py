@@ -1,0 +1,454 @@
+"""Units of DWARF 2 to 5: what ``.debug_info`` says at its top about each, and which addresses belong to it.
+
+As little of DWARF as line lookup needs, read as quickly as that has to be. Section numbers in comments are those of
+DWARF 5. All addresses are link-time addresses. Offsets are checked before use; what does not fit raises MalformedFile.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.elf import ElfFile, order_mark
+from ompd.errors import MalformedFile
+
+DW_TAG_COMPILE_UNIT, DW_TAG_SUBPROGRAM = 0x11, 0x2E
+
+DW_AT_NAME, DW_AT_STMT_LIST, DW_AT_LOW_PC, DW_AT_HIGH_PC, DW_AT_COMP_DIR = 0x03, 0x10, 0x11, 0x12, 0x1B
+DW_AT_ABSTRACT_ORIGIN, DW_AT_DECL_FILE, DW_AT_DECL_LINE, DW_AT_SPECIFICATION = 0x31, 0x3A, 0x3B, 0x47
+DW_AT_RANGES, DW_AT_STR_OFFSETS_BASE, DW_AT_ADDR_BASE, DW_AT_RNGLISTS_BASE = 0x55, 0x72, 0x73, 0x74
+
+DW_FORM_ADDR, DW_FORM_BLOCK2, DW_FORM_BLOCK4, DW_FORM_STRING, DW_FORM_BLOCK, DW_FORM_BLOCK1 = (
+    0x01,
+    0x03,
+    0x04,
+    0x08,
+    0x09,
+    0x0A,
+)
+DW_FORM_SDATA, DW_FORM_STRP, DW_FORM_REF_ADDR, DW_FORM_INDIRECT, DW_FORM_SEC_OFFSET = 0x0D, 0x0E, 0x10, 0x16, 0x17
+DW_FORM_EXPRLOC, DW_FORM_STRX, DW_FORM_ADDRX, DW_FORM_LINE_STRP, DW_FORM_IMPLICIT_CONST = 0x18, 0x1A, 0x1B, 0x1F, 0x21
+DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX = 0x23, 0x1F01, 0x1F02
+
+# Forms (7.5.6) by how they are read: bytes of a fixed size, an offset of the unit's format, LEB128, or a counted block
+_FIXED = {
+    **{0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x1E: 16},  # data1 … data16
+    **{0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8, 0x20: 8, 0x1C: 4, 0x24: 8},  # ref1 … ref8, ref_sig8, ref_sup4, ref_sup8
+    **{0x25: 1, 0x26: 2, 0x27: 3, 0x28: 4, 0x29: 1, 0x2A: 2, 0x2B: 3, 0x2C: 4},  # strx1 … addrx4
+    **{0x0C: 1, 0x19: 0, DW_FORM_IMPLICIT_CONST: 0},  # flag, flag_present
+}
+# strp_sup, GNU_ref_alt and GNU_strp_alt point into another file (dwz's), which is not read
+_OFFSETS = frozenset((DW_FORM_STRP, DW_FORM_LINE_STRP, DW_FORM_SEC_OFFSET, 0x1D, 0x1F20, 0x1F21))
+_ULEB = frozenset(
+    (0x0F, 0x15, DW_FORM_STRX, DW_FORM_ADDRX, 0x22, DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX)
+)
+_BLOCKS = {DW_FORM_BLOCK1: 1, DW_FORM_BLOCK2: 2, DW_FORM_BLOCK4: 4}
+_STRING_INDEXES = frozenset((DW_FORM_STRX, DW_FORM_GNU_STR_INDEX, 0x25, 0x26, 0x27, 0x28))
+_ADDRESS_INDEXES = frozenset((DW_FORM_ADDRX, DW_FORM_GNU_ADDR_INDEX, 0x29, 0x2A, 0x2B, 0x2C))
+
+_UNIT_TYPES_WITH_ID = (0x04, 0x05)  # DW_UT_skeleton, DW_UT_split_compile: eight bytes more in the header
+_UNIT_TYPES_OF_TYPES = (0x02, 0x06)
+
+_MAX_UNITS = 1 << 20
+_MAX_RANGES = 1 << 18
+_MAX_ABBREVIATIONS = 1 << 16
+_MAX_ATTRIBUTES = 128
+
+
+class Abbreviation(NamedTuple):
+    """What entries of one abbreviation code hold (7.5.3): ``(attribute, form, implicit constant)`` in order."""
+
+    tag: int
+    has_children: bool
+    attributes: tuple[tuple[int, int, int], ...]
+
+
+class Value(NamedTuple):
+    """An attribute's value as it lies in the file: a number, or the bytes of a string or block."""
+
+    form: int
+    raw: int | bytes
+
+
+class Sections:
+    """The ``.debug_*`` sections of one file, inflated where they are compressed, kept once they were asked for."""
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self._spans: dict[str, tuple[bytes | mmap.mmap, int, int] | None] = {}
+        self.byte_order = elf.byte_order
+
+    def span(self, name: str) -> tuple[bytes | mmap.mmap, int, int] | None:
+        """Return a buffer with the section, its start and its end there, or None if the file has none of that name."""
+        if name not in self._spans:
+            section = self._elf.section(name)
+            if section is None:
+                self._spans[name] = None
+            else:
+                buffer, start, end = self._elf.section_span(section)
+                if isinstance(buffer, memoryview):
+                    buffer, start, end = bytes(buffer[start:end]), 0, end - start
+                self._spans[name] = buffer, start, end
+        return self._spans[name]
+
+    def size(self, name: str) -> int:
+        """Return the section's size in bytes, 0 if the file has none of that name."""
+        span = self.span(name)
+        return 0 if span is None else span[2] - span[1]
+
+    def cursor(self, name: str, offset: int = 0, end: int | None = None) -> Cursor:
+        """Return a cursor at *offset* of the section, up to *end* (None: the section's).
+
+        Its positions are those of the buffer; subtract ``start`` of :meth:`span` for offsets in the section.
+
+        :raises MalformedFile: if there is no such offset in the section
+        """
+        span = self.span(name)
+        if span is None or not 0 <= offset <= span[2] - span[1]:
+            raise MalformedFile(f"{self._elf.name}: no offset {offset:#x} in {name}")
+        buffer, start, limit = span
+        if end is not None:
+            limit = min(limit, start + end)
+        what = f"{self._elf.name}: {name}"
+        return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
+
+    def string(self, name: str, offset: int) -> bytes:
+        """Return the string at *offset* of a section of strings."""
+        return self.cursor(name, offset).string()
+
+
+class Abbreviations:
+    """The table of abbreviations at one offset of ``.debug_abbrev``, read as far as its codes are asked for."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor: Cursor | None = cursor
+        self._known: dict[int, Abbreviation] = {}
+
+    def get(self, code: int) -> Abbreviation:
+        """Return the abbreviation of *code*.
+
+        :raises MalformedFile: if there is none, or the table is malformed
+        """
+        while code not in self._known:
+            if self._cursor is None or len(self._known) >= _MAX_ABBREVIATIONS:
+                raise MalformedFile(f".debug_abbrev: no abbreviation {code}")
+            self._read_one(self._cursor)
+        return self._known[code]
+
+    def _read_one(self, cursor: Cursor) -> None:
+        code = cursor.uleb()
+        if code == 0:
+            self._cursor = None
+            return
+        tag, has_children = cursor.uleb(), cursor.byte()
+        attributes = []
+        for _ in range(_MAX_ATTRIBUTES):
+            attribute, form = cursor.uleb(), cursor.uleb()
+            implicit = cursor.sleb() if form == DW_FORM_IMPLICIT_CONST else 0
+            if attribute == 0 and form == 0:
+                self._known.setdefault(code, Abbreviation(tag, bool(has_children), tuple(attributes)))
+                return
+            attributes.append((attribute, form, implicit))
+        cursor.fail("an abbreviation has too many attributes")
+
+
+class Unit:
+    """One unit of ``.debug_info``: header and top entry (7.5.1)."""
+
+    def __init__(self, sections: Sections, offset: int) -> None:
+        self.sections = sections
+        self.offset = offset
+        cursor = sections.cursor(".debug_info", offset)
+        self.offset_size, length = read_length(cursor)
+        self._start = cursor.position - (4 if self.offset_size == 4 else 12)
+        if length > cursor.end - cursor.position:
+            cursor.fail("a unit does not fit")
+        self._end = cursor.end = cursor.position + length
+        self.version = cursor.unsigned(2)
+        if not 2 <= self.version <= 5:
+            cursor.fail(f"a unit of unknown version {self.version}")
+        unit_type = cursor.byte() if self.version >= 5 else 0
+        if self.version >= 5:
+            self.address_size = cursor.byte()
+        self._abbreviations_offset = cursor.unsigned(self.offset_size)
+        if self.version < 5:
+            self.address_size = cursor.byte()
+        if unit_type in _UNIT_TYPES_WITH_ID:
+            cursor.take(8)
+        self.has_code = unit_type not in _UNIT_TYPES_OF_TYPES
+        if self.address_size not in (4, 8):
+            cursor.fail(f"a unit with addresses of {self.address_size} bytes")
+        self._cursor = cursor
+        self._first = cursor.position
+        self._abbreviations: Abbreviations | None = None
+        self._top: Mapping[int, Value] | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of the unit behind this one."""
+        return self.offset + self._end - self._start
+
+    # Entries
+
+    @property
+    def abbreviations(self) -> Abbreviations:
+        if self._abbreviations is None:
+            self._abbreviations = Abbreviations(self.sections.cursor(".debug_abbrev", self._abbreviations_offset))
+        return self._abbreviations
+
+    @property
+    def top(self) -> Mapping[int, Value]:
+        """Attributes of the unit's own entry."""
+        if self._top is None:
+            self._top = self.entry_at(self._first - self._start)[1]
+        return self._top
+
+    def entry_at(self, offset: int) -> tuple[int, Mapping[int, Value]]:
+        """Return tag and attributes of the entry *offset* bytes from the unit's start.
+
+        :raises MalformedFile: if there is none
+        """
+        cursor = self._cursor
+        if not self._first <= self._start + offset < self._end:
+            cursor.fail(f"no entry at {offset:#x} of a unit")
+        cursor.position = self._start + offset
+        code = cursor.uleb()
+        if code == 0:
+            return 0, {}
+        abbreviation = self.abbreviations.get(code)
+        return abbreviation.tag, self._attributes(cursor, abbreviation)
+
+    def _attributes(self, cursor: Cursor, abbreviation: Abbreviation) -> dict[int, Value]:
+        return {
+            attribute: self.read_form(cursor, form, implicit) for attribute, form, implicit in abbreviation.attributes
+        }
+
+    def iter_entries(self, tag: int) -> Iterator[Mapping[int, Value]]:
+        """Yield the attributes of every entry with *tag*, at whatever depth, in the unit's order."""
+        cursor = self._cursor
+        position = self._first
+        sizes: dict[int, int | None] = {}
+        while position < self._end:
+            cursor.position = position
+            code = cursor.uleb()
+            if code:
+                abbreviation = self.abbreviations.get(code)
+                if abbreviation.tag == tag:
+                    attributes = self._attributes(cursor, abbreviation)
+                    position = cursor.position
+                    yield attributes
+                    continue
+                if code not in sizes:
+                    sizes[code] = self._fixed_size(abbreviation)
+                size = sizes[code]
+                if size is None:
+                    self._attributes(cursor, abbreviation)
+                else:
+                    cursor.position += size
+            position = cursor.position
+
+    def _fixed_size(self, abbreviation: Abbreviation) -> int | None:
+        # Bytes of such an entry's attributes, None if entries differ.
+        total = 0
+        for _, form, _ in abbreviation.attributes:
+            size = self._size_of(form)
+            if size is None:
+                return None
+            total += size
+        return total
+
+    def _size_of(self, form: int) -> int | None:
+        if form in _OFFSETS:
+            return self.offset_size
+        if form == DW_FORM_ADDR:
+            return self.address_size
+        if form == DW_FORM_REF_ADDR:  # had the size of an address in DWARF 2
+            return self.address_size if self.version == 2 else self.offset_size
+        return _FIXED.get(form)
+
+    def read_form(self, cursor: Cursor, form: int, implicit: int = 0) -> Value:
+        """Return the value of *form* at *cursor*.
+
+        :raises MalformedFile: if the form is unknown or does not fit
+        """
+        if form == DW_FORM_INDIRECT:
+            form = cursor.uleb()
+        if form == DW_FORM_IMPLICIT_CONST:
+            return Value(form, implicit)
+        size = self._size_of(form)
+        if size is not None:
+            return Value(form, cursor.unsigned(size))
+        if form in _ULEB:
+            return Value(form, cursor.uleb())
+        if form == DW_FORM_SDATA:
+            return Value(form, cursor.sleb())
+        if form == DW_FORM_STRING:
+            return Value(form, cursor.string())
+        if form in _BLOCKS:
+            return Value(form, cursor.take(cursor.unsigned(_BLOCKS[form])))
+        if form in (DW_FORM_BLOCK, DW_FORM_EXPRLOC):
+            return Value(form, cursor.take(cursor.uleb()))
+        cursor.fail(f"unknown form {form:#x}")
+
+    # Values
+
+    def number(self, value: Value | None) -> int | None:
+        """Return a constant or offset, None if there is none."""
+        return value.raw if value is not None and isinstance(value.raw, int) else None
+
+    def string(self, value: Value | None) -> str | None:
+        """Return a string, None if there is none, or it is kept in another file (dwz's)."""
+        if value is None:
+            return None
+        form, raw = value
+        if isinstance(raw, int):
+            if form in _STRING_INDEXES:
+                base = self.number(self.top.get(DW_AT_STR_OFFSETS_BASE)) or 0
+                offset = base + raw * self.offset_size
+                raw = self.sections.cursor(".debug_str_offsets", offset).unsigned(self.offset_size)
+                form = DW_FORM_STRP
+            if form == DW_FORM_STRP:
+                raw = self.sections.string(".debug_str", raw)
+            elif form == DW_FORM_LINE_STRP:
+                raw = self.sections.string(".debug_line_str", raw)
+            else:
+                return None
+        return raw.decode("utf-8", "replace")
+
+    def address(self, value: Value | None) -> int | None:
+        """Return an address, None if there is none."""
+        if value is None or not isinstance(value.raw, int):
+            return None
+        return self._indexed_address(value.raw) if value.form in _ADDRESS_INDEXES else value.raw
+
+    def _indexed_address(self, index: int) -> int:
+        base = self.number(self.top.get(DW_AT_ADDR_BASE)) or 0
+        return self.sections.cursor(".debug_addr", base + index * self.address_size).unsigned(self.address_size)
+
+    # Ranges
+
+    def ranges(self, attributes: Mapping[int, Value]) -> list[tuple[int, int]]:
+        """Return ``(start, end)`` of the code that an entry's *attributes* describe (2.17); empty if it has none.
+
+        What begins at 0 is left out: linkers leave that behind where they dropped the code.
+        """
+        value = attributes.get(DW_AT_RANGES)
+        if value is not None:
+            pairs = self._rnglist(value) if self.version >= 5 else self._old_ranges(value)
+            return [(start, end) for start, end in pairs if 0 < start < end]
+        start, high = self.address(attributes.get(DW_AT_LOW_PC)), attributes.get(DW_AT_HIGH_PC)
+        if not start or high is None:
+            return []
+        end = self.address(high)
+        if end is not None and high.form != DW_FORM_ADDR and high.form not in _ADDRESS_INDEXES:
+            end += start  # a constant counts from the start
+        return [(start, end)] if end is not None and start < end else []
+
+    def _base(self) -> int:
+        return self.address(self.top.get(DW_AT_LOW_PC)) or 0
+
+    def _old_ranges(self, value: Value) -> Iterator[tuple[int, int]]:
+        # DWARF 4, 2.17.3: pairs of addresses up to (0, 0); the largest address as start sets the base.
+        cursor = self.sections.cursor(".debug_ranges", self.number(value) or 0)
+        pair = struct.Struct(order_mark(self.sections.byte_order) + ("QQ" if self.address_size == 8 else "II"))
+        base, largest = self._base(), (1 << 8 * self.address_size) - 1
+        for _ in range(_MAX_RANGES):
+            start, end = pair.unpack(cursor.take(pair.size))
+            if start == largest:
+                base = end
+            elif start == end == 0:
+                return
+            else:
+                yield base + start, base + end
+        cursor.fail("a list of ranges does not end")
+
+    def _rnglist(self, value: Value) -> Iterator[tuple[int, int]]:
+        # 7.25. rnglistx counts entries of an array of offsets, which lies at the base and is what they count from.
+        offset = self.number(value) or 0
+        if value.form == DW_FORM_RNGLISTX:
+            base_offset = self.number(self.top.get(DW_AT_RNGLISTS_BASE)) or 0
+            entry = base_offset + offset * self.offset_size
+            offset = base_offset + self.sections.cursor(".debug_rnglists", entry).unsigned(self.offset_size)
+        cursor = self.sections.cursor(".debug_rnglists", offset)
+        base = self._base()
+        for _ in range(_MAX_RANGES):
+            kind = cursor.byte()
+            if kind == 0x00:  # DW_RLE_end_of_list
+                return
+            if kind == 0x01:  # base_addressx
+                base = self._indexed_address(cursor.uleb())
+            elif kind == 0x02:  # startx_endx
+                yield self._indexed_address(cursor.uleb()), self._indexed_address(cursor.uleb())
+            elif kind == 0x03:  # startx_length
+                start = self._indexed_address(cursor.uleb())
+                yield start, start + cursor.uleb()
+            elif kind == 0x04:  # offset_pair
+                yield base + cursor.uleb(), base + cursor.uleb()
+            elif kind == 0x05:  # base_address
+                base = cursor.unsigned(self.address_size)
+            elif kind == 0x06:  # start_end
+                yield cursor.unsigned(self.address_size), cursor.unsigned(self.address_size)
+            elif kind == 0x07:  # start_length
+                start = cursor.unsigned(self.address_size)
+                yield start, start + cursor.uleb()
+            else:
+                cursor.fail(f"unknown kind of range {kind:#x}")
+        cursor.fail("a list of ranges does not end")
+
+
+def read_length(cursor: Cursor) -> tuple[int, int]:
+    """Return the size of offsets, 4 or 8, and the length that follow from an initial length (7.4)."""
+    length = cursor.unsigned(4)
+    if length < 0xFFFFFFF0:
+        return 4, length
+    if length != 0xFFFFFFFF:
+        cursor.fail(f"a length of {length:#x}")
+    return 8, cursor.unsigned(8)
+
+
+def iter_units(sections: Sections) -> Iterator[Unit]:
+    """Yield the units of ``.debug_info`` that may hold code.
+
+    :raises MalformedFile: when it reaches a unit that is malformed
+    """
+    offset, size = 0, sections.size(".debug_info")
+    for _ in range(_MAX_UNITS):
+        if offset >= size:
+            return
+        unit = Unit(sections, offset)
+        if unit.has_code:
+            yield unit
+        offset = unit.next_offset
+
+
+def read_aranges(sections: Sections) -> list[tuple[int, int, int]]:
+    """Return ``(start, end, unit's offset)`` of ``.debug_aranges`` (6.1.2), sorted; empty if the file has none.
+
+    :raises MalformedFile: if it is malformed
+    """
+    rows = []
+    offset, size = 0, sections.size(".debug_aranges")
+    while offset < size:
+        cursor = sections.cursor(".debug_aranges", offset)
+        start = cursor.position
+        offset_size, length = read_length(cursor)
+        if length > cursor.end - cursor.position:
+            cursor.fail("a set of ranges does not fit")
+        cursor.end = cursor.position + length
+        cursor.unsigned(2)
+        unit_offset = cursor.unsigned(offset_size)
+        address_size, segment_size = cursor.byte(), cursor.byte()
+        if address_size not in (4, 8) or segment_size:
+            cursor.fail("a set of ranges with segments, or addresses of another size")
+        pair = struct.Struct(order_mark(sections.byte_order) + ("QQ" if address_size == 8 else "II"))
+        cursor.take(-(cursor.position - start) % pair.size)
+        remaining = cursor.end - cursor.position
+        for begin, count in pair.iter_unpack(cursor.take(remaining - remaining % pair.size)):
+            if begin and count:
+                rows.append((begin, begin + count, unit_offset))
+        offset += cursor.end - start
+    rows.sort()
+    return rows
