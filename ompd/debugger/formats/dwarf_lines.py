@@ -101,20 +101,36 @@ class LineInfo:
         covering = [row for row in self._subprograms_of(unit) if row[0] <= link_address < row[1]]
         if not covering:
             return None
-        attributes = dict(min(covering, key=lambda row: row[1] - row[0])[2])
-        # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not.
+        entry: Mapping[int, Value] = min(covering, key=lambda row: row[1] - row[0])[2]
+        known: dict[int, tuple[Unit, Value]] = {}
+        # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not. These
+        # may lie in other units, with strings and files of their own.
         for _ in range(_MAX_REFERENCES):
-            origin = attributes.pop(DW_AT_ABSTRACT_ORIGIN, None) or attributes.pop(DW_AT_SPECIFICATION, None)
+            for attribute, value in entry.items():
+                known.setdefault(attribute, (unit, value))
+            origin = entry.get(DW_AT_ABSTRACT_ORIGIN) or entry.get(DW_AT_SPECIFICATION)
             if origin is None or not isinstance(origin.raw, int):
                 break
             unit, offset = self._referenced(unit, origin.form, origin.raw)
-            attributes = {**unit.entry_at(offset)[1], **attributes}
-        name = unit.string(attributes.get(DW_AT_NAME))
-        if name is None:
+            entry = unit.entry_at(offset)[1]
+        if DW_AT_NAME not in known:
             return None
-        file = unit.number(attributes.get(DW_AT_DECL_FILE))
-        table = self._table(unit) if file else None
-        return name, table.path(file) if table and file else None, unit.number(attributes.get(DW_AT_DECL_LINE))
+        unit, value = known[DW_AT_NAME]
+        name = unit.string(value)
+        return None if name is None else (name, *self._declaration(known))
+
+    def _declaration(self, known: Mapping[int, tuple[Unit, Value]]) -> tuple[str | None, int | None]:
+        line = file = None
+        if DW_AT_DECL_LINE in known:
+            unit, value = known[DW_AT_DECL_LINE]
+            line = unit.number(value)
+        if DW_AT_DECL_FILE in known:
+            unit, value = known[DW_AT_DECL_FILE]
+            number, table = unit.number(value), self._table(unit)
+            # Before DWARF 5 files were counted from 1, and 0 stood for none.
+            if number is not None and table is not None and (number > 0 or table.version >= 5):
+                file = table.path(number)
+        return file, line
 
     # Units
 
@@ -250,8 +266,8 @@ class _LineTable:
         if not 0 <= number < len(self._files):
             raise MalformedFile(f".debug_line: no file {number}")
         path, directory = self._files[number]
-        if not 0 <= directory < len(self._directories):
-            raise MalformedFile(f".debug_line: no folder {directory}")
+        if not path or not 0 <= directory < len(self._directories):
+            raise MalformedFile(f".debug_line: file {number} has no name or no folder")
         compilation = self._unit.string(self._unit.top.get(DW_AT_COMP_DIR)) or ""
         return _join(compilation, _join(self._directories[directory], path))
 

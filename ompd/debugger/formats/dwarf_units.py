@@ -144,7 +144,7 @@ class Abbreviations:
             self._cursor = None
             return
         tag, has_children = cursor.uleb(), cursor.byte()
-        attributes = []
+        attributes: list[tuple[int, int, int]] = []
         for _ in range(_MAX_ATTRIBUTES):
             attribute, form = cursor.uleb(), cursor.uleb()
             implicit = cursor.sleb() if form == DW_FORM_IMPLICIT_CONST else 0

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from ompd.plugins.libomp.threads import Thread
 
 # Routines that call a region's function: kmp_runtime.cpp, kmp_gsupport.cpp. The wrappers are static C++ functions in some builds,
-# and GOMP's entry points carry versions and a prefix in the symbol table.
-_WRAPPER = re.compile(r"__kmp_GOMP_\w*microtask_wrapper")
-_INVOKER = re.compile(r"__kmp_invoke_microtask$|.*__kmp_GOMP_\w*microtask_wrapper|GOMP_parallel(?!\w*_start)\w*$")
+# and GOMP's entry points carry versions and a prefix in the symbol table; routine_name() takes both off.
+_INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$|GOMP_parallel(?!\w*_start)\w*$")
 # Routines that user code calls to start a region. Innermost on a stack, they say that its function has not begun or is over.
 _FORK = re.compile(r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$")
 
@@ -32,18 +31,20 @@ _FORK = re.compile(r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serializ
 _MAX_ASKED = 8
 
 
+_CPLUSPLUS = re.compile(r"_ZL?(\d{1,3})(\w+)")
+
+
 def routine_name(symbol: str | None) -> str:
-    """Return the name of one of the runtime's routines as callers write it, ``""`` where there is no symbol."""
+    """Return the name of one of the runtime's routines as its source has it, ``""`` where there is no symbol."""
     name = (symbol or "").partition("@")[0]
+    if match := _CPLUSPLUS.match(name):
+        name = match[2][: int(match[1])]
     return name.removeprefix("__kmp_api_")
 
 
 def is_wrapper(runtime: Runtime, entry: int) -> bool:
-    """Tell whether a microtask is the runtime's own wrapper around the function of gcc's code."""
-    if runtime.process.module_at(entry) != runtime.module:
-        return False
-    symbol = runtime.process.locate(entry).symbol
-    return symbol is None or _WRAPPER.search(symbol) is not None
+    """Tell whether a microtask is the runtime's own, as the wrapper around the function of gcc's code."""
+    return runtime.process.module_at(entry) == runtime.module
 
 
 def region_entry(region: Region) -> int:

@@ -41,6 +41,9 @@ _ROUTINE_STATES = {
     "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
     "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
     "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
+    # A worker that has arrived at a region's closing barrier waits in the next region's opening one already. One of a team that
+    # is live has arrived, unless the primary thread has only just called it and it has not woken up yet.
+    "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
 }
 
 
