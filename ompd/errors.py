@@ -72,9 +72,7 @@ class MemoryFault(TargetError):
     rc = Rc.DEVICE_READ_ERROR
 
     def __init__(self, address: int, size: int, why: str = "", *, hint: str = "") -> None:
-        super().__init__(
-            f"cannot read {size} bytes at {address:#x}" + (f": {why}" if why else ""), hint=hint
-        )
+        super().__init__(f"cannot read {size} bytes at {address:#x}" + (f": {why}" if why else ""), hint=hint)
         self.address = address
         self.size = size
 

@@ -39,10 +39,10 @@ class RegionFunction:
 class Wait:
     """What a thread waits for.
 
-    ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object`` the address
-    that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and ``expected`` count the
-    threads of a barrier, ``missing`` are the native ids of those who did not arrive. ``owner`` is the native id of a lock's
-    holder, ``owner_source`` says how that is known.
+    ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
+    the address that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and
+    ``expected`` count the threads of a barrier, ``missing`` are the native ids of those who did not arrive. ``owner``
+    is the native id of a lock's holder, ``owner_source`` says how that is known.
     """
 
     kind: str
@@ -59,9 +59,10 @@ class Wait:
 class RuntimeRecord:
     """An OpenMP runtime in the process.
 
-    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file`` what the target
-    calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` says how its structures are known.
-    ``dll_locations`` is the content of ``ompd_dll_locations``. ``keeps_states`` tells whether it keeps thread states.
+    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
+    what the target calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` says how its
+    structures are known. ``dll_locations`` is the content of ``ompd_dll_locations``. ``keeps_states`` tells whether it
+    keeps thread states.
     """
 
     id: str
@@ -80,10 +81,10 @@ class RuntimeRecord:
 class ThreadRecord:
     """A thread of the process as it was at this stop; one that is not OpenMP's has no ``runtime``.
 
-    ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level`` are those
-    of the innermost region it executes, None for an idle one. ``state`` is a name of OMPT without its prefix,
-    ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its innermost frame outside of the
-    OpenMP runtime and the C library, None if it has none (a pool thread).
+    ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
+    are those of the innermost region it executes, None for an idle one. ``state`` is a name of OMPT without its prefix,
+    ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its innermost frame
+    outside of the OpenMP runtime and the C library, None if it has none (a pool thread).
     """
 
     runtime: str | None
@@ -108,8 +109,8 @@ class ThreadRecord:
 class ParallelRecord:
     """A parallel region that is being executed.
 
-    ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are the
-    native ids of its team in thread-number order, None in the place of one that could not be read.
+    ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
+    the native ids of its team in thread-number order, None in the place of one that could not be read.
     """
 
     id: str

@@ -1,9 +1,10 @@
 """What compilers call the functions they make of OpenMP constructs: text only.
 
-gcc writes ``main._omp_fn.0``, for parallel regions and tasks alike, and ``main._omp_cpyfn.1`` for copies of task arguments.
-clang up to 16 writes ``.omp_outlined.`` and ``.omp_outlined._debug__`` (with -g the body is in the second), from 17 on
-``main.omp_outlined`` and ``main.omp_outlined_debug__``; its tasks are entered at ``.omp_task_entry.`` and have their code in
-``.omp_outlined.`` functions of their own. Copies of a function (``.isra.0``, ``.part.1``, ``.cold``) follow the name.
+gcc writes ``main._omp_fn.0``, for parallel regions and tasks alike, and ``main._omp_cpyfn.1`` for copies of task
+arguments. clang up to 16 writes ``.omp_outlined.`` and ``.omp_outlined._debug__`` (with -g the body is in the second),
+from 17 on ``main.omp_outlined`` and ``main.omp_outlined_debug__``; its tasks are entered at ``.omp_task_entry.`` and
+have their code in ``.omp_outlined.`` functions of their own. Copies of a function (``.isra.0``, ``.part.1``, ``.cold``)
+follow the name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _COPY = re.compile(r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """A compiler-made function: the function whose construct it holds (None where its name does not say), and of what kind.
+    """A compiler-made function: the function whose construct it holds (None where its name does not say), and of what
+    kind.
 
     ``construct`` is ``parallel``, ``task`` or None: gcc gives both the same name.
     """

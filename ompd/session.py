@@ -1,4 +1,4 @@
-"""One stop of one program: opens it, finds its runtimes, keeps what was read, closes it. No question is answered here."""
+"""One stop of one program: opens it, finds its runtimes, keeps what was read. No question is answered here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import cached_property
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING
-
 
 from ompd.contract.plugin import AddressSpace
 from ompd.debugger.files import FileFinder
@@ -69,7 +68,9 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -93,7 +94,9 @@ class Session:
 
     @cached_property
     def lost_runtimes(self) -> tuple[str, ...]:
-        """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not to be had."""
+        """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not
+        to be had.
+        """
         return tuple(
             module.fault
             for module in self.process.modules()

@@ -1,4 +1,5 @@
-"""Comparing an inspection with what the program itself wrote; see ``fixtures/programs/truth.h`` for the truth's keys."""
+"""Comparing an inspection with what the program itself wrote; see ``fixtures/programs/truth.h`` for the truth's keys.
+"""
 
 from __future__ import annotations
 
@@ -81,14 +82,17 @@ def _compare_regions(
         found.check(subject, "function", function and function.function, region["function"])
         found.check(subject, "file", function and function.file and Path(function.file).name, region["file"])
         found.check(subject, "line", function and function.line, region["line"])
-        # With -g clang's code is in a function that the one with the entry calls; the name of both is the same but for this.
+        # With -g clang's code is in a function that the one with the entry calls; the name of both is the same but for
+        # this.
         body = session.process.locate(int(region["code_address"], 16))
         if function is not None and "_debug__" not in (body.symbol or ""):
             found.check(subject, "address", function.address, body.symbol_address)
     return known
 
 
-def _compare_threads(found: Comparison, stopped: Stopped, rows: tuple[ThreadRecord, ...], regions: dict[int, str]) -> None:
+def _compare_threads(
+    found: Comparison, stopped: Stopped, rows: tuple[ThreadRecord, ...], regions: dict[int, str]
+) -> None:
     by_native_id = {row.native_thread_id: row for row in rows}
     truth = stopped.truth["threads"]
     found.check("threads", "number", sorted(by_native_id), sorted(thread["native_thread_id"] for thread in truth))
@@ -116,7 +120,9 @@ def _compare_threads(found: Comparison, stopped: Stopped, rows: tuple[ThreadReco
             found.check(subject, "where", row.where, None)
 
 
-def _compare_state(found: Comparison, subject: str, stopped: Stopped, row: ThreadRecord, thread: dict[str, Any]) -> None:
+def _compare_state(
+    found: Comparison, subject: str, stopped: Stopped, row: ThreadRecord, thread: dict[str, Any]
+) -> None:
     idle = thread["role"] == "idle"
     if idle:
         # What the runtime keeps for a thread that left its team for good is the state of that team's last barrier.

@@ -1,4 +1,6 @@
-"""The ``ompd`` command: click's declarations, made from the table of commands. Open, ask, render; errors become words here."""
+"""The ``ompd`` command: click's declarations, made from the table of commands. Open, ask, render; errors become words
+here.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,35 @@ Exit codes:
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.argument("target", metavar="CORE", type=click.Path()),
-    click.option("--exe", metavar="FILE", type=click.Path(), help="The program, where the core names none or another stands there now."),
-    click.option("--sysroot", metavar="DIR", type=click.Path(), help="Folder that holds the files of the machine that wrote the core."),
-    click.option("--debug-dir", metavar="DIR", type=click.Path(), multiple=True, help="Folder with separate debug files; may be repeated."),
+    click.option(
+        "--exe",
+        metavar="FILE",
+        type=click.Path(),
+        help="The program, where the core names none or another stands there now.",
+    ),
+    click.option(
+        "--sysroot",
+        metavar="DIR",
+        type=click.Path(),
+        help="Folder that holds the files of the machine that wrote the core.",
+    ),
+    click.option(
+        "--debug-dir",
+        metavar="DIR",
+        type=click.Path(),
+        multiple=True,
+        help="Folder with separate debug files; may be repeated.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in text; NO_COLOR is respected."),
-    click.option("-v", "--verbose", is_flag=True, help="Say more: addresses, where facts come from, why some are not known."),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Colours in text; NO_COLOR is respected.",
+    ),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Say more: addresses, where facts come from, why some are not known."
+    ),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )
 
@@ -51,7 +76,11 @@ def _make(command: Command) -> click.Command:
 
     run.__doc__ = command.help
     decorated: Callable[..., None] = run
-    extra = (click.option("--all", "unfold", is_flag=True, help="Give every row a line of its own."),) if command.folds else ()
+    extra = (
+        (click.option("--all", "unfold", is_flag=True, help="Give every row a line of its own."),)
+        if command.folds
+        else ()
+    )
     for option in reversed((*_OPTIONS, *extra)):
         decorated = option(decorated)
     return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)

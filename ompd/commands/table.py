@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from ompd.session import Session
 class Command:
     """One command.
 
-    ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer, which is
-    not imported before it is needed. ``folds`` tells whether the text folds equal rows, so that ``--all`` makes sense.
+    ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer, which
+    is not imported before it is needed. ``folds`` tells whether the text folds equal rows, so that ``--all`` makes
+    sense.
     """
 
     name: str
@@ -25,23 +26,23 @@ class Command:
     ask: Callable[[Session], Answer[Any]]
     printer: str
     folds: bool = False
-    examples: Iterable[str] = ()
 
 
 COMMANDS = (
     Command(
         "runtimes",
         "Every OpenMP runtime in the process.",
-        "Names each OpenMP runtime in the process: its kind, version and file, how the layout of its structures is known, the"
-        " libraries it offers to debuggers (ompd_dll_locations), and whether it keeps the states of its threads.",
+        "Names each OpenMP runtime in the process: its kind, version and file, how the layout of its structures is"
+        " known, the libraries it offers to debuggers (ompd_dll_locations), and whether it keeps the states of its"
+        " threads.",
         runtimes.ask,
         "print_runtimes",
     ),
     Command(
         "threads",
         "What every thread is doing.",
-        "Shows each thread of the process: its OpenMP number and team size, the level of its region, its native id, its state,"
-        " what it waits for, and where it is in the user's source. Equal threads are one row; a row says how many.",
+        "Shows each thread of the process: its OpenMP number and team size, the level of its region, its native id, its"
+        " state, what it waits for, and where it is in the user's source. Equal threads are one row.",
         threads.ask,
         "print_threads",
         folds=True,
@@ -49,8 +50,9 @@ COMMANDS = (
     Command(
         "parallel",
         "The parallel regions that are being executed, as a tree.",
-        "Shows the parallel regions that are being executed, each inside of the one that encloses it: where in the source,"
-        " level, team size, and the native ids of its threads in thread-number order. Serialized regions are regions too.",
+        "Shows the parallel regions that are being executed, each inside of the one that encloses it: where in the"
+        " source, level, team size, and the native ids of its threads in thread-number order. Serialized regions are"
+        " regions too.",
         regions.ask,
         "print_parallel",
         folds=True,

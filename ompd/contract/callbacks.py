@@ -18,14 +18,15 @@ TypeRef = NewType("TypeRef", object)
 
 @dataclass(frozen=True, slots=True)
 class TypeSizes:
-    """Sizes of the target's fundamental C types, in bytes (``ompd_device_type_sizes_t``, ``DMPL_target_type_sizes_t``)."""
+    """Sizes of the target's fundamental C types, in bytes (``ompd_device_type_sizes_t``, ``DMPL_target_type_sizes_t``).
+    """
 
-    char: int
-    short: int
-    int: int
-    long: int
-    long_long: int
-    pointer: int
+    sizeof_char: int
+    sizeof_short: int
+    sizeof_int: int
+    sizeof_long: int
+    sizeof_long_long: int
+    sizeof_pointer: int
 
 
 class Callbacks(Memory, Protocol):
@@ -70,7 +71,9 @@ class Callbacks(Memory, Protocol):
         """
 
     def pthread_key(self, thread: int, key: int) -> int | None:
-        """Return what *thread* stored under POSIX thread key *key*, None where it stored nothing. DMPL ``get_pthread_key``."""
+        """Return what *thread* stored under POSIX thread key *key*, None where it stored nothing. DMPL
+        ``get_pthread_key``.
+        """
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
         """Return the operating system's identifier of the thread that *kind* calls *identifier*.

@@ -64,7 +64,9 @@ CALLBACKS = (
     "error_string",
     "prints",
 )
-"""Members of ``DMPL_callbacks_t`` without their ``_fp``, in order. ``sizeof`` and ``field_offset`` have types but no member."""
+"""Members of ``DMPL_callbacks_t`` without their ``_fp``, in order. ``sizeof`` and ``field_offset`` have types but no
+member.
+"""
 
 FUNCTIONS = (
     "DMPL_initialise",

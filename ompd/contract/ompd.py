@@ -105,7 +105,9 @@ API_FUNCTIONS = (
     "ompd_get_icv_string_from_scope",
     "ompd_get_tool_data",
 )
-"""The interface of an OMPD library, 5.2. 6.0 added ``ompd_get_device_thread_id_kinds`` and ``ompd_get_device_from_thread``."""
+"""The interface of an OMPD library, 5.2. 6.0 added ``ompd_get_device_thread_id_kinds`` and
+``ompd_get_device_from_thread``.
+"""
 
 BREAKPOINTS = (
     "ompd_bp_parallel_begin",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ompd.contract.ompd import Scope, ThreadIdKind
-from ompd.contract.process import Module, Process
+from ompd.contract.process import Frame, Module, Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,10 @@ class ParallelHandle(Protocol):
     def function(self) -> int | None:
         """Return the entry of the function the compiler made of the region's code."""
 
+    def encountering_frames(self) -> Sequence[Frame]:
+        """Return the primary thread's frames outside of the region, from the user's that encountered its construct on.
+        """
+
     def tool_data(self) -> int:
         """Return the word a tool keeps with the region. ``ompd_get_tool_data``."""
 
@@ -166,7 +170,8 @@ class AddressSpace(Protocol):
         """Return all of the runtime's threads that exist, idle ones too."""
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
-        """Return the thread with that native identifier, None if it is not the runtime's. ``ompd_get_thread_handle``."""
+        """Return the thread with that native identifier, None if it is not the runtime's. ``ompd_get_thread_handle``.
+        """
 
     def states(self) -> Mapping[int, str]:
         """Return the states the runtime may report, by number. ``ompd_enumerate_states``."""
@@ -216,7 +221,8 @@ class Plugin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """A lock the runtime keeps: its kind, the native ids of its holder (None: none stored) and waiters, in queue order."""
+    """A lock the runtime keeps: its kind, the native ids of its holder (None: none stored) and waiters, in queue order.
+    """
 
     address: int
     kind: str

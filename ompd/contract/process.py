@@ -69,7 +69,9 @@ class Frame(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed further."""
+    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed
+    further.
+    """
 
     frames: tuple[Frame, ...]
     stopped: str | None
@@ -77,7 +79,9 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """What lies at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without one."""
+    """What lies at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without
+    one.
+    """
 
     address: int
     module: Module | None

@@ -16,10 +16,11 @@ from ompd.debugger.formats.elf import EM_X86_64
 class Architecture:
     """One processor and ABI.
 
-    ``registers`` are the names of ``elf_gregset_t`` in the kernel's order, each of ``pointer_size`` bytes, which begin at
-    ``prstatus_registers`` in an ``NT_PRSTATUS`` note; ``prstatus_signal`` and ``prstatus_pid`` are where ``pr_cursig`` (2 bytes)
-    and ``pr_pid`` (4 bytes) lie in it, ``prpsinfo_pid`` where ``pr_pid`` lies in ``NT_PRPSINFO`` (Linux ``include/uapi/linux/elfcore.h``). ``dwarf_registers`` maps register names to the
-    numbers of unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI).
+    ``registers`` are the names of ``elf_gregset_t`` in the kernel's order, each of ``pointer_size`` bytes, which begin
+    at ``prstatus_registers`` in an ``NT_PRSTATUS`` note; ``prstatus_signal`` and ``prstatus_pid`` are where
+    ``pr_cursig`` (2 bytes) and ``pr_pid`` (4 bytes) lie in it, ``prpsinfo_pid`` where ``pr_pid`` lies in
+    ``NT_PRPSINFO`` (Linux ``include/uapi/linux/elfcore.h``). ``dwarf_registers`` maps register names to the numbers of
+    unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI).
     """
 
     name: str
@@ -62,8 +63,10 @@ X86_64 = Architecture(
     dwarf_registers={
         name: number
         for number, name in enumerate(
-            ("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp")
-            + ("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip")
+            (
+                *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
+                *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip"),
+            )
         )
     },
     callee_saved=frozenset((3, 6, 7, 12, 13, 14, 15)),

@@ -26,7 +26,9 @@ def open_mapped(path: str) -> mmap.mmap:
     except FileNotFoundError as error:
         raise BadFile(path, "no such file") from error
     except PermissionError as error:
-        raise BadFile(path, "no permission to read it", hint="become its owner or root, or have it made readable") from error
+        raise BadFile(
+            path, "no permission to read it", hint="become its owner or root, or have it made readable"
+        ) from error
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise BadFile(path, f"cannot be opened: {reason}") from error

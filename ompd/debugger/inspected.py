@@ -47,7 +47,8 @@ class InspectedProcess:
         return self._target.architecture.pointer_size
 
     def read(self, address: int, size: int) -> bytes:
-        """Return *size* bytes at *address*, from the target, or, of pages it left out, from the file that was mapped there.
+        """Return *size* bytes at *address*, from the target, or, of pages it left out, from the file that was mapped
+        there.
 
         :raises MemoryFault: if neither has them
         """
@@ -216,7 +217,7 @@ class InspectedProcess:
     def type_sizes(self) -> TypeSizes:
         """See :meth:`Callbacks.type_sizes`."""
         pointer = self.pointer_size  # LP64 and ILP32: long is as wide as a pointer
-        return TypeSizes(char=1, short=2, int=4, long=pointer, long_long=8, pointer=pointer)
+        return TypeSizes(1, 2, 4, sizeof_long=pointer, sizeof_long_long=8, sizeof_pointer=pointer)
 
     def find_type(self, name: str) -> TypeRef:
         """Types are not looked up yet."""

@@ -1,7 +1,7 @@
 """The modules of a process: which files are mapped where, and whether a file here is the one that was mapped there.
 
-A core names files of another moment, often of another machine. A file is believed only when it proves to be the same: by
-build-id, or, where there is none, by every page that the target holds of what no one writes to.
+A core names files of another moment, often of another machine. A file is believed only when it proves to be the same:
+by build-id, or, where there is none, by every page that the target holds of what no one writes to.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _PAGE = 4096
 class LoadedModule:
     """One module: its record, and its file once that is found and proven."""
 
-    def __init__(self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], path: str, program: bool) -> None:
+    def __init__(
+        self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], path: str, program: bool
+    ) -> None:
         self._target = target
         self._finder = finder
         self.mappings = mappings
@@ -114,12 +116,14 @@ class LoadedModule:
                     continue
                 at = segment.p_offset + offset
                 if page != elf.data[at : at + size]:
-                    return f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
+                    return (
+                        f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
+                    )
         return self._dynamic_difference(elf, bias)
 
     def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
-        # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds the
-        # sizes and places of all that is linked: two builds that agree in it are hardly two.
+        # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds
+        # the sizes and places of all that is linked: two builds that agree in it are hardly two.
         segment = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None)
         if segment is None or segment.p_filesz > _MAX_HEADERS:
             return None
@@ -196,7 +200,9 @@ class LoadedModule:
         return UnwindTable.from_elf(elf) if elf is not None else None
 
     def read_file(self, address: int, size: int) -> bytes | None:
-        """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be had."""
+        """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
+        had.
+        """
         if self.elf is None:
             return None
         for mapping in self.mappings:
@@ -204,7 +210,11 @@ class LoadedModule:
                 offset = mapping.offset + address - mapping.start
                 data = self.elf.data[offset : offset + size]
                 # Behind the end of a file its last page is zeros.
-                return bytes(data) + bytes(size - len(data)) if offset + size <= -(-len(self.elf.data) // _PAGE) * _PAGE else None
+                return (
+                    bytes(data) + bytes(size - len(data))
+                    if offset + size <= -(-len(self.elf.data) // _PAGE) * _PAGE
+                    else None
+                )
         return None
 
 
@@ -260,7 +270,9 @@ class ModuleList:
         module = self._modules[index]
         end = module.end
         if module.elf is not None:
-            end = max((module.bias + s.p_vaddr + s.p_memsz for s in module.elf.segments if s.p_type == PT_LOAD), default=end)
+            end = max(
+                (module.bias + s.p_vaddr + s.p_memsz for s in module.elf.segments if s.p_type == PT_LOAD), default=end
+            )
         return max(end, module.end)
 
 

@@ -109,6 +109,7 @@ class Unwinder:
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._sp = architecture.dwarf_registers[architecture.sp]
         self._pc = architecture.dwarf_registers.get(architecture.pc)
+        self._words = frozenset(architecture.dwarf_registers.values())
         self._letter = "Q" if architecture.pointer_size == 8 else "I"
         self._order = order_mark(architecture.byte_order)
         self._steps: dict[int, _Step | str] = {}
@@ -198,19 +199,19 @@ class Unwinder:
 
     def _prepare(self, row: Row, bias: int) -> _Step:
         size = self._architecture.pointer_size
-        offsets = {rule.value: number for number, rule in row.registers.items() if rule.kind == "offset"}
+        # Vector registers are saved too, and no frame depends on them.
+        rules = {n: rule for n, rule in row.registers.items() if n in self._words or n == row.return_register}
+        offsets = {rule.value: number for number, rule in rules.items() if rule.kind == "offset"}
         low, high = min(offsets, default=0), max(offsets, default=-size)
         words = (high - low) // size + 1
         aligned = all((offset - low) % size == 0 for offset in offsets)
-        saved_twice = len(offsets) != sum(rule.kind == "offset" for rule in row.registers.values())
+        saved_twice = len(offsets) != sum(rule.kind == "offset" for rule in rules.values())
         if not aligned or saved_twice or words > _MAX_SPAN_WORDS:
             offsets, words = {}, 0
         columns = tuple(offsets.get(low + size * word, _NOTHING) for word in range(words))
         taken = set(offsets.values())
         rest = tuple(
-            (number, rule)
-            for number, rule in row.registers.items()
-            if number not in taken and rule.kind != "same_value"
+            (number, rule) for number, rule in rules.items() if number not in taken and rule.kind != "same_value"
         )
         return_rule = row.registers.get(row.return_register)
         returns = "same_value" if return_rule is None else return_rule.kind
@@ -253,7 +254,7 @@ class Unwinder:
         # definition (DWARF 5, 6.4: its value at the call, which is what it is again after the return).
         caller = registers.copy()
         caller[self._sp] = cfa
-        caller.update(zip(step.columns, self._words(step, cfa), strict=False))
+        caller.update(zip(step.columns, self._saved(step, cfa), strict=False))
         for number in step.clears:
             caller.pop(number, None)
         for number, rule in step.rest:
@@ -264,7 +265,7 @@ class Unwinder:
                 caller[number] = value
         return caller
 
-    def _words(self, step: _Step, cfa: int) -> tuple[int, ...]:
+    def _saved(self, step: _Step, cfa: int) -> tuple[int, ...]:
         if not step.columns:
             return ()
         address = (cfa + step.span_offset) & self._mask

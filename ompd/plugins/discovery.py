@@ -1,7 +1,8 @@
-"""Finding the OpenMP runtimes of a process: by ``ompd_dll_locations``, as the standard says, else by what a module exports.
+"""Finding the OpenMP runtimes of a process: by ``ompd_dll_locations``, as the standard says, else by what a module
+exports.
 
-OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``. That names libraries for a debugger to load; we
-load none of them. What they and the module are called only selects one of our own plugins.
+OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``. That names libraries for a debugger to
+load; we load none of them. What they and the module are called only selects one of our own plugins.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ompd.plugins.libomp.plugin import LibompPlugin
 _MAX_LOCATIONS = 64
 _MAX_NAME = 4096
 
-# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp has GOMP's too, so order counts.
+# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp has GOMP's too, so order
+# counts.
 _ENTRY_POINTS = (("__kmpc_fork_call", "libomp"), ("GOMP_parallel", "libgomp"), ("GOMP_parallel_start", "libgomp"))
 
 
@@ -58,7 +60,8 @@ class Found:
 
 
 def discover(process: Process) -> Iterator[Found]:
-    """Yield each module of *process* that holds an OpenMP runtime, by address. Modules without a file cannot be told."""
+    """Yield each module of *process* that holds an OpenMP runtime, by address. Modules without a file cannot be told.
+    """
     for module in process.modules():
         if module.is_system_library:
             continue
@@ -77,7 +80,9 @@ def _probe(process: Process, module: Module) -> Found | None:
         return None
     if kind == "libomp":
         # Intel's copy of LLVM's runtime describes itself under this name in full; LLVM's has a dummy of it.
-        kind = "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
+        kind = (
+            "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
+        )
         return Found(module, kind, locations, LibompPlugin() if locations is not None else None)
     return Found(module, kind or "unknown", locations, None)
 

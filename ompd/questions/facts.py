@@ -94,7 +94,9 @@ _SYMBOLS_HINT = (
     ".gnu_debuglink or the build-id leads (--debug-dir)"
 )
 _LIBGOMP_HINT = "GNU libgomp has none in any build; link the program with libiomp5 or an unstripped libomp instead"
-_FILES_HINT = "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program"
+_FILES_HINT = (
+    "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program"
+)
 
 
 def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> None:
@@ -105,13 +107,17 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
         raise NoAnswer(f"{name}: " + "; ".join(session.lost_runtimes), hint=_FILES_HINT)
     modules = session.process.modules()
     if not modules:
-        raise NoAnswer(f"{name}: names no files of the program it is of", hint="take the core with the kernel or with gcore")
+        raise NoAnswer(
+            f"{name}: names no files of the program it is of", hint="take the core with the kernel or with gcore"
+        )
     raise NoAnswer(
         f"{name}: no OpenMP runtime among its {len(modules)} modules",
         hint="the program was not linked with one, or ended before it was loaded",
     )
 
 
-def answer(session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems) -> Answer[Row]:
+def answer(
+    session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
+) -> Answer[Row]:
     """Return *rows* with all that goes with them."""
     return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)

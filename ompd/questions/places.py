@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ompd import outlined
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError, Unavailable
@@ -53,8 +52,8 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
 def source_function(session: Session, region: ParallelHandle) -> str | None:
     """Return the name of the user's function that encountered *region*'s construct, None where nothing tells it.
 
-    gcc's names tell, and clang's from 17 on. For older ones it is read from the stack of the region's primary thread, and
-    of the primary threads of enclosing regions, out to the first function that a person wrote.
+    gcc's names tell, and clang's from 17 on. For older ones it is read from the stack of the region's primary thread,
+    and of the primary threads of enclosing regions, out to the first function that a person wrote.
     """
     known = session.source_functions
     passed: list[str] = []
@@ -76,42 +75,41 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
 
 
 def _encountering_function(session: Session, region: ParallelHandle) -> str | None:
+    # None: it is code of the enclosing region, and that region's function has to tell.
     entry = region.function()
-    name = session.process.locate(entry).symbol if entry is not None else None
-    known = outlined.parse(name) if name is not None else None
+    known = outlined.parse(_symbol(session, entry) or "") if entry is not None else None
     if known is not None and known.parent is not None:
         return known.parent
-    pthread = region.thread(0).native_id(ThreadIdKind.PTHREAD)
-    frames = session.process.stack(session.process.thread_for_id(ThreadIdKind.PTHREAD, pthread)).frames
-    # While the primary thread waits at the region's end its function is no longer on the stack; then all frames are outside.
-    inside = [i for i, frame in enumerate(frames) if session.process.locate(frame.call_site).symbol_address == entry]
-    return _first_written(session, frames[inside[0] + 1 :] if inside else frames)
+    frames = region.encountering_frames()
+    name = _symbol(session, frames[0].call_site)
+    known = outlined.parse(name or "")
+    if known is None:
+        if name is None:
+            raise Unavailable("the function that encountered the region has no symbol")
+        return name
+    if known.parent is None and not _is_code_of(session, frames, region.enclosing()):
+        raise Unavailable("the region's construct is in code whose function is not known")
+    return known.parent
 
 
-def _first_written(session: Session, frames: Sequence[Frame]) -> str | None:
-    # The first user function that a person wrote, or that says whose construct it holds.
-    for frame in frames:
-        if not is_user_frame(session, frame):
-            continue
-        name = session.process.locate(frame.call_site).symbol
-        known = outlined.parse(name) if name is not None else None
-        if known is None:
-            return name
-        if known.parent is not None or known.construct == "task":
-            return known.parent
-    return None
+def _symbol(session: Session, address: int) -> str | None:
+    return session.process.locate(address).symbol
+
+
+def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandle | None) -> bool:
+    # With -g clang's code is in a function of its own, called by the one that the runtime knows.
+    starts = [session.process.locate(frame.call_site).symbol_address for frame in frames[:2]]
+    return region is not None and region.function() in starts
 
 
 def _function(session: Session, frames: Sequence[Frame], region: ParallelHandle | None) -> str | None:
     # The source's name of the function of frames[0]: for the code of *region* that of the function that has it.
-    places = [session.process.locate(frame.call_site) for frame in frames[:2]]
-    name = places[0].symbol
+    name = _symbol(session, frames[0].call_site)
     known = outlined.parse(name) if name is not None else None
     if known is None or known.parent is not None or region is None:
         return known.parent if known is not None and known.parent is not None else name
     try:
-        # With -g clang's code is in a function of its own, called by the one that the runtime knows.
-        is_regions = region.function() in [place.symbol_address for place in places]
+        is_regions = _is_code_of(session, frames, region)
     except OmpdError:
         return name
     return (source_function(session, region) if is_regions else None) or name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
@@ -57,7 +59,10 @@ def _record(session: Session, runtime: LoadedRuntime, region: ParallelHandle, pr
         team_size=size,
         enclosing=enclosing.id if enclosing is not None else None,
         function=facts.get("function", lambda: places.region_function(session, region)),
-        threads=tuple(facts.get(f"threads[{n}]", lambda n=n: _native_thread(session, region, n)) for n in range(size or 0)),
+        threads=tuple(
+            facts.get(f"threads[{number}]", partial(_native_thread, session, region, number))
+            for number in range(size or 0)
+        ),
         unavailable=facts.unavailable,
     )
 

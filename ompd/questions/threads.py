@@ -78,10 +78,14 @@ def _complain_of_unmatched(runtimes: list[LoadedRuntime], matched: set[tuple[str
                 problems.unreadable(f"{runtime.id}: thread descriptor {handle.address:#x}: {error}")
                 continue
             if pthread:  # 0 while the thread is being created
-                problems.note(f"{runtime.id}: a thread with pthread id {pthread:#x} is known to the runtime and not in the process")
+                problems.note(
+                    f"{runtime.id}: the process has no thread with pthread id {pthread:#x}, which the runtime knows"
+                )
 
 
-def _record(session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int, problems: Problems) -> ThreadRecord:
+def _record(
+    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int, problems: Problems
+) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
     region: ParallelHandle | None = facts.get("parallel", handle.current_parallel)
     thread_num = facts.get("thread_num", handle.thread_num)
@@ -96,11 +100,13 @@ def _record(session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thre
 
     if region is not None:
         team_size, level, active = (
-            facts.get(key, ask) for key, ask in (("team_size", region.size), ("level", region.level), ("active_level", region.active_level))
+            facts.get(key, ask)
+            for key, ask in (("team_size", region.size), ("level", region.level), ("active_level", region.active_level))
         )
     else:
         team_size, level, active = (
-            of_region(key, value if outside else None) for key, value in (("team_size", 1), ("level", 0), ("active_level", 0))
+            of_region(key, value if outside else None)
+            for key, value in (("team_size", 1), ("level", 0), ("active_level", 0))
         )
     state = facts.get("state", handle.state)
     if state is None:
@@ -139,7 +145,9 @@ def _wait(state: ThreadState | None, facts: Facts) -> Wait | None:
     for key in ("arrived", "expected", "missing") if barrier else ("symbol", "owner", "owner_source"):
         facts.unavailable[f"wait.{key}"] = "not told for this runtime yet"
     if state.wait_id is None and not barrier:
-        facts.unavailable["wait_id"] = facts.unavailable["wait.object"] = "the runtime does not keep what this thread waits for"
+        facts.unavailable["wait_id"] = facts.unavailable["wait.object"] = (
+            "the runtime does not keep what this thread waits for"
+        )
     return Wait(kind, object=state.wait_id)
 
 
@@ -147,7 +155,22 @@ def _other(session: Session, thread: int, problems: Problems) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
     where = facts.get("where", lambda: places.innermost_user_place(session, thread))
     return ThreadRecord(
-        None, None, None, None, None, thread, "other", None, None, None, None, None, None, where, None, facts.unavailable
+        None,
+        None,
+        None,
+        None,
+        None,
+        thread,
+        "other",
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        where,
+        None,
+        facts.unavailable,
     )
 
 

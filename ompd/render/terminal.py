@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -33,7 +33,9 @@ def make_console(color: str) -> Console:
     )
 
 
-def _print_head(console: Console, answer: Answer[ThreadRecord] | Answer[ParallelRecord] | Answer[RuntimeRecord]) -> None:
+def _print_head(
+    console: Console, answer: Answer[ThreadRecord] | Answer[ParallelRecord] | Answer[RuntimeRecord]
+) -> None:
     console.print(Text(text.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
     console.print()
 
@@ -68,7 +70,7 @@ def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: b
         console.print(Text(line))
 
 
-def _print_reasons(console: Console, verbose: bool, rows: Iterable[dict[str, str]]) -> None:
+def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, str]]) -> None:
     # Why facts shown as "?" are not known, each reason once.
     if not verbose:
         return

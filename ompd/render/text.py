@@ -113,12 +113,13 @@ def threads_table(answer: Answer[ThreadRecord], *, unfold: bool = False, verbose
     for number, row in enumerate(answer.rows):
         groups.setdefault(number if unfold else _alike(row, verbose), []).append(row)
     many = len(answer.runtimes) > 1
-    titles = ("OMP", "LEVEL", "REGION", "THREADS", "STATE", "WAITS FOR", "WHERE")
+    titles: tuple[str, ...] = ("OMP", "LEVEL", "REGION", "THREADS", "STATE", "WAITS FOR", "WHERE")
     lines = tuple(_thread_line(rows, verbose) for rows in groups.values())
     if many:
         titles = ("RUNTIME", *titles)
         lines = tuple(
-            Line((clean(rows[0].runtime or _NONE), *line.cells), line.style) for rows, line in zip(groups.values(), lines, strict=True)
+            Line((clean(rows[0].runtime or _NONE), *line.cells), line.style)
+            for rows, line in zip(groups.values(), lines, strict=True)
         )
     return Table(titles, lines)
 
@@ -180,8 +181,12 @@ def _where(row: ThreadRecord, verbose: bool) -> str:
 # parallel
 
 
-def region_lines(answer: Answer[ParallelRecord], *, unfold: bool = False, verbose: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the regions as ``(depth, text)``, each after the one that encloses it; equal siblings folded unless *unfold*."""
+def region_lines(
+    answer: Answer[ParallelRecord], *, unfold: bool = False, verbose: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield the regions as ``(depth, text)``, each after the one that encloses it; equal siblings folded unless
+    *unfold*.
+    """
     known = {row.id for row in answer.rows}
     children: dict[str | None, list[ParallelRecord]] = {}
     for row in answer.rows:
@@ -194,7 +199,9 @@ def region_lines(answer: Answer[ParallelRecord], *, unfold: bool = False, verbos
         waiting += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, unfold))]
 
 
-def _fold(children: Mapping[str | None, list[ParallelRecord]], parent: str | None, unfold: bool) -> list[list[ParallelRecord]]:
+def _fold(
+    children: Mapping[str | None, list[ParallelRecord]], parent: str | None, unfold: bool
+) -> list[list[ParallelRecord]]:
     groups: dict[Any, list[ParallelRecord]] = {}
     for number, row in enumerate(children.get(parent, ())):
         groups.setdefault(number if unfold else _shape(children, row), []).append(row)
@@ -207,7 +214,9 @@ def _shape(children: Mapping[str | None, list[ParallelRecord]], root: ParallelRe
     waiting = [(0, root)]
     while waiting:
         depth, row = waiting.pop()
-        found.append((depth, row.runtime, row.team_size, row.active_level, row.function, tuple(sorted(row.unavailable))))
+        found.append(
+            (depth, row.runtime, row.team_size, row.active_level, row.function, tuple(sorted(row.unavailable)))
+        )
         waiting += [(depth + 1, child) for child in children.get(row.id, ())]
     return tuple(found)
 
@@ -220,7 +229,7 @@ def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: 
     place = format_place(row.function, verbose=verbose) if row.function is not None else _value(row, "function")
     words = [f"parallel  {place}", f"level {_value(row, 'level')}", f"active level {_value(row, 'active_level')}", team]
     if len(group) > 1:
-        words.insert(0, f"{len(group)} ×")
+        words.insert(0, f"{len(group)} x")
     elif not inside_folded:
         words.append(_listed([str(t) if t is not None else _UNKNOWN for t in row.threads]))
     if len(group) == 1 and not inside_folded:
@@ -246,7 +255,11 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         yield f"  layout         {_value(row, 'layout')}"
         names = ", ".join(row.dll_locations) if row.dll_locations is not None else None
         yield f"  ompd_dll_locations  {_value(row, 'dll_locations', names)}"
-        kept = {True: "yes", False: "no (OMP_DEBUG=enabled or a tool makes it)"}.get(row.keeps_states) if row.keeps_states is not None else None
+        kept = (
+            {True: "yes", False: "no (OMP_DEBUG=enabled or a tool makes it)"}.get(row.keeps_states)
+            if row.keeps_states is not None
+            else None
+        )
         yield f"  keeps states   {_value(row, 'keeps_states', kept)}"
         for reason in dict.fromkeys(row.unavailable.values()):
             yield f"  unknown        {clean(reason)}"

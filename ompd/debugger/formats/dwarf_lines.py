@@ -31,7 +31,7 @@ from ompd.debugger.formats.dwarf_units import (
     read_length,
 )
 from ompd.debugger.formats.elf import ElfFile
-from ompd.errors import MalformedFile, Unsupported
+from ompd.errors import MalformedFile
 
 _MAX_ROWS = 1 << 21
 _MAX_REFERENCES = 8
@@ -75,7 +75,7 @@ class LineInfo:
         the one that gdb shows: of the last row at or before the address, in the sequence that holds it.
 
         :raises MalformedFile: if the tables that lead there are malformed
-        :raises Unsupported: if they are compressed by another method than zlib, or made for a VLIW machine
+        :raises Unsupported: if they are compressed with zstd
         """
         unit = self._unit_at(link_address)
         table = None if unit is None else self._table(unit)
@@ -213,8 +213,8 @@ class _LineTable:
         header_length = cursor.unsigned(self._offset_size)
         self._program = cursor.position + header_length
         self._minimum_length = cursor.byte()
-        if self.version >= 4 and cursor.byte() > 1:
-            raise Unsupported("line tables of a machine with several operations in one instruction are not read")
+        if self.version >= 4 and cursor.byte() != 1:
+            cursor.fail("a line table of a machine with several operations in one instruction")
         self._default_is_stmt = bool(cursor.byte())
         self._line_base, self._line_range, self._opcode_base = cursor.signed(1), cursor.byte(), cursor.byte()
         self._lengths = cursor.take(max(self._opcode_base - 1, 0))

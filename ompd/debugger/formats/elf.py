@@ -38,7 +38,7 @@ SHT_REL, SHT_DYNSYM = 9, 11
 SHT_SYMTAB_SHNDX = 18
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_COMPRESSED = 0x1, 0x2, 0x4, 0x400, 0x800
 SHN_UNDEF, SHN_ABS, SHN_COMMON, SHN_XINDEX = 0, 0xFFF1, 0xFFF2, 0xFFFF
-ELFCOMPRESS_ZLIB = 1
+ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD = 1, 2
 
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_DEBUG = 0, 1, 5, 6, 10, 14, 21
 
@@ -312,7 +312,7 @@ class ElfFile:
         SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, gives an empty span.
 
         :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
-        :raises Unsupported: if it is compressed by another method than zlib
+        :raises Unsupported: if it is compressed with zstd
         """
         if section.sh_type == SHT_NOBITS:
             return b"", 0, 0
@@ -326,7 +326,7 @@ class ElfFile:
         """Return *section*'s bytes, inflated if SHF_COMPRESSED says so. SHT_NOBITS has none: ``b""``.
 
         :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
-        :raises Unsupported: if it is compressed by another method than zlib
+        :raises Unsupported: if it is compressed with zstd
         """
         buffer, start, end = self.section_span(section)
         return bytes(buffer[start:end])
@@ -339,8 +339,10 @@ class ElfFile:
         if len(raw) < layout.size:
             raise MalformedFile(f"{what} has no header", offset=section.sh_offset)
         ch_type, ch_size, _align = layout.unpack_from(raw)
+        if ch_type == ELFCOMPRESS_ZSTD:
+            raise Unsupported(f"{what} is compressed with zstd, only zlib is read")
         if ch_type != ELFCOMPRESS_ZLIB:
-            raise Unsupported(f"{what} uses method {ch_type}, only zlib (1) is read")
+            raise MalformedFile(f"{what} uses unknown method {ch_type}", offset=section.sh_offset)
         if ch_size > min(MAX_INFLATED_BYTES, len(raw) * MAX_DEFLATE_RATIO):
             raise MalformedFile(f"{what} claims {ch_size} bytes", offset=section.sh_offset)
         try:

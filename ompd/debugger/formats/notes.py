@@ -1,4 +1,6 @@
-"""The notes of an ELF core: mapped files, auxiliary vector, command line, signal (Linux ``fs/binfmt_elf.c``, ``elf.h``)."""
+"""The notes of an ELF core: mapped files, auxiliary vector, command line, signal (Linux ``fs/binfmt_elf.c``,
+``elf.h``).
+"""
 
 from __future__ import annotations
 

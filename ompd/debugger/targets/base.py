@@ -61,7 +61,7 @@ class Target(Protocol):
         """Return the mappings that come from files, by address."""
 
     def auxiliary_vector(self) -> Mapping[int, int]:
-        """Return what the kernel told the program at its start, by ``AT_*`` type; empty if the target does not keep it."""
+        """Return what the kernel told the program at its start, by ``AT_*``; empty if the target does not keep it."""
 
     def close(self) -> None:
         """Let go of the target."""

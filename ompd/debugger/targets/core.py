@@ -1,4 +1,4 @@
-"""ELF core files: of the Linux kernel (notes first, sparse, clean file pages left out) and of gdb's gcore (notes last)."""
+"""ELF core files: of the Linux kernel (notes first, sparse, clean pages left out) and of gdb's gcore (notes last)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault
 
 # What a person who handed in the wrong file can do.
 _HOW_TO_GET_A_CORE = (
-    "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited), gcore PID one of a running program"
+    "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited),"
+    " gcore PID writes one of a running program"
 )
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
-_MACHINE_NAMES = {3: "i386", 21: "ppc64", 22: "s390x", 40: "arm", EM_X86_64: "x86-64", 183: "aarch64", 243: "riscv", 258: "loongarch"}
+_MACHINE_NAMES = {
+    3: "i386",
+    21: "ppc64",
+    22: "s390x",
+    40: "arm",
+    EM_X86_64: "x86-64",
+    183: "aarch64",
+    243: "riscv",
+    258: "loongarch",
+}
 
 
 class CoreTarget:
@@ -86,7 +96,7 @@ class CoreTarget:
             if end > len(self._data):
                 raise BadFile(
                     path,
-                    f"is cut off: {len(self._data)} bytes are there, the notes that name its threads and files end at {end}",
+                    f"is cut off: it has {len(self._data)} bytes, its notes (threads, files) end at {end}",
                     hint="copy the core again, whole; or have it written where the disk and the quota hold it",
                 )
             for owner, kind, raw in iter_notes(self._elf.segment_data(segment), order):

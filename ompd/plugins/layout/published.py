@@ -1,8 +1,9 @@
 """Layouts that the runtime itself publishes: the ``ompd_access__T__m`` constants of LLVM's and Intel's libomp.
 
-The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``): ``ompd_access__T__m`` is the offset of
-member m of T, ``ompd_sizeof__T__m`` its size, ``ompd_sizeof__T`` the size of T or of a global, ``ompd_bitfield__T__m`` a mask. They
-are found by name alone, so any release can be read; which ones there are differs from release to release.
+The runtime fills 8-byte globals when it initialises (``ompd-specific.cpp``, ``ompd_init``): ``ompd_access__T__m`` is
+the offset of member m of T, ``ompd_sizeof__T__m`` its size, ``ompd_sizeof__T`` the size of T or of a global,
+``ompd_bitfield__T__m`` a mask. They are found by name alone, so any release can be read; which ones there are differs
+from release to release.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _MAX_SIZE = 1 << 20
 def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
     """Return what the runtime in *module* publishes of the structures and members *wanted*.
 
-    A member that it does not publish is absent from its structure. A name may be asked for as a bit field with ``:`` before it.
+    A member that it does not publish is absent from its structure. A name may be asked for as a bit field with ``:``
+    before it.
 
     :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime
     :raises CorruptState: if a member does not lie inside its structure
@@ -53,7 +55,9 @@ def _constants(members: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _layout(struct: str, members: Sequence[str], values: Mapping[str, int], addresses: Mapping[str, int]) -> StructLayout:
+def _layout(
+    struct: str, members: Sequence[str], values: Mapping[str, int], addresses: Mapping[str, int]
+) -> StructLayout:
     size = values.get(f"ompd_sizeof__{struct}")
     fields: dict[str, Field] = {}
     masks: dict[str, int] = {}

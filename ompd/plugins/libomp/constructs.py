@@ -1,15 +1,19 @@
-"""From a region to the function the compiler made of it, by the stacks of its team.
+"""From a region to the function the compiler made of it, and to the code that encountered it, by the stacks of its
+team.
 
-The runtime keeps a region's function (``t_pkfn``) only where it formed a team of several threads for clang's code. gcc's code
-runs on libomp through a wrapper, serialized regions leave the field stale. But the function is on the stack: its frame is the one
-that the runtime's invoking routine, or for clang's ``if(0)`` the user's function, called. A thread's stack holds such an entry
-frame for each region whose code it is in, in the order of the regions.
+The runtime keeps a region's function (``t_pkfn``) only where it formed a team of several threads for clang's code.
+gcc's code runs on libomp through a wrapper, and serialized regions leave the field stale. But each region whose code a
+thread is in has a frame on its stack: the one that the runtime's invoking routine called, or, for clang's ``if(0)``,
+the user's function. These frames lie in the order of the regions. What runs in such a frame need not be the region's
+own function: that may have ended by a jump to another one, which then has its frame (a tail call). Only its name shows
+that it is the one.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
 from ompd.contract.ompd import ThreadIdKind
@@ -21,11 +25,14 @@ if TYPE_CHECKING:
     from ompd.plugins.libomp.regions import Region
     from ompd.plugins.libomp.threads import Thread
 
-# Routines that call a region's function: kmp_runtime.cpp, kmp_gsupport.cpp. The wrappers are static C++ functions in some builds,
-# and GOMP's entry points carry versions and a prefix in the symbol table; routine_name() takes both off.
+# Routines that call a region's function: kmp_runtime.cpp, kmp_gsupport.cpp. The wrappers are static C++ functions in
+# some builds, and GOMP's entry points carry versions and a prefix in the symbol table; routine_name() takes both off.
 _INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$|GOMP_parallel(?!\w*_start)\w*$")
-# Routines that user code calls to start a region. Innermost on a stack, they say that its function has not begun or is over.
-_FORK = re.compile(r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$")
+# Routines that user code calls to start a region. Innermost on a stack, they say that its function has not begun or is
+# over.
+_FORK = re.compile(
+    r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
+)
 
 # Teams have many threads that would all say the same; one that does not tell is seldom alone.
 _MAX_ASKED = 8
@@ -52,56 +59,109 @@ def region_entry(region: Region) -> int:
 
     :raises Unavailable: if no thread of the team has it on its stack
     """
-    asked = 0
+    size = min(region.size(), _MAX_ASKED)
     # The primary thread last: its stack holds more regions, and with workers there is no need to tell them apart.
-    for number in reversed(range(min(region.size(), _MAX_ASKED))):
-        asked += 1
+    for number in reversed(range(size)):
         try:
-            entry = _entries(region.thread(number)).get(region)
+            hosted = _hosted(region.thread(number))
         except OmpdError:
             continue  # a stack that cannot be read says nothing; the others may
+        entry = _outlined_entry(region.team.runtime, hosted.frames, hosted.places.get(region))
         if entry is not None:
             return entry
-    raise Unavailable(f"the runtime does not keep this region's function, and it is on no stack of {asked} of its threads")
+    raise Unavailable(
+        f"the runtime does not keep this region's function, and {size} of its threads have left it or its name"
+    )
 
 
-def _entries(thread: Thread) -> dict[Region, int]:
-    # The entries of the regions whose code is on the thread's own stack.
-    cached = thread.runtime.region_entries.get(thread.address)
-    if cached is None:
-        cached = thread.runtime.region_entries[thread.address] = _match(thread)
-    return cached
+def encountering_frames(region: Region) -> tuple[Frame, ...]:
+    """Return the frames outside of *region* on its primary thread, from the user's that encountered the construct
+    outwards.
+
+    :raises Unavailable: if that frame is not on the stack, or not to be told from others
+    """
+    hosted = _hosted(region.thread(0))
+    if region not in hosted.places:
+        raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
+    place = hosted.places[region]
+    # The encountering code lies between the region's frame and that of the enclosing one, which may be it.
+    outer = [p for p in hosted.places.values() if p is not None and (place is None or p > place)]
+    first, last = 0 if place is None else place + 1, min(outer, default=len(hosted.frames) - 1)
+    for index in range(first, last + 1):
+        if _is_users(region.team.runtime, hosted.frames[index]):
+            return hosted.frames[index:]
+    raise Unavailable("the function that encountered the region has left the stack by a tail call")
 
 
-def _match(thread: Thread) -> dict[Region, int]:
+class Hosted(NamedTuple):
+    """A thread's stack, and the index of the frame of each region whose code is on it.
+
+    None for a region that the thread is entering or leaving: the runtime has its own frames there, its function has
+    none.
+    """
+
+    frames: tuple[Frame, ...]
+    places: dict[Region, int | None]
+
+
+def _hosted(thread: Thread) -> Hosted:
+    known = thread.runtime.hosted
+    if thread.address not in known:
+        known[thread.address] = _match(thread)
+    return known[thread.address]
+
+
+def _match(thread: Thread) -> Hosted:
     process = thread.runtime.process
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     frames = process.stack(native).frames
-    entries = [entry for inner, outer in zip(frames, frames[1:]) if (entry := _entry(thread.runtime, inner, outer))]
-    regions = list(thread.hosted_regions())
-    if len(entries) == len(regions) - 1 and _is_forking(thread.runtime, frames):
-        regions = regions[1:]
-    if len(entries) != len(regions):
-        return {}  # a compiler inlined one of the functions: which, nobody can tell
-    return dict(zip(regions, entries))
+    places: list[int | None] = [
+        index for index, pair in enumerate(pairwise(frames)) if _is_regions(thread.runtime, *pair)
+    ]
+    regions = thread.hosted_regions()
+    if len(places) == len(regions) - 1 and _is_forking(thread.runtime, frames):
+        places.insert(0, None)
+    if len(places) != len(regions):
+        return Hosted(frames, {})  # a compiler inlined one of the functions: which, nobody can tell
+    return Hosted(frames, dict(zip(regions, places, strict=True)))
 
 
-def _entry(runtime: Runtime, inner: Frame, outer: Frame) -> int | None:
-    # The start of the function of *inner* if it is a region's, called by *outer*.
+def _is_regions(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
+    # Whether *inner*, called by *outer*, is the frame of a region's function, or of what that jumped to.
     process = runtime.process
-    place = process.locate(inner.call_site)
-    start = place.symbol_address if place.symbol_address is not None else inner.function_start
-    if place.module is None or place.module == runtime.module or place.module.is_system_library:
-        return None
     caller = process.locate(outer.call_site)
+    callee = process.locate(inner.call_site)
     if caller.module == runtime.module:
-        return start if _INVOKER.match(routine_name(caller.symbol)) else None
-    return start if _is_called_by_user(place.symbol, caller.symbol) else None
+        invoker = _INVOKER.match(routine_name(caller.symbol))
+        if invoker is None:
+            return False
+        if callee.module != runtime.module:
+            return _is_users(runtime, inner)
+        # The function ended by jumping to one of the runtime's entry points. Those of clang's code begin with __kmpc_,
+        # which gcc's own invoker uses too.
+        name = routine_name(callee.symbol)
+        return name.startswith(("GOMP_", "omp_")) or (
+            name.startswith("__kmpc_") and invoker[0] == "__kmp_invoke_microtask"
+        )
+    return _is_users(runtime, inner) and _is_users(runtime, outer) and _is_called_by_user(callee.symbol, caller.symbol)
+
+
+def _is_users(runtime: Runtime, frame: Frame) -> bool:
+    module = runtime.process.module_at(frame.call_site)
+    return module is not None and module != runtime.module and not module.is_system_library
+
+
+def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | None) -> int | None:
+    # The start of the function of a region's frame, if its name says that it is a construct's.
+    if index is None:
+        return None
+    place = runtime.process.locate(frames[index].call_site)
+    return place.symbol_address if place.symbol is not None and outlined.parse(place.symbol) is not None else None
 
 
 def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:
-    # clang calls the function of a region with a false if clause directly. With -g it may be a pair, whose inner one has the body;
-    # a task's function is called by its entry.
+    # clang calls the function of a region with a false if clause directly. With -g it may be a pair, whose inner one
+    # has the body; a task's function is called by its entry.
     if symbol is None or "_debug__" in symbol or outlined.parse(symbol) is None:
         return False
     called_by = outlined.parse(caller or "")

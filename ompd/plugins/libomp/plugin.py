@@ -13,6 +13,7 @@ from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, MemoryFault, NotInitialised, SymbolNotFound, Unavailable, Unsupported
 from ompd.plugins.layout import published
+from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.threads import Thread
 
@@ -31,7 +32,8 @@ _WANTED: Mapping[str, Sequence[str]] = {
     "kmp_taskdata_t": ("td_flags", "td_team", "td_parent", "ompt_task_info"),
 }
 
-# The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has no more than 4 million ids.
+# The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has no more than 4
+# million ids.
 _MAX_CAPACITY = 1 << 22
 
 _VERSION = re.compile(rb"version: ([0-9.]+)")
@@ -77,8 +79,8 @@ class Runtime:
         self._team_layout: StructLayout = layouts["kmp_team_p"].embedding("t", layouts["kmp_base_team_t"])
         self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
         self._teams: dict[int, Team] = {}
-        # constructs: what the stack of each thread (by kmp_info_t) says of the regions on it
-        self.region_entries: dict[int, dict[Region, int]] = {}
+        # constructs: where on the stack of each thread (by kmp_info_t) its regions are
+        self.hosted: dict[int, Hosted] = {}
 
     @property
     def layout_source(self) -> str:
@@ -151,7 +153,10 @@ class Runtime:
 
     @cached_property
     def _threads(self) -> dict[int, Thread]:
-        return {address: Thread(self, StructView(self.process, self._thread_layout, address)) for address in self._thread_addresses}
+        return {
+            address: Thread(self, StructView(self.process, self._thread_layout, address))
+            for address in self._thread_addresses
+        }
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`."""
@@ -180,7 +185,8 @@ class Runtime:
         return found
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
-        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()`` in ``ds_thread``, no LWP."""
+        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()`` in ``ds_thread``, no LWP.
+        """
         if kind == ThreadIdKind.LWP:
             identifier = self.process.thread_pointer(identifier)
         elif kind != ThreadIdKind.PTHREAD:

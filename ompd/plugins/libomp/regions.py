@@ -1,7 +1,7 @@
 """Teams and the regions they execute (``kmp_base_team_t``).
 
-Nested serialized regions of one thread share one team, which counts them in ``t_level``: three in a row below level 1 are one
-team at level 4. Each is a region of its own here. LLVM's library, which goes by the nodes of
+Nested serialized regions of one thread share one team, which counts them in ``t_level``: three in a row below level 1
+are one team at level 4. Each is a region of its own here. LLVM's library, which goes by the nodes of
 ``ompt_serialized_team_info`` instead, shows one too few and needs OMP_DEBUG for any.
 """
 
@@ -17,6 +17,7 @@ from ompd.plugins.libomp import constructs
 from ompd.plugins.libomp.tasks import Task
 
 if TYPE_CHECKING:
+    from ompd.contract.process import Frame
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
@@ -67,14 +68,16 @@ class Team:
 
     @cached_property
     def t_pkfn(self) -> int | None:
-        """The microtask, None where the runtime keeps none: 0 (LLVM) or all ones (Intel) in a team that never forked."""
+        """The microtask, None where the runtime keeps none: 0 (LLVM) or all ones (Intel) in a team that never forked.
+        """
         address = self._view.unsigned("t_pkfn")
         ones = (1 << 8 * self.runtime.process.pointer_size) - 1
         return None if address in (0, ones) else address
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
-        """Addresses of its threads (``kmp_info_t *``) by number; None for one that is not there while the team forms."""
+        """Addresses of its threads (``kmp_info_t *``) by number; None for one that is not there while the team forms.
+        """
         array = self._view.pointer("t_threads")
         if array is None:
             raise CorruptState(self.address, "team without t_threads")
@@ -113,7 +116,8 @@ class Team:
         """Whether its region is being executed.
 
         A team is kept when its region is over, and its workers go on pointing at it. Its primary thread does not: that
-        one has gone back to the enclosing team. So a team is live while it is in the chain of its primary thread's team.
+        one has gone back to the enclosing team. So a team is live while it is in the chain of its primary thread's
+        team.
         """
         primary = self.t_threads[0]
         if primary is None:
@@ -130,8 +134,10 @@ class Team:
                 raise CorruptState(self.address, f"team at level {self.t_level} without t_parent")
             return ()
         count = self.t_level - parent.t_level
-        if self.t_nproc > 1 and count > 1 or count < 0:
-            raise CorruptState(self.address, f"team of {self.t_nproc} at level {self.t_level}, its parent at {parent.t_level}")
+        if count < 0 or (self.t_nproc > 1 and count > 1):
+            raise CorruptState(
+                self.address, f"team of {self.t_nproc} at level {self.t_level}, its parent at {parent.t_level}"
+            )
         # A league of teams does not count as a level, but its region is one.
         return tuple(Region(self, place, max(count, 1)) for place in range(1, max(count, 1) + 1))
 
@@ -189,8 +195,8 @@ class Region:
     def function(self) -> int:
         """Return the entry of the function the compiler made of the region.
 
-        That is ``t_pkfn`` in a team of several threads, unless it is the wrapper by which gcc's code runs on libomp. All else
-        is read from the stack of a thread of the team.
+        That is ``t_pkfn`` in a team of several threads, unless it is the wrapper by which gcc's code runs on libomp.
+        All else is read from the stack of a thread of the team.
 
         :raises Unavailable: if neither tells
         """
@@ -198,6 +204,10 @@ class Region:
         if self.size() > 1 and entry is not None and not constructs.is_wrapper(self.team.runtime, entry):
             return entry
         return constructs.region_entry(self)
+
+    def encountering_frames(self) -> tuple[Frame, ...]:
+        """See :meth:`ParallelHandle.encountering_frames`."""
+        return constructs.encountering_frames(self)
 
     def tool_data(self) -> int:
         """Not told by this plugin yet."""

@@ -1,8 +1,8 @@
 """What a thread is doing.
 
-The runtime keeps OMPT's states only if OMP_DEBUG=enabled or a tool asked for them when the program started; without, the field
-is 0, which would read as work_serial. Then the state is derived: from the teams, and from the runtime's routines that lie on
-the thread's stack inside of the user's innermost frame.
+The runtime keeps OMPT's states only if OMP_DEBUG=enabled or a tool asked for them when the program started; without,
+the field is 0, which would read as work_serial. Then the state is derived: from the teams, and from the runtime's
+routines that lie on the thread's stack inside of the user's innermost frame.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 RUNTIME = "runtime"
 DERIVED = "derived"
 
-# A routine's name, less what constructs.routine_name() takes off, and the state of a thread that is in it. Those that user code
-# calls come before those that the runtime itself calls, since both are looked for from the user's frame inwards.
+# A routine's name, less what constructs.routine_name() takes off, and the state of a thread that is in it. Those that
+# user code calls come before those that the runtime itself calls, since both are looked for from the user's frame
+# inwards.
 _ROUTINE_STATES = {
     "__kmpc_barrier": State.WAIT_BARRIER_EXPLICIT,
     "GOMP_barrier": State.WAIT_BARRIER_EXPLICIT,
@@ -41,8 +42,8 @@ _ROUTINE_STATES = {
     "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
     "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
     "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
-    # A worker that has arrived at a region's closing barrier waits in the next region's opening one already. One of a team that
-    # is live has arrived, unless the primary thread has only just called it and it has not woken up yet.
+    # A worker that has arrived at a region's closing barrier waits in the next region's opening one already. One of a
+    # team that is live has arrived, unless the primary thread has only just called it and it has not woken up yet.
     "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
 }
 
@@ -72,7 +73,7 @@ def _derived(thread: Thread) -> State:
         # In the user's own code, or in a library called from it: level 0 is outside of all regions.
         return State.WORK_PARALLEL if thread.current_parallel() is not None else State.WORK_SERIAL
     raise Unavailable(
-        f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {routines[0]} does not tell the state"
+        f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {routines[0]} does not tell"
     )
 
 

@@ -101,7 +101,9 @@ class Thread:
         return states.thread_state(self)
 
     def kept_state(self) -> tuple[int, int]:
-        """Return ``ompt_thread_info``'s state and wait identifier as they stand, which only a runtime that keeps states sets."""
+        """Return ``ompt_thread_info``'s state and wait identifier as they stand, which only a runtime that keeps states
+        sets.
+        """
         return self._view.signed("state"), self._view.unsigned("wait_id")
 
     def tool_data(self) -> int:

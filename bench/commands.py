@@ -1,0 +1,80 @@
+"""The commands that are compared, and whether the comparison is fair."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.measure import Command, NotMeasured, output_of
+from tests.support import Stopped, intel_runtime, require
+
+_OMPD = Path(sys.executable).with_name("ompd")
+_PLUGIN_FOLDERS = ("/usr/lib/llvm-*/share", "/usr/local/share", "/usr/share")
+_PLUGIN_PLACE = "gdb/python/ompd/__init__.py"
+# "From To Syms Read Shared Object Library"; (*) marks a library without debug information
+_RUNTIME_WITH_DEBUG_FILE = re.compile(r"^0x\S+\s+0x\S+\s+Yes\s+\S*libiomp5\.so$", re.MULTILINE)
+
+
+def ompd(core: Path, question: str, *options: str) -> Command:
+    """Return the command that a user types, as it is installed beside this interpreter."""
+    return Command(" ".join(("ompd", question, *options)), (str(_OMPD), question, str(core), *options))
+
+
+def analysis(core: Path) -> Command:
+    """Return the command that prints the time of an analysis alone."""
+    return Command("analysis", (sys.executable, "-m", "bench.analysis", str(core)))
+
+
+def gdb(program: Stopped, *after: str) -> Command:
+    """Return gdb on a core: it reads symbols, finds the threads and says where the program stopped.
+
+    :param after: commands of gdb to run then
+    """
+    words = (str(require("gdb")), "-nx", "-batch", str(program.executable), str(program.core))
+    return Command("gdb -nx -batch EXE CORE", (*words, *(word for each in after for word in ("-ex", each))))
+
+
+def check_answer(program: Stopped) -> None:
+    """Make sure that ``ompd threads`` knows every thread of the team: how fast a wrong answer comes is of no interest.
+
+    :raises NotMeasured: if it does not
+    """
+    answer = json.loads(output_of(ompd(program.core, "threads", "--json")) or "{}")
+    size = program.truth["regions"][0]["team_size"]
+    known = sorted(row["thread_num"] for row in answer.get("threads", ()) if row["level"] == 1)
+    if not answer.get("complete") or known != list(range(size)):
+        raise NotMeasured(f"ompd threads does not tell all {size} threads of the team: {answer.get('warnings')}")
+
+
+def reads_debug_file(program: Stopped) -> bool:
+    """Return whether gdb finds the runtime's debug file; without it gdb has less to do, and less to tell."""
+    return _RUNTIME_WITH_DEBUG_FILE.search(output_of(gdb(program, "info sharedlibrary"))) is not None
+
+
+def _plugins(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+    for pattern in _PLUGIN_FOLDERS:
+        yield from sorted(Path("/").glob(f"{pattern.lstrip('/')}/{_PLUGIN_PLACE}"), reverse=True)
+
+
+def plugin(program: Stopped, given: Path | None) -> Command | str:
+    """Return gdb with LLVM's OMPD plugin doing what ``ompd threads`` does, or why that cannot be.
+
+    :param given: the plugin's ``__init__.py``, None to look where LLVM installs it
+    """
+    found = next((path for path in _plugins(given) if path.is_file()), None)
+    if found is None:
+        return "it is not installed (share/gdb/python/ompd of LLVM)"
+    # On a core it knows no thread before a command ran in it.
+    base = gdb(program, "ompd init", "thread apply all -s -q ompd icvs", "ompd threads")
+    at = base.words.index("-ex")
+    words = (*base.words[:at], "-x", str(found), *base.words[at:])
+    command = Command("gdb with LLVM's OMPD plugin", words, {"LD_LIBRARY_PATH": str(intel_runtime() / "lib")})
+    size = program.truth["regions"][0]["team_size"]
+    if output_of(command).count("ompt_state_") < size:
+        return "it lists no thread of this core: it names threads by kernel id, which the runtime's OMPD library refuses"
+    return command

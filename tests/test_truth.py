@@ -1,0 +1,135 @@
+"""Every program, as every compiler builds it, in every mode, from both kinds of core: what we tell equals what it
+wrote.
+
+``tests/facts.json`` holds how many facts of each kind have to be told and equal, so that telling less cannot pass.
+Written anew by ``python -m tests.test_truth``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.contract.memory import Field, StructLayout
+from ompd.plugins.layout import published
+from ompd.plugins.libomp import regions as libomp_regions
+from tests.support import COMPILERS, KINDS, MODES, PROGRAMS, stopped
+from tests.truth import compare
+
+FACTS = Path(__file__).with_name("facts.json")
+# gdb's core of 64 default-sized stacks is 1.5 GB, which tells nothing that the others do not.
+TOO_LARGE = {("many", "gcore")}
+PARAMETERS = [
+    pytest.param(program, kind, id=f"{program}-{kind}", marks=[pytest.mark.xdist_group("busy")] if PROGRAMS[program].spins else [])
+    for program, kind in itertools.product(PROGRAMS, KINDS)
+    if (program, kind) not in TOO_LARGE
+]
+
+
+def expected(program: str, mode: str) -> dict[str, int]:
+    return json.loads(FACTS.read_text())[program][mode]
+
+
+@pytest.mark.parametrize(("program", "kind"), PARAMETERS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str, kind: str) -> None:
+    found = compare(stopped(program, compiler=compiler, mode=mode, kind=kind))
+    assert found.differences == []
+    # With -g clang's bodies are in functions of their own, so that one fact is compared for gcc alone.
+    told = {key: count for key, count in found.equal.items() if key != "address"}
+    assert told == expected(program, mode)
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-g0"), ("-gdwarf-4",)], ids=" ".join)
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("program", ["nested", "serialized_three", "serialized_middle"])
+def test_other_flags_change_no_fact(program: str, compiler: str, flags: tuple[str, ...]) -> None:
+    found = compare(stopped(program, compiler=compiler, mode="neither", flags=flags))
+    without_lines = "-g0" in flags
+    missing = [d for d in found.differences if not (without_lines and (": line is None" in d or "file is None" in d or ".line is None" in d))]
+    assert missing == []
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("program", ["nested", "serialized_three", "closing_barrier"])
+def test_a_program_at_a_fixed_address_is_read(program: str, compiler: str) -> None:
+    assert compare(stopped(program, compiler=compiler, pie=False)).differences == []
+
+
+# Mutants: each breaks one thing that the comparison above stands for, and has to be noticed by it.
+
+
+def shifted(layout: StructLayout, member: str) -> StructLayout:
+    moved = layout.fields[member]
+    return replace(layout, fields={**layout.fields, member: Field(moved.offset + 8, moved.size)})
+
+
+@pytest.mark.parametrize(
+    ("struct", "member"),
+    [
+        ("kmp_base_info_t", "th_team"),
+        ("kmp_base_info_t", "ompt_thread_info"),
+        ("kmp_desc_base_t", "ds_thread"),
+        ("kmp_desc_base_t", "ds_tid"),
+        ("kmp_base_team_t", "t_parent"),
+        ("kmp_base_team_t", "t_nproc"),
+        ("kmp_base_team_t", "t_threads"),
+        ("kmp_base_team_t", "t_level"),
+        ("kmp_base_team_t", "t_active_level"),
+        ("ompt_thread_info_t", "state"),
+        ("ompt_thread_info_t", "wait_id"),
+    ],
+)
+def test_a_field_read_from_a_wrong_place_is_noticed(struct: str, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = published.load
+
+    def load(*arguments: Any) -> dict[str, StructLayout]:
+        layouts = honest(*arguments)
+        return {**layouts, struct: shifted(layouts[struct], member)}
+
+    monkeypatch.setattr(published, "load", load)
+    broken = [name for name in ("nested", "lock") if compare_or_fail(name)]
+    assert broken != []
+
+
+def compare_or_fail(program: str) -> list[str]:
+    try:
+        return compare(stopped(program)).differences
+    except Exception as error:
+        return [repr(error)]
+
+
+def test_serialized_regions_taken_for_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one(team: libomp_regions.Team) -> tuple[libomp_regions.Region, ...]:
+        return () if team.t_parent is None else (libomp_regions.Region(team, 1, 1),)
+
+    monkeypatch.setattr(libomp_regions.Team, "regions", property(one))
+    assert compare(stopped("serialized_three")).differences != []
+
+
+def test_teams_that_are_over_taken_for_live_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libomp_regions.Team, "is_live", property(lambda team: True))
+    assert compare(stopped("between")).differences != []
+
+
+def write_facts() -> None:
+    """Write anew how many facts are told, from gcc's programs and kernel cores."""
+    facts: dict[str, dict[str, dict[str, int]]] = {}
+    for program, mode in itertools.product(PROGRAMS, MODES):
+        found = compare(stopped(program, mode=mode))
+        if found.differences:
+            sys.exit(f"{program}, {mode}: {found.differences}")
+        told = {key: count for key, count in sorted(found.equal.items()) if key != "address"}
+        facts.setdefault(program, {})[mode] = told
+    FACTS.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write_facts()
