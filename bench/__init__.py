@@ -1,1 +1,1 @@
-"""How fast ``ompd`` is, measured from outside, against gdb on the same cores. ``python -m bench --help`` says how to run it."""
+"""How fast ``ompd`` is, measured from outside, against gdb on the same cores: ``python -m bench --help``."""

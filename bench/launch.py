@@ -1,4 +1,4 @@
-"""Runs one command and prints what it cost: seconds, peak memory in KiB, blocks of 512 bytes read from disk, exit status.
+"""Runs one command and prints what it cost: seconds, peak memory in KiB, blocks read from disk, and its exit status.
 
 A program of its own, run without ``site``, because the kernel counts the memory of the process that starts a command in
 the command's peak: this one is smaller than anything that is measured.

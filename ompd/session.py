@@ -15,7 +15,7 @@ from ompd.debugger.files import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import NotInitialised, OmpdError
+from ompd.errors import NotInitialised, OmpdError, TargetGone
 from ompd.model import TargetRecord
 from ompd.plugins.discovery import Found, discover, likely_runtime
 
@@ -43,6 +43,7 @@ class Session:
 
     def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
         self.target = target
+        self._is_open = True
         self.process = InspectedProcess(target, finder, exe)
         # questions.places: the user's function of each region, by the region's id
         self.source_functions: dict[str, str | None] = {}
@@ -75,11 +76,21 @@ class Session:
 
     def close(self) -> None:
         """Let go of the target. What was answered stays; asking on raises :class:`~ompd.errors.TargetGone`."""
+        self._is_open = False
         self.target.close()
 
-    @cached_property
+    @property
     def runtimes(self) -> tuple[LoadedRuntime, ...]:
-        """The OpenMP runtimes of the process, by address."""
+        """The OpenMP runtimes of the process, by address.
+
+        :raises TargetGone: if the session was closed
+        """
+        if not self._is_open:
+            raise TargetGone(f"the session on {self.target.name} was closed")
+        return self._runtimes
+
+    @cached_property
+    def _runtimes(self) -> tuple[LoadedRuntime, ...]:
         loaded: list[LoadedRuntime] = []
         for found in discover(self.process):
             same = sum(1 for other in loaded if other.found.kind == found.kind)

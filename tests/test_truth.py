@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import Field, StructLayout
+from ompd.errors import OmpdError
 from ompd.plugins.layout import published
 from ompd.plugins.libomp import regions as libomp_regions
 from tests.support import COMPILERS, KINDS, MODES, PROGRAMS, stopped
@@ -26,7 +28,9 @@ FACTS = Path(__file__).with_name("facts.json")
 # gdb's core of 64 default-sized stacks is 1.5 GB, which tells nothing that the others do not.
 TOO_LARGE = {("many", "gcore")}
 PARAMETERS = [
-    pytest.param(program, kind, id=f"{program}-{kind}", marks=[pytest.mark.xdist_group("busy")] if PROGRAMS[program].spins else [])
+    pytest.param(
+        program, kind, id=f"{program}-{kind}", marks=[pytest.mark.xdist_group("busy")] * PROGRAMS[program].spins
+    )
     for program, kind in itertools.product(PROGRAMS, KINDS)
     if (program, kind) not in TOO_LARGE
 ]
@@ -49,12 +53,14 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mod
 
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-g0"), ("-gdwarf-4",)], ids=" ".join)
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", ["nested", "serialized_three", "serialized_middle"])
-def test_other_flags_change_no_fact(program: str, compiler: str, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("program", ["nested", "serialized_three", "serialized_middle", "uneven", "closing_barrier"])
+def test_other_flags_make_no_fact_wrong(program: str, compiler: str, flags: tuple[str, ...]) -> None:
+    # Optimisers take functions off the stack, by inlining and by tail calls: what is lost is said to be, never guessed.
     found = compare(stopped(program, compiler=compiler, mode="neither", flags=flags))
-    without_lines = "-g0" in flags
-    missing = [d for d in found.differences if not (without_lines and (": line is None" in d or "file is None" in d or ".line is None" in d))]
-    assert missing == []
+    untold = re.compile(r": (where\.)?(function|file|line) is (None|'\.omp_outlined\.\d*')|: address is None")
+    assert [difference for difference in found.differences if not untold.search(difference)] == []
+    if flags == ("-gdwarf-4",):
+        assert found.differences == []
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -102,7 +108,7 @@ def test_a_field_read_from_a_wrong_place_is_noticed(struct: str, member: str, mo
 def compare_or_fail(program: str) -> list[str]:
     try:
         return compare(stopped(program)).differences
-    except Exception as error:
+    except OmpdError as error:
         return [repr(error)]
 
 

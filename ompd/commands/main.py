@@ -109,7 +109,7 @@ def _run(
     if as_json:
         click.echo(format_answer(command.name, answer))
     else:
-        from ompd.render import terminal  # noqa: PLC0415  rich costs as much as the whole answer
+        import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
 
         getattr(terminal, command.printer)(terminal.make_console(color), answer, unfold=unfold, verbose=verbose)
     for warning in answer.warnings:

@@ -32,7 +32,7 @@ class InspectedProcess:
         self._by_start = {m.start: m for m in self._modules}
         self._stacks: dict[int, Stack] = {}
         self._locations: dict[int, Location] = {}
-        self._line_cache: dict[int, tuple[str | None, int | None]] = {}
+        self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
 
     # Memory
 
@@ -193,17 +193,21 @@ class InspectedProcess:
             return Location(address, loaded.record, None, None)
         return Location(address, loaded.record, symbol.name, symbol.address + loaded.bias)
 
-    def line_of(self, address: int) -> tuple[str | None, int | None]:
-        """Return file and line of *address*, ``(None, None)`` where no debug information tells them."""
-        found = self._line_cache.get(address)
+    def line_of(self, address: int, *, entry: bool = False) -> tuple[str | None, int | None]:
+        """Return file and line of *address*, ``(None, None)`` where no debug information tells them.
+
+        :param entry: the function that begins at *address* is meant, not its first statement
+        """
+        key = (address, entry)
+        found = self._line_cache.get(key)
         if found is None:
-            found = self._line_cache[address] = self._line_of(self._modules.at(address), address)
+            found = self._line_cache[key] = self._line_of(self._modules.at(address), address, entry)
         return found
 
-    def _line_of(self, loaded: LoadedModule | None, address: int) -> tuple[str | None, int | None]:
+    def _line_of(self, loaded: LoadedModule | None, address: int, entry: bool) -> tuple[str | None, int | None]:
         try:
             if loaded is not None and loaded.lines is not None:
-                return loaded.lines.locate(address - loaded.bias) or (None, None)
+                return loaded.lines.locate(address - loaded.bias, entry=entry) or (None, None)
         except OmpdError:
             pass  # damaged debug information tells nothing
         return None, None

@@ -109,7 +109,7 @@ class Unwinder:
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._sp = architecture.dwarf_registers[architecture.sp]
         self._pc = architecture.dwarf_registers.get(architecture.pc)
-        self._words = frozenset(architecture.dwarf_registers.values())
+        self._numbers = frozenset(architecture.dwarf_registers.values())
         self._letter = "Q" if architecture.pointer_size == 8 else "I"
         self._order = order_mark(architecture.byte_order)
         self._steps: dict[int, _Step | str] = {}
@@ -165,10 +165,9 @@ class Unwinder:
                 walk.stopped = f"the frame at {pc:#x} does not lie beyond the one it called: {cfa:#x}"
                 return
             inner_cfa = cfa
-            if how == "innermost" or interrupted:
-                registers = self._kept(step, registers)
+            kept = self._kept(step, registers) if how == "innermost" or interrupted else registers
             try:
-                registers = self._caller(step, registers, cfa)
+                registers = self._caller(step, registers, kept, cfa)
             except (MemoryFault, MalformedFile, Unavailable) as error:
                 walk.stopped = f"the caller of {pc:#x} is not known: {error}"
                 return
@@ -185,22 +184,21 @@ class Unwinder:
 
     def _step(self, pc: int) -> _Step | str:
         # What undoes the frame at pc, or why that is not known.
-        found = self._table_for(pc)
-        if found is None:
-            return f"no unwind data covers {pc:#x}"
-        table, bias = found
         try:
-            row = table.row((pc - bias) & self._mask)
+            found = self._table_for(pc)
+            if found is not None:
+                table, bias = found
+                row = table.row((pc - bias) & self._mask)
+                if row is not None:
+                    return self._prepare(row, bias)
         except MalformedFile as error:
             return f"unwind data at {pc:#x} is damaged: {error}"
-        if row is None:
-            return f"no unwind data covers {pc:#x}"
-        return self._prepare(row, bias)
+        return f"no unwind data covers {pc:#x}"
 
     def _prepare(self, row: Row, bias: int) -> _Step:
         size = self._architecture.pointer_size
         # Vector registers are saved too, and no frame depends on them.
-        rules = {n: rule for n, rule in row.registers.items() if n in self._words or n == row.return_register}
+        rules = {n: rule for n, rule in row.registers.items() if n in self._numbers or n == row.return_register}
         offsets = {rule.value: number for number, rule in rules.items() if rule.kind == "offset"}
         low, high = min(offsets, default=0), max(offsets, default=-size)
         words = (high - low) // size + 1
@@ -249,10 +247,10 @@ class Unwinder:
         kept = {*self._architecture.callee_saved, self._sp, step.row.return_register}
         return {number: value for number, value in registers.items() if number in kept}
 
-    def _caller(self, step: _Step, registers: dict[int, int], cfa: int) -> dict[int, int]:
+    def _caller(self, step: _Step, registers: Mapping[int, int], kept: dict[int, int], cfa: int) -> dict[int, int]:
         # The caller's registers: what the callee had to keep, what it saved, and the stack pointer, which is the CFA by
         # definition (DWARF 5, 6.4: its value at the call, which is what it is again after the return).
-        caller = registers.copy()
+        caller = kept.copy()
         caller[self._sp] = cfa
         caller.update(zip(step.columns, self._saved(step, cfa), strict=False))
         for number in step.clears:

@@ -45,8 +45,9 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
     entry = region.function()
     if entry is None:
         return None
-    found = _place(session, entry, source_function(session, region) or session.process.locate(entry).symbol)
-    return RegionFunction(found.address, found.function, found.file, found.line, "parallel")
+    name = source_function(session, region) or _symbol(session, entry)
+    file, line = session.process.line_of(entry, entry=True)
+    return RegionFunction(entry, name, file, line, "parallel")
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:

@@ -181,7 +181,7 @@ class _Prepared:
                         "TRUTH_MODE": self.mode,
                     },
                     start_new_session=True,
-                    preexec_fn=_allow_cores,
+                    preexec_fn=allow_cores,
                 )
         except BaseException:
             os.close(ready)
@@ -225,7 +225,8 @@ def _prepare(
     )
 
 
-def _allow_cores() -> None:
+def allow_cores() -> None:
+    """Let the kernel write a core of this process, and of what it becomes: for ``preexec_fn``."""
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
 

@@ -81,6 +81,15 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
+def _write_source(folder: Path) -> None:
+    (folder / "sample.c").write_text(SOURCE)
+
+
+def source() -> Path:
+    """Return the file that SOURCE is compiled from."""
+    return entry("samples", key_of(SOURCE), _write_source) / "sample.c"
+
+
 def compiled(compiler: str = "gcc", *flags: str, runtime: str = "gomp") -> Path:
     """Return SOURCE's executable, linked with gcc's OpenMP runtime or Intel's ("iomp")."""
     path, linker = require(compiler), require("gcc")
@@ -93,15 +102,14 @@ def compiled(compiler: str = "gcc", *flags: str, runtime: str = "gomp") -> Path:
     linking = [flag for flag in flags if flag.startswith(("-Wl,", "-no-pie", "-gz"))] + libraries
 
     def make(folder: Path) -> None:
-        (folder / "sample.c").write_text(SOURCE)
         for command in (
-            [path, *compiling, "-c", "sample.c", "-o", "sample.o"],
+            [path, *compiling, "-c", source(), "-o", "sample.o"],
             [linker, "sample.o", "-o", "sample", *linking],
         ):
             subprocess.run(command, cwd=folder, env=clean_environment(), check=True)
 
     version = run(path, "--version").splitlines()[0]
-    return entry("samples", key_of(SOURCE, version, compiling, linking), make) / "sample"
+    return entry("samples", key_of(str(source()), version, compiling, linking), make) / "sample"
 
 
 def crashed(program: Path) -> Path:

@@ -6,7 +6,7 @@ addresses are link-time addresses. Section numbers in comments are those of DWAR
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from functools import cached_property
 from operator import gt
@@ -68,12 +68,15 @@ class LineInfo:
         self._tables: dict[int, _LineTable] = {}
         self._subprograms: dict[int, list[tuple[int, int, Mapping[int, Value]]]] = {}
 
-    def locate(self, link_address: int) -> tuple[str, int] | None:
+    def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
         """Return file and line of the code at *link_address*, None if the tables have none for it.
 
         The file is the table's path, made absolute by the unit's compilation directory where that is known. The line is
         the one that gdb shows: of the last row at or before the address, in the sequence that holds it.
 
+        :param entry: take the first row at the address instead, the function's own line where one begins there:
+            optimisers
+            put the first statement's at the same place
         :raises MalformedFile: if the tables that lead there are malformed
         :raises Unsupported: if they are compressed with zstd
         """
@@ -81,7 +84,7 @@ class LineInfo:
         table = None if unit is None else self._table(unit)
         if table is None:
             return None
-        row = table.row_at(link_address)
+        row = table.row_at(link_address, entry)
         if row is None:
             return None
         file, line, _ = row
@@ -243,7 +246,8 @@ class _LineTable:
             cursor.fail(f"a list of {count} files does not fit")
         entries = []
         for _ in range(count):
-            entry = {content: unit.read_form(cursor, form) for content, form in formats}
+            # The assembler that made this table need not have chosen the unit's format of 32 or 64 bits.
+            entry = {kind: unit.read_form(cursor, form, offset_size=self._offset_size) for kind, form in formats}
             path = unit.string(entry.get(_LNCT_PATH)) or ""
             entries.append((path, unit.number(entry.get(_LNCT_DIRECTORY_INDEX)) or 0))
         return entries
@@ -273,13 +277,15 @@ class _LineTable:
 
     # Rows
 
-    def row_at(self, address: int) -> _Row | None:
+    def row_at(self, address: int, entry: bool = False) -> _Row | None:
         sequences = self._sequences
         index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
         if index < 0 or address >= sequences[index].end:
             return None
         _, _, addresses, rows = sequences[index]
         last = bisect_right(addresses, address) - 1
+        if entry:
+            return rows[bisect_left(addresses, addresses[last])]
         # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
         for candidate in range(last, -1, -1):
             if addresses[candidate] != addresses[last]:

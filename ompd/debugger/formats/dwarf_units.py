@@ -269,16 +269,17 @@ class Unit:
             return self.address_size if self.version == 2 else self.offset_size
         return _FIXED.get(form)
 
-    def read_form(self, cursor: Cursor, form: int, implicit: int = 0) -> Value:
+    def read_form(self, cursor: Cursor, form: int, implicit: int = 0, offset_size: int | None = None) -> Value:
         """Return the value of *form* at *cursor*.
 
+        :param offset_size: of the table that *cursor* is in, where that is not the unit's
         :raises MalformedFile: if the form is unknown or does not fit
         """
         if form == DW_FORM_INDIRECT:
             form = cursor.uleb()
         if form == DW_FORM_IMPLICIT_CONST:
             return Value(form, implicit)
-        size = self._size_of(form)
+        size = offset_size if offset_size is not None and form in _OFFSETS else self._size_of(form)
         if size is not None:
             return Value(form, cursor.unsigned(size))
         if form in _ULEB:

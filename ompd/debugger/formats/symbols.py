@@ -115,17 +115,23 @@ class _Table:
             )
         return self._strings[offset:end].decode("utf-8", "replace")
 
-    def _indexes(self, offset: int) -> Iterator[int]:
+    @cached_property
+    def _sharing(self) -> dict[int, list[int]]:
+        # Every symbol by st_name, of those that share one.
+        firsts, lasts = self._first_and_last
+        sharing: dict[int, list[int]] = {}
+        for index, offset in enumerate(self._name_offsets):
+            if firsts[offset] != lasts[offset]:
+                sharing.setdefault(offset, []).append(index)
+        return sharing
+
+    def _indexes(self, offset: int) -> list[int]:
         # Every symbol with this st_name.
         firsts, lasts = self._first_and_last
         index = firsts.get(offset, -1)
         if index < 0:
-            return
-        last = lasts[offset]
-        yield index
-        while index < last:
-            index = self._name_offsets.index(offset, index + 1)
-            yield index
+            return []
+        return [index] if index == lasts[offset] else self._sharing[offset]
 
     def contains_string(self, name: str) -> bool:
         return self._strings.find(_key(name)) >= 0

@@ -11,7 +11,7 @@ from ompd.debugger.formats import notes
 from ompd.debugger.formats.elf import EM_X86_64, ET_CORE, PT_LOAD, PT_NOTE, ElfFile, check_elf_magic, iter_notes
 from ompd.debugger.formats.notes import FileMapping
 from ompd.debugger.targets.base import PageOmitted
-from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault
+from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone
 
 # What a person who handed in the wrong file can do.
 _HOW_TO_GET_A_CORE = (
@@ -144,6 +144,8 @@ class CoreTarget:
 
     def _read_slowly(self, address: int, size: int) -> bytes:
         # Across segments, or to find out why it cannot be read.
+        if self._data.closed:
+            raise TargetGone(f"{self.name} was closed")
         if not 0 <= size <= len(self._data):
             raise MemoryFault(address, size, "more than the core file holds")
         pieces = []
@@ -191,5 +193,6 @@ class CoreTarget:
         return self._auxv
 
     def close(self) -> None:
-        """Unmap the core file."""
+        """Unmap the core file. Reading on raises :class:`~ompd.errors.TargetGone`."""
         self._data.close()
+        self._starts, self._loads = [], []

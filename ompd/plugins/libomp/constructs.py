@@ -1,5 +1,4 @@
-"""From a region to the function the compiler made of it, and to the code that encountered it, by the stacks of its
-team.
+"""From a region to its function, and to the code that encountered it, by the stacks of its team.
 
 The runtime keeps a region's function (``t_pkfn``) only where it formed a team of several threads for clang's code.
 gcc's code runs on libomp through a wrapper, and serialized regions leave the field stale. But each region whose code a

@@ -64,21 +64,21 @@ def thread_state(thread: Thread) -> ThreadState:
 
 
 def _derived(thread: Thread) -> State:
-    routines = _routines(thread)
+    routines, reaches_user = _routines(thread)
     for name in routines:
         state = _ROUTINE_STATES.get(name)
         if state is not None:
             return state
-    if not routines:
+    if reaches_user and not routines:
         # In the user's own code, or in a library called from it: level 0 is outside of all regions.
         return State.WORK_PARALLEL if thread.current_parallel() is not None else State.WORK_SERIAL
-    raise Unavailable(
-        f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {routines[0]} does not tell"
-    )
+    untold = f"{routines[0]} does not tell it" if routines else "its stack could not be followed to code of the user's"
+    raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {untold}")
 
 
-def _routines(thread: Thread) -> list[str]:
-    # The runtime's routines that are inside of the user's innermost frame, outermost first.
+def _routines(thread: Thread) -> tuple[list[str], bool]:
+    # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is such a
+    # frame.
     process, module = thread.runtime.process, thread.runtime.module
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     names: list[str] = []
@@ -86,6 +86,8 @@ def _routines(thread: Thread) -> list[str]:
         where = process.module_at(frame.call_site)
         if where == module:
             names.append(constructs.routine_name(process.locate(frame.call_site).symbol))
-        elif names or where is None or not where.is_system_library:
+        elif where is None or not where.is_system_library:
+            return names[::-1], where is not None
+        elif names:
             break
-    return names[::-1]
+    return names[::-1], False

@@ -1,0 +1,111 @@
+"""The benchmark's command line, ``python -m bench``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bench import commands, report
+from bench.measure import Command, NotMeasured
+from bench.targets import FEW, MANY, SOME, Group, cold, measure_growth, megabytes, seconds, times_gdb, warm
+from tests.support import Missing, Stopped, stopped
+
+_EXIT_MISSED, _EXIT_NOT_MEASURED = 1, 2
+_ROUNDS, _QUICK_ROUNDS = 7, 3
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Compare ompd with gdb on cores of an OpenMP program.",
+        epilog="Exit status: 0 all demands are kept, 1 one is missed, 2 it could not be measured.",
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"runs of each command that count ({_ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help=f"only {_QUICK_ROUNDS} rounds")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md too")
+    parser.add_argument(
+        "--plugin", type=Path, metavar="FILE", help="__init__.py of LLVM's OMPD plugin for gdb, if it is not found"
+    )
+    options = parser.parse_args(arguments)
+    if options.rounds is None:
+        options.rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    return options
+
+
+def _core(threads: int) -> Stopped:
+    try:
+        return stopped("many", threads=threads)
+    except Missing as error:
+        if not error.forbidden:
+            raise
+        print(f"gdb's gcore writes the core of {threads} threads, because {error.why}")
+        return stopped("many", threads=threads, kind="gcore")
+
+
+def _title(program: Stopped, threads: int) -> str:
+    size = program.core.stat()
+    kind = "kernel core" if program.kind == "kernel" else "core by gcore"
+    return f"{threads} threads, {kind} of {size.st_size / 1e6:.0f} MB ({size.st_blocks * 512 / 1e6:.0f} on disk)"
+
+
+def _groups(few: Stopped, many: Stopped, peers: tuple[Command | str, Command | str]) -> list[Group]:
+    return [
+        warm(few, _title(few, FEW), (times_gdb(1.0),), peers[0]),
+        warm(many, _title(many, MANY), (times_gdb(1.5), megabytes(100)), peers[1]),
+        cold(many, f"{MANY} threads, files not in memory", (seconds(0.6),)),
+    ]
+
+
+def _notes(programs: tuple[Stopped, ...], peers: tuple[Command | str, ...]) -> list[str]:
+    notes = []
+    if not all(map(commands.reads_debug_file, programs)):
+        notes.append("gdb does not find the runtime's debug file here: it has less to do than it should.")
+    reasons = dict.fromkeys(peer for peer in peers if isinstance(peer, str))
+    notes += [f"No row for gdb with LLVM's OMPD plugin: {reason}." for reason in reasons]
+    return notes
+
+
+def _measure(options: argparse.Namespace) -> list[str]:
+    few, some, many = (_core(threads) for threads in (FEW, SOME, MANY))
+    for program in (few, some, many):
+        commands.check_answer(program)
+    peers = (commands.plugin(few, options.plugin), commands.plugin(many, options.plugin))
+    said: list[str] = []
+    missed: list[str] = []
+
+    def say(lines: list[str]) -> None:
+        block = ["", *lines] if said else lines
+        print("\n".join(block), flush=True)
+        said.extend(block)
+
+    say([report.machine(options.rounds), *_notes((few, many), peers)])
+    for group in _groups(few, many, peers):
+        figures = group.measure(options.rounds)
+        say(report.group_table(group, figures))
+        if group.cold and not any(found.read_bytes for found in figures.values()):
+            say(["Nothing was read from the disk: files could not be dropped from memory, these times are warm."])
+        missed += group.missed(figures)
+    growth = measure_growth((few, some, many), options.rounds)
+    say(report.growth_table(growth))
+    if options.write:
+        report.write("\n".join(said))
+    return missed + growth.missed()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; returns its exit status."""
+    try:
+        missed = _measure(_options(arguments))
+    except (Missing, NotMeasured) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return _EXIT_NOT_MEASURED
+    for sentence in missed:
+        print(f"bench: missed: {sentence}", file=sys.stderr)
+    return _EXIT_MISSED if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

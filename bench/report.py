@@ -1,0 +1,89 @@
+"""Figures as Markdown, which also reads well in a terminal, and into the page that keeps them."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.measure import CHECKOUT, Figures, NotMeasured
+from bench.targets import FEW, MANY, SOME, Group, Growth
+from tests.support import clean_environment, require
+
+PAGE = CHECKOUT / "docs" / "performance.md"
+_BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
+
+
+def machine(rounds: int) -> str:
+    """Return a line on when and on what was measured. It does not name the machine."""
+    cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    kernel = re.match(r"[\d.]*\d", platform.release())
+    gdb = subprocess.run(
+        [require("gdb"), "-nx", "--version"], capture_output=True, text=True, env=clean_environment(), check=True
+    ).stdout.splitlines()[0]
+    parts = (
+        datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        cpu[1] if cpu else platform.machine(),
+        f"Linux {kernel[0] if kernel else ''}",
+        gdb,
+        f"Python {platform.python_version()}",
+        f"median of {rounds}",
+    )
+    return "; ".join(parts) + "."
+
+
+def group_table(group: Group, figures: Mapping[str, Figures]) -> list[str]:
+    """Return the lines of one group: its title and its table."""
+    gdb = figures[group.gdb]
+    read = ["MB read"] if group.cold else []
+    header = ["command", "seconds (least to most)", "gdb = 1", "peak MB", *read, "demanded"]
+    rows = []
+    for row in group.rows:
+        found = figures[row.command.label]
+        kept = all(limit.missed(found, gdb) is None for limit in row.limits)
+        verdict = f"{', '.join(map(str, row.limits))}: {'kept' if kept else 'MISSED'}" if row.limits else ""
+        rows.append(
+            [
+                f"`{row.command.label}`",
+                f"{found.seconds:.3f} ({found.least_seconds:.3f} to {found.most_seconds:.3f})",
+                f"{found.seconds / gdb.seconds:.2f}",
+                f"{found.peak_bytes / 1e6:.0f}",
+                *([f"{found.read_bytes / 1e6:.1f}"] if group.cold else []),
+                verdict,
+            ]
+        )
+    return [f"### {group.title}", "", *_table(header, rows)]
+
+
+def growth_table(growth: Growth) -> list[str]:
+    """Return the lines on how the time of an analysis grows with the number of threads."""
+    few, some = growth.for_one_more(FEW, SOME), growth.for_one_more(SOME, MANY)
+    verdict = f"≤ {growth.most * 1e3:.3f} ms: {'MISSED' if growth.missed() else 'kept'}"
+    rows = [
+        [str(FEW), f"{growth.seconds[FEW] * 1e3:.1f}", "", ""],
+        [str(SOME), f"{growth.seconds[SOME] * 1e3:.1f}", f"{few * 1e3:.3f}", ""],
+        [str(MANY), f"{growth.seconds[MANY] * 1e3:.1f}", f"{some * 1e3:.3f}", verdict],
+    ]
+    header = ["threads", "ms of processor time", "ms for one more thread", "demanded"]
+    return ["### Growth with the number of threads", "", *_table(header, rows)]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+
+
+def write(text: str) -> None:
+    """Put *text* between the marks of the page.
+
+    :raises NotMeasured: if the page has no marks
+    """
+    before, begin, rest = PAGE.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise NotMeasured(f"{PAGE} does not hold {_BEGIN} and {_END}")
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}")

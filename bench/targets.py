@@ -1,0 +1,155 @@
+"""What is demanded: commands that run by turns, the limits they must keep, and how time may grow with threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from bench import commands
+from bench.measure import Command, Figures, NotMeasured, Sample, by_turns, drop_from_cache, output_of, run
+from tests.support import Stopped, intel_runtime
+
+FEW, SOME, MANY = 4, 64, 512
+
+# One more thread may cost this factor more between SOME and MANY than between FEW and SOME, and what the clock cannot
+# tell. Work that is quadratic in the number of threads has a factor of 8.
+GROWTH_FACTOR = 1.5
+GROWTH_NOISE = 0.02e-3
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A command's upper limit: how it is told, and what is compared with it, by the command's figures and gdb's."""
+
+    most: float
+    text: str
+    measured: Callable[[Figures, Figures], float]
+
+    def missed(self, figures: Figures, gdb: Figures) -> str | None:
+        """Return in words that it is not kept, None if it is."""
+        found = self.measured(figures, gdb)
+        return None if found <= self.most else f"{found:.3g} where {self} is demanded"
+
+    def __str__(self) -> str:
+        return f"≤ {self.text.format(self.most)}"
+
+
+def times_gdb(most: float) -> Limit:
+    """Return the limit of *most* times the time of gdb in the same group."""
+    return Limit(most, "{:.1f} of gdb's time", lambda figures, gdb: figures.seconds / gdb.seconds)
+
+
+def seconds(most: float) -> Limit:
+    """Return the limit of *most* seconds."""
+    return Limit(most, "{} s", lambda figures, _: figures.seconds)
+
+
+def megabytes(most: float) -> Limit:
+    """Return the limit of *most* million bytes of resident memory."""
+    return Limit(most, "{} MB", lambda figures, _: figures.peak_bytes / 1e6)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command and its limits; without any it is there for information."""
+
+    command: Command
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands that run by turns. ``cold``: files that are dropped from the page cache before each run.
+
+    ``gdb`` is the label of the command that the others are compared with.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    gdb: str
+    cold: tuple[Path, ...] = ()
+
+    def measure(self, rounds: int) -> dict[str, Figures]:
+        """Return the figures of each command, by label."""
+
+        def once(command: Command) -> Sample:
+            drop_from_cache(self.cold)
+            return run(command)
+
+        samples = by_turns({row.command.label: partial(once, row.command) for row in self.rows}, rounds)
+        return {label: Figures.of(found) for label, found in samples.items()}
+
+    def missed(self, figures: Mapping[str, Figures]) -> list[str]:
+        """Return a sentence for each limit that is not kept."""
+        faults = (
+            (row.command.label, limit.missed(figures[row.command.label], figures[self.gdb]))
+            for row in self.rows
+            for limit in row.limits
+        )
+        return [f"{self.title}: {label}: {fault}" for label, fault in faults if fault is not None]
+
+
+def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command | str) -> Group:
+    """Return the group of all commands on a core that is in the page cache.
+
+    :param limits: those of ``ompd threads --json``
+    :param peer: gdb with LLVM's plugin, or why there is none
+    """
+    core, gdb = program.core, commands.gdb(program)
+    rows = [
+        Row(commands.ompd(core, "threads", "--json"), limits),
+        Row(gdb),
+        Row(commands.ompd(core, "threads")),
+        Row(commands.ompd(core, "parallel", "--json")),
+        Row(commands.ompd(core, "runtimes", "--json")),
+    ]
+    if isinstance(peer, Command):
+        rows.append(Row(peer))
+    return Group(title, tuple(rows), gdb.label)
+
+
+def cold(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
+    """Return the group whose files are read from the disk: the core, the program, the runtime and its debug file."""
+    gdb, library = commands.gdb(program), intel_runtime() / "lib"
+    rows = (Row(commands.ompd(program.core, "threads", "--json"), limits), Row(gdb))
+    files = (program.core, program.executable, library / "libiomp5.so", library / "libiomp5.dbg")
+    return Group(title, rows, gdb.label, cold=files)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Seconds of processor time of one analysis, start of Python left out, by number of threads."""
+
+    seconds: Mapping[int, float]
+
+    def for_one_more(self, fewer: int, more: int) -> float:
+        """Return the seconds that one more thread costs between *fewer* and *more* of them."""
+        return (self.seconds[more] - self.seconds[fewer]) / (more - fewer)
+
+    @property
+    def most(self) -> float:
+        """What one more thread may cost between SOME and MANY."""
+        return GROWTH_FACTOR * max(self.for_one_more(FEW, SOME), 0.0) + GROWTH_NOISE
+
+    def missed(self) -> list[str]:
+        """Return a sentence if one more thread of many costs more than one of few."""
+        found = self.for_one_more(SOME, MANY)
+        if found <= self.most:
+            return []
+        return [f"growth: {found * 1e3:.3f} ms for one more thread where ≤ {self.most * 1e3:.3f} ms is demanded"]
+
+
+def measure_growth(programs: Sequence[Stopped], rounds: int) -> Growth:
+    """Return how the time of an analysis grows over *programs*, which have FEW, SOME and MANY threads."""
+
+    def once(program: Stopped) -> float:
+        printed = output_of(commands.analysis(program.core))
+        if not printed:
+            raise NotMeasured(f"python -m bench.analysis {program.core} failed")
+        return float(printed)
+
+    sizes = {str(size): partial(once, program) for size, program in zip((FEW, SOME, MANY), programs, strict=True)}
+    return Growth({int(size): median(found) for size, found in by_turns(sizes, rounds).items()})

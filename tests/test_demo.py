@@ -1,0 +1,125 @@
+"""The main job, shown (`make demo`): a real program hangs, its core is taken, `ompd` says why, and that is true."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import clean_environment, intel_runtime, require
+from tests.support.build import PROGRAMS
+from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+
+SOURCE = PROGRAMS / "hang.c"
+OMPD = Path(sys.executable).with_name("ompd")
+
+
+def line_with(text: str) -> int:
+    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
+
+
+def build(folder: Path) -> Path:
+    runtime = intel_runtime()
+    program = folder / "hang"
+    compile_it = ["gcc", "-g", "-fopenmp", "-c", str(SOURCE), "-o", str(folder / "hang.o")]
+    link_it = ["gcc", str(folder / "hang.o"), "-o", str(program)]
+    link_it += [f"-L{runtime}/lib", f"-Wl,-rpath,{runtime}/lib", "-liomp5", "-lpthread", "-lm"]
+    for command in (compile_it, link_it):
+        subprocess.run(command, check=True)
+    return program
+
+
+def processor_ticks(task: Path) -> int:
+    fields = (task / "stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])  # utime and stime, proc(5)
+
+
+def wait_until_stuck(process: subprocess.Popen[bytes]) -> None:
+    # Three of four threads sleep in the barrier; the fourth asks for the lock again and again, which takes processor
+    # time.
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and process.poll() is None:
+        tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+        awake = [task for task in tasks if (task / "syscall").read_text().split()[0] != "202"]  # futex
+        if len(tasks) == 4 and len(awake) == 1 and processor_ticks(awake[0]) > 2:
+            return
+    pytest.fail(f"the program did not hang: status {process.poll()}")
+
+
+def take_core(program: Path, folder: Path) -> Path:
+    environment = {**clean_environment(), **ENVIRONMENT}
+    process = subprocess.Popen([str(program)], cwd=folder, preexec_fn=allow_cores, env=environment)
+    try:
+        wait_until_stuck(process)
+        if kernel_core_obstacle() is None:
+            process.send_signal(signal.SIGABRT)
+            process.wait()
+            return next(folder.glob("core*"))
+        require("gdb")
+        command = ["gdb", "-nx", "-batch", "-p", str(process.pid), "-ex", "generate-core-file core"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        return folder / "core"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def show(command: str, core: Path) -> str:
+    run = subprocess.run(
+        [str(OMPD), command, core.name],
+        cwd=core.parent,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=True,
+    )
+    return f"$ ompd {command} {core.name}\n{run.stdout}"
+
+
+def ask(command: str, core: Path) -> dict[str, object]:
+    run = subprocess.run(
+        [str(OMPD), command, "--json", str(core)], capture_output=True, check=True, env=clean_environment()
+    )
+    answer = json.loads(run.stdout)
+    assert answer["complete"] and answer["warnings"] == []
+    return answer
+
+
+def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
+    require("gcc")
+    core = take_core(build(tmp_path), tmp_path)
+    core = core.rename(tmp_path / "core.1234")
+    print(f"\n{SOURCE.name} was built with gcc -g -fopenmp, hangs, and left a core.\n")
+    print(show("threads", core))
+    print(
+        "Look at WAITS FOR: three threads wait in a barrier for the fourth, which waits for a lock.\n"
+        f"Nobody is left to release it: line {line_with('lock stays set')} returned without doing so.\n"
+    )
+    print(show("parallel", core))
+    print("Look at the region: it is where the four threads, by their native ids, were sent to work.\n")
+
+    threads = ask("threads", core)["threads"]
+    assert isinstance(threads, list) and len(threads) == 4
+    lock, barrier = line_with("omp_set_lock(&progress_lock)"), line_with("#pragma omp barrier")
+    waiting_for_lock = [t for t in threads if t["where"]["function"] == "report_progress"]
+    assert [(t["where"]["line"], t["state"], t["wait"]["kind"]) for t in waiting_for_lock] == [
+        (lock, "wait_lock", "lock")
+    ]
+    others = [t for t in threads if t not in waiting_for_lock]
+    assert {(t["where"]["function"], t["where"]["line"], t["wait"]["kind"]) for t in others} == {
+        ("simulate", barrier, "barrier")
+    }
+    assert sorted(t["thread_num"] for t in threads) == [0, 1, 2, 3]
+
+    (region,) = ask("parallel", core)["parallel"]  # type: ignore[misc]
+    assert region["function"]["function"] == "simulate"
+    assert region["function"]["line"] == line_with("#pragma omp parallel")
+    assert (region["level"], region["team_size"], region["enclosing"]) == (1, 4, None)
+    assert region["threads"] == [t["native_thread_id"] for t in sorted(threads, key=lambda t: t["thread_num"])]
+    shutil.rmtree(tmp_path)

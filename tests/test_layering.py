@@ -1,0 +1,138 @@
+"""The house keeps its order (docs/architecture.md): imports point down, what is optional or slow stays in its place."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import clean_environment, stopped
+
+PACKAGE = Path(__file__).parents[1] / "ompd"
+
+# Layers from the bottom up. A module may import its own layer and those below; plugins and debugger share one and may
+# not import each other.
+LAYERS = (
+    ("errors", "model", "outlined"),
+    ("contract",),
+    ("debugger", "plugins"),
+    ("session",),
+    ("questions", "analysis", "render"),
+    ("inspection", "commands", "lldb_script"),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+# Imports inside functions: the front door, and what would cost every command its start-up time.
+INSIDE_FUNCTIONS = {
+    ("ompd", "ompd.inspection"),
+    ("ompd.commands.main", "ompd.render.terminal"),
+}
+ONLY_IN = {
+    "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},
+    "unicorn": {"ompd.debugger.emulate"},
+    "ctypes": {"ompd.plugins.hosted"},
+    "click": {"ompd.commands.main"},
+    "rich": {"ompd.render.terminal"},
+    "elftools": set(),
+}
+
+
+def modules() -> dict[str, ast.Module]:
+    return {
+        ".".join(("ompd", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def imports(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+MODULES = modules()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    here = layer(module)
+    if not here:
+        return  # the front door
+    for imported in imports(MODULES[module]):
+        if not imported.startswith("ompd."):
+            continue
+        there = layer(imported)
+        if there not in RANK:  # a name of the front door's, as ompd.__version__
+            continue
+        assert RANK[there] <= RANK[here], f"{module} imports {imported}"
+        assert {here, there} != {"debugger", "plugins"}, f"{module} imports {imported}"
+        if here == "contract":
+            assert there in ("contract", "errors")
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("ompd.debugger.formats")])
+def test_formats_know_bytes_only(module: str) -> None:
+    ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")}
+    assert all(name.startswith(("ompd.contract", "ompd.errors", "ompd.debugger.formats")) for name in ours), ours
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_foreign_packages_stay_in_their_place(module: str) -> None:
+    for imported in imports(MODULES[module]):
+        allowed = ONLY_IN.get(imported.split(".")[0])
+        assert allowed is None or module in allowed, f"{module} imports {imported}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_inside_functions_have_a_reason(module: str) -> None:
+    for function in ast.walk(MODULES[module]):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            inside = {name for name in imports(function) if (module, name) not in INSIDE_FUNCTIONS}
+            names = {name for name in inside if name in MODULES or not name.startswith("ompd")}
+            assert not names, f"{module}.{function.name} imports {names}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_keeps_state(module: str) -> None:
+    assert not [node for node in ast.walk(MODULES[module]) if isinstance(node, ast.Global)]
+
+
+def loaded_after(code: str) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; sys.stderr.write(' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=clean_environment(),
+    )
+    return set(run.stderr.split())
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    loaded = loaded_after("import ompd")
+    assert not {name for name in loaded if name.startswith("ompd.")}
+    assert not loaded & {"lldb", "unicorn", "click", "rich", "elftools"}
+
+
+def test_threads_as_json_loads_no_slow_package() -> None:
+    core = stopped("hang").core
+    loaded = loaded_after(
+        "import sys\n"
+        f"sys.argv = ['ompd', 'threads', '--json', {str(core)!r}]\n"
+        "from ompd.commands.main import main\n"
+        "try: main()\nexcept SystemExit as end: assert end.code == 0"
+    )
+    slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "zstandard", "lz4", "tomllib", "subprocess", "asyncio"}
+    assert not loaded & slow

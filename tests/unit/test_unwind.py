@@ -1,0 +1,308 @@
+"""Stacks, against gdb on cores of real programs and against memory that lies."""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ompd.debugger.architecture import X86_64
+from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile, iter_notes
+from ompd.debugger.unwind import MAX_FRAMES, Frame, Stack, Unwinder
+from ompd.errors import MalformedFile, MemoryFault
+from tests.support import require
+from tests.unit.samples import compiled, crashed, mapped, run, survives
+from tests.unit.test_cfi import cie, entry
+
+NT_PRSTATUS, NT_FILE = 1, 0x46494C45
+
+GDB_SCRIPT = """
+import gdb
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    frame = gdb.newest_frame()
+    while frame is not None:
+        frame.select()
+        words = gdb.execute("info frame", to_string=True).split("frame at ")[1].split()
+        if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):  # these have no frame on the stack
+            kind = "signal" if frame.type() == gdb.SIGTRAMP_FRAME else "normal"
+            print("FRAME", thread.ptid[1], hex(frame.pc()), words[0].rstrip(":,"), kind)
+        frame = frame.older()
+"""
+
+
+class Core:
+    """As much of a core as unwinding needs, read here without the package's own target."""
+
+    def __init__(self, elf: ElfFile) -> None:
+        self.data = elf.data
+        self.loads = sorted((s.p_vaddr, s.p_filesz, s.p_offset) for s in elf.segments if s.p_type == PT_LOAD)
+        self.threads: dict[int, dict[str, int]] = {}
+        self.files: list[tuple[int, int, Path]] = []
+        self.tables: dict[Path, tuple[UnwindTable, int] | None] = {}
+        for segment in elf.segments:
+            if segment.p_type == PT_NOTE:
+                for _, n_type, data in iter_notes(elf.segment_data(segment), "little"):
+                    self.add(n_type, bytes(data))
+
+    def add(self, n_type: int, data: bytes) -> None:
+        if n_type == NT_PRSTATUS:
+            (thread,) = struct.unpack_from("<I", data, 32)
+            self.threads[thread] = dict(zip(X86_64.registers, struct.unpack_from("<27Q", data, 112), strict=True))
+        elif n_type == NT_FILE:
+            (count,) = struct.unpack_from("<Q", data)
+            names = data[16 + 24 * count :].split(b"\0")
+            for index in range(count):
+                start, end, _ = struct.unpack_from("<QQQ", data, 16 + 24 * index)
+                self.files.append((start, end, Path(names[index].decode())))
+
+    def read(self, address: int, size: int) -> bytes:
+        index = bisect_right(self.loads, (address, 1 << 64)) - 1
+        if index >= 0:
+            start, length, offset = self.loads[index]
+            if address + size <= start + length:
+                return bytes(self.data[offset + address - start : offset + address - start + size])
+        raise MemoryFault(address, size)
+
+    def table_for(self, pc: int) -> tuple[UnwindTable, int] | None:
+        path = next((path for start, end, path in self.files if start <= pc < end), None)
+        if path is not None and path not in self.tables:
+            elf = mapped(path)
+            table = UnwindTable.from_elf(elf)
+            base = min(start for start, _, other in self.files if other == path)
+            self.tables[path] = None if table is None else (table, base if elf.e_type == ET_DYN else 0)
+        return None if path is None else self.tables[path]
+
+    def unwinder(self) -> Unwinder:
+        return Unwinder(self.read, X86_64, self.table_for)
+
+
+@cache
+def gdb_stacks(program: Path, core: Path) -> Mapping[int, list[tuple[int, int, bool]]]:
+    """Frames of all threads as gdb sees them: pc, CFA (0 if gdb does not tell), whether it is a signal frame."""
+    script = core.with_name("frames.py")
+    script.write_text(GDB_SCRIPT)
+    options = ["-iex", "set auto-load no", "-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on"]
+    stacks: dict[int, list[tuple[int, int, bool]]] = {}
+    for line in run(require("gdb"), "-nx", "-batch", *options, "-x", script, program, core).splitlines():
+        if line.startswith("FRAME "):
+            _, thread, pc, cfa, kind = line.split()
+            stacks.setdefault(int(thread), []).append((int(pc, 16), int(cfa, 16), kind == "signal"))
+    return stacks
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("-fomit-frame-pointer", "-no-pie", "-fno-pie"), ("-O0",)], ids=["O2", "no-pie", "O0"]
+)
+@pytest.mark.parametrize("runtime", ["gomp", "iomp"])
+def test_every_frame_is_the_one_that_gdb_shows(runtime: str, flags: tuple[str, ...]) -> None:
+    program = compiled("gcc", *flags, runtime=runtime)
+    path = crashed(program)
+    core, expected = Core(mapped(path)), gdb_stacks(program, path)
+    assert core.threads.keys() == expected.keys() and len(expected) >= 4
+    unwinder = core.unwinder()
+    signal_frames = 0
+    for thread, registers in core.threads.items():
+        stack = unwinder.stack(registers)
+        assert stack.complete, stack.stopped
+        assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(pc, signal) for pc, _, signal in expected[thread]]
+        for frame, (_, cfa, _) in zip(stack.frames, expected[thread], strict=True):
+            # gdb tells no CFA of the outermost frame.
+            assert frame.cfa == cfa or (cfa == 0 and frame is stack.frames[-1])
+            assert frame.registers[X86_64.dwarf_registers["rsp"]] == frame.sp
+        signal_frames += sum(f.is_signal_frame for f in stack.frames)
+    assert signal_frames == 1
+
+
+@cache
+def crashed_thread() -> tuple[Core, Stack]:
+    core = Core(mapped(crashed(compiled())))
+    unwinder = core.unwinder()
+    stacks = [unwinder.stack(registers) for registers in core.threads.values()]
+    return core, next(s for s in stacks if any(f.is_signal_frame for f in s.frames))
+
+
+def test_call_sites_lie_in_the_call_but_where_a_signal_came() -> None:
+    frames = crashed_thread()[1].frames
+    at = next(i for i, frame in enumerate(frames) if frame.is_signal_frame)
+    exact = {0, at, at + 1}
+    assert [frame.pc - frame.call_site for frame in frames] == [0 if i in exact else 1 for i in range(len(frames))]
+    assert [frame.how for frame in frames] == ["innermost"] + ["cfi"] * (len(frames) - 1)
+    assert frames[at + 1].interrupted and not frames[at + 1].is_signal_frame
+    # A signal may come anywhere, so all registers are known there; of others only those that calls keep.
+    assert len(frames[at + 1].registers) == 17
+    assert 1 < len(frames[-2].registers) < 10
+
+
+def test_frames_tell_where_their_function_begins() -> None:
+    core, stack = crashed_thread()
+    program = mapped(compiled())
+    from_readelf = {
+        name: int(words[1], 16)
+        for words in (line.split() for line in run(require("readelf"), "-sW", compiled()).splitlines())
+        if len(words) == 8 and (name := words[7]) in ("recurse", "compare")
+    }
+    bias = min(start for start, _, path in core.files if path == compiled())
+    starts = {frame.function_start for frame in stack.frames}
+    assert {bias + address for address in from_readelf.values()} <= starts
+    assert program.e_type == ET_DYN
+
+
+def test_frames_come_as_they_are_asked_for() -> None:
+    core, stack = crashed_thread()
+    reads: list[int] = []
+
+    def read(address: int, size: int) -> bytes:
+        reads.append(address)
+        return core.read(address, size)
+
+    registers = next(
+        r for r in core.threads.values() if r["rip"] == stack.frames[0].pc and r["rsp"] == stack.frames[0].sp
+    )
+    walk = Unwinder(read, X86_64, core.table_for).unwind(registers)
+    assert reads == []
+    assert next(walk) == stack.frames[0] and reads == []
+    assert next(walk) == stack.frames[1] and len(reads) == 1
+    assert list(walk) == stack.frames[2:] and walk.stopped is None
+
+
+def test_a_stack_is_read_in_blocks() -> None:
+    core, stack = crashed_thread()
+    reads: list[int] = []
+
+    def read(address: int, size: int) -> bytes:
+        reads.append(address)
+        return core.read(address, size)
+
+    registers = next(r for r in core.threads.values() if r["rsp"] == stack.frames[0].sp)
+    Unwinder(read, X86_64, core.table_for).stack(registers)
+    extent = (stack.frames[-1].sp - stack.frames[0].sp) // 4096 + 2
+    restored = 17 + 1  # the signal frame's registers and CFA lie by expressions, one by one
+    assert len(reads) <= extent + restored + 2
+
+
+# Invented stacks. One function: CFA is rsp + 16, the return address at CFA - 8, rbx at CFA - 16.
+
+FUNCTION = 0x40_0000
+FRAME_SIZE = 16
+
+
+def invented_table(instructions: bytes = b"\x0e\x10\x83\x02", augmentation: bytes = b"zR") -> UnwindTable:
+    head = cie(augmentation)
+    body = struct.pack("<IQQ", len(head) + 4, FUNCTION, 0x1000) + b"\0" + instructions
+    return UnwindTable(b"", 0, head + entry(body) + bytes(4), 0x8000)
+
+
+def walk_of(
+    memory: Mapping[int, int], instructions: bytes = b"\x0e\x10\x83\x02", rsp: int = 0x7000, pc: int = FUNCTION
+) -> Stack:
+    """The stack over *memory*, which holds words by address and nothing else."""
+
+    def read(address: int, size: int) -> bytes:
+        words = [memory.get(address + offset) for offset in range(0, size, 8)]
+        if None in words or size % 8:
+            raise MemoryFault(address, size)
+        return b"".join(struct.pack("<Q", word) for word in words if word is not None)
+
+    table = invented_table(instructions)
+    unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if FUNCTION <= pc < FUNCTION + 0x1000 else None)
+    return unwinder.stack({"rip": pc, "rsp": rsp, "rbx": 3, "rax": 1})
+
+
+def frames_at(count: int, start: int = 0x7000) -> Iterator[tuple[int, int]]:
+    for index in range(count):
+        yield start + FRAME_SIZE * index, index  # rbx
+        yield start + FRAME_SIZE * index + 8, FUNCTION + 0x10
+
+
+def test_a_return_address_of_0_ends_a_whole_stack() -> None:
+    memory = {**dict(frames_at(3)), 0x7000 + 2 * FRAME_SIZE + 8: 0}
+    stack = walk_of(memory)
+    assert stack.complete and len(stack.frames) == 3
+    assert [f.registers[3] for f in stack.frames] == [3, 0, 1]
+    assert 0 in stack.frames[0].registers and 0 not in stack.frames[1].registers  # rax is not kept
+    assert stack.frames[1].function_start == FUNCTION
+
+
+def test_an_undefined_return_address_ends_a_whole_stack() -> None:
+    stack = walk_of({}, b"\x07\x10")
+    assert stack.complete and len(stack.frames) == 1 and stack.frames[0].cfa == 0x7008
+
+
+def test_memory_that_is_missing_ends_the_stack_with_the_good_frames_kept() -> None:
+    stack = walk_of(dict(frames_at(2)))
+    assert len(stack.frames) == 3 and not stack.complete
+    assert stack.stopped is not None and "0x7020" in stack.stopped
+
+
+def test_code_without_unwind_data_ends_the_stack_with_that_frame() -> None:
+    stack = walk_of({**dict(frames_at(1)), 0x7008: 0x1234})
+    assert [f.pc for f in stack.frames] == [FUNCTION, 0x1234]
+    assert stack.frames[1].cfa is None and stack.frames[1].function_start is None
+    assert stack.stopped == "no unwind data covers 0x1233"
+    nowhere = walk_of({}, pc=0)
+    assert [f.pc for f in nowhere.frames] == [0] and nowhere.stopped == "no unwind data covers 0x0"
+
+
+def test_a_stack_that_does_not_grow_ends() -> None:
+    cycle = walk_of(dict(frames_at(4)), b"\x0c\x03\x10")  # CFA by rbx, which never changes
+    assert len(cycle.frames) == 1 and cycle.stopped is not None
+    # rsp is restored to where it was: each caller has the same CFA.
+    fixed = b"\x0e\x10\x87\x02"
+    same = walk_of({0x7000: 0x7000, 0x7008: FUNCTION + 1}, fixed)
+    assert len(same.frames) == 2 and same.stopped is not None and "does not lie beyond" in same.stopped
+
+
+def test_a_stack_without_end_ends() -> None:
+    stack = walk_of(dict(frames_at(MAX_FRAMES + 10)))
+    assert len(stack.frames) == MAX_FRAMES and stack.stopped == f"more than {MAX_FRAMES} frames"
+
+
+def test_registers_that_are_missing_are_named() -> None:
+    stack = walk_of(dict(frames_at(4)), b"\x0c\x09\x10")  # CFA by r9, which no one told
+    assert len(stack.frames) == 1 and stack.stopped is not None and "register 9" in stack.stopped
+    table = invented_table()
+    nothing = Unwinder(lambda a, n: bytes(n), X86_64, lambda pc: (table, 0)).stack({"rax": 1})
+    assert nothing.frames == [] and nothing.stopped is not None
+
+
+def test_a_return_address_may_be_in_a_register_that_calls_do_not_keep() -> None:
+    stack = walk_of({}, b"\x09\x10\x00")  # in rax, as around vfork
+    assert [f.pc for f in stack.frames] == [FUNCTION, 1]
+
+
+def test_damaged_unwind_data_ends_the_stack() -> None:
+    stack = walk_of({}, b"\x3f")
+    assert len(stack.frames) == 1 and stack.stopped is not None and "damaged" in stack.stopped
+
+    def damaged(pc: int) -> tuple[UnwindTable, int] | None:
+        raise MalformedFile("no table")
+
+    stack = Unwinder(lambda a, n: bytes(n), X86_64, damaged).stack({"rip": 1, "rsp": 1})
+    assert len(stack.frames) == 1 and stack.stopped == "unwind data at 0x1 is damaged: no table"
+
+
+def test_any_stack_and_any_instructions_end() -> None:
+    body = b"\x0e\x10\x83\x02\x41\x0c\x06\x10\x10\x03\x03\x77\x08\x06\x16\x06\x02\x77\x00\x0a\x0b\x87\x03"
+    words = struct.pack("<32Q", *(word for _, word in frames_at(16)))
+
+    def use(data: bytes) -> None:
+        instructions, memory = data[: len(body)], data[len(body) :]
+
+        def read(address: int, size: int) -> bytes:
+            start = address - 0x7000
+            if not 0 <= start <= len(memory) - size:
+                raise MemoryFault(address, size)
+            return memory[start : start + size]
+
+        table = invented_table(instructions)
+        unwinder = Unwinder(read, X86_64, lambda pc: (table, 0))
+        stack = unwinder.stack({"rip": FUNCTION + 1, "rsp": 0x7000, "rbp": 0x7010, "rbx": 0x7020})
+        assert stack.frames and all(isinstance(frame, Frame) for frame in stack.frames)
+
+    survives(body + words, use, examples=300)
