@@ -66,6 +66,12 @@ class Figures:
         )
 
 
+def _environment(command: Command) -> dict[str, str]:
+    # PYTHONDONTWRITEBYTECODE would have every run compile the package, which no user's does.
+    clean = {name: value for name, value in clean_environment().items() if not name.startswith("PYTHON")}
+    return {**clean, **command.environment}
+
+
 def run(command: Command) -> Sample:
     """Run *command* once.
 
@@ -78,7 +84,7 @@ def run(command: Command) -> Sample:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**clean_environment(), **command.environment},
+            env=_environment(command),
             check=False,
         )
         if done.returncode == 0:
@@ -98,7 +104,7 @@ def output_of(command: Command) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**clean_environment(), **command.environment},
+        env=_environment(command),
         check=False,
     )
     return done.stdout
