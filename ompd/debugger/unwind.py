@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.formats.cfi import Row, Rule, UnwindTable, evaluate
+from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.formats.cfi_program import Rule
+from ompd.debugger.formats.dwarf_expression import evaluate
 from ompd.debugger.formats.elf import order_mark
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 

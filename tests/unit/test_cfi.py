@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.formats.cfi import CfaRule, Row, Rule, UnwindTable, evaluate
+from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.formats.cfi_program import CfaRule, Rule
+from ompd.debugger.formats.dwarf_expression import evaluate
 from ompd.debugger.formats.elf import PT_GNU_EH_FRAME, ElfFile
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 from tests.support import intel_runtime, require
