@@ -32,7 +32,8 @@ $(VENV)/.ready: pyproject.toml
 	    { [ "$(ROOT)" = yes ] && apt-get -qq update && $(APT) install python3-venv; } || \
 	    { echo "$(PYTHON) cannot make virtual environments: install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip -q --disable-pip-version-check install -e '.[test,lint]'
+	$(BIN)/python -m pip -q --disable-pip-version-check install -e '.[test,lint]' --config-settings editable_mode=compat
+	@$(BIN)/python -m compileall -q ompd
 	@touch $@
 
 # What tests use of the system (tests/tools.toml); without root the tests that need what is missing say so.

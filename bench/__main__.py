@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import commands, report
 from bench.measure import Command, NotMeasured
 from bench.targets import FEW, MANY, SOME, Group, cold, measure_growth, megabytes, seconds, times_gdb, warm
-from tests.support import Missing, Stopped, stopped
+from tests.support import Missing, NotReady, Stopped, stopped
 
 _EXIT_MISSED, _EXIT_NOT_MEASURED = 1, 2
 _ROUNDS, _QUICK_ROUNDS = 7, 3
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; returns its exit status."""
     try:
         missed = _measure(_options(arguments))
-    except (Missing, NotMeasured) as error:
+    except (Missing, NotReady, NotMeasured) as error:
         print(f"bench: {error}", file=sys.stderr)
         return _EXIT_NOT_MEASURED
     for sentence in missed:

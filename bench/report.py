@@ -67,7 +67,7 @@ def growth_table(growth: Growth) -> list[str]:
         [str(SOME), f"{growth.seconds[SOME] * 1e3:.1f}", f"{few * 1e3:.3f}", ""],
         [str(MANY), f"{growth.seconds[MANY] * 1e3:.1f}", f"{some * 1e3:.3f}", verdict],
     ]
-    header = ["threads", "ms of processor time", "ms for one more thread", "demanded"]
+    header = ["threads", "ms of processor time, least", "ms for one more thread", "demanded"]
     return ["### Growth with the number of threads", "", *_table(header, rows)]
 
 

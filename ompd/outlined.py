@@ -17,6 +17,16 @@ _CLANG = re.compile(r"(?P<parent>[^.].*)?\.omp_outlined(?:_debug__|\._debug__|\.
 _CLANG_TASK = re.compile(r"\.omp_task_entry\.(?:\.?\d+)?")
 _COPY = re.compile(r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)+$")
 
+CRITICAL_PREFIX = ".gomp_critical_user_"
+"""How the variable of a critical section begins; clang adds ``.var`` to the section's name, which may be empty."""
+
+
+def critical_name(symbol: str) -> str | None:
+    """Return the name of the critical section whose variable is *symbol*, ``""`` for the unnamed one, None for no such."""
+    if not symbol.startswith(CRITICAL_PREFIX):
+        return None
+    return symbol.removeprefix(CRITICAL_PREFIX).removesuffix(".var")
+
 
 @dataclass(frozen=True, slots=True)
 class Outlined:

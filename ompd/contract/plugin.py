@@ -50,6 +50,15 @@ class TaskHandle(Protocol):
     def id(self) -> str:
         """Opaque, unique among the tasks of one stop."""
 
+    def kind(self) -> str:
+        """Return ``initial``, ``implicit`` or ``explicit`` (implicit-task-var)."""
+
+    def status(self) -> str:
+        """Return ``executing``, ``suspended`` (begun, and not on a thread) or ``queued`` (created, and not begun)."""
+
+    def is_final(self) -> bool:
+        """Tell whether it is a final task (final-task-var)."""
+
     def generating(self) -> TaskHandle | None:
         """Return the task whose code created this one. ``ompd_get_generating_task_handle``."""
 
@@ -180,7 +189,18 @@ class AddressSpace(Protocol):
         """Return the ICVs that can be asked for. ``ompd_enumerate_icvs``."""
 
     def icv(self, name: str, handle: object) -> int | str:
-        """Return the value of an ICV for a handle of its scope. ``ompd_get_icv_from_scope`` and its string form."""
+        """Return the value of an ICV for a handle of its scope. ``ompd_get_icv_from_scope`` and its string form.
+
+        A truth value for a variable that is true or false, a text for one that is a list or a name.
+
+        :raises BadInput: if there is no such variable, or *handle* is of another scope
+        """
+
+    def internals(self) -> RuntimeInternals:
+        """Return what the runtime keeps beyond OMPD.
+
+        :raises LayoutUnavailable: if nothing tells where
+        """
 
     def display_control_vars(self) -> Mapping[str, str]:
         """Return the settings the runtime displays, by name. ``ompd_get_display_control_vars``."""
@@ -221,13 +241,18 @@ class Plugin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """A lock the runtime keeps: its kind, the native ids of its holder (None: none stored) and waiters, in queue order.
+    """A lock that a thread waits for.
+
+    ``address`` is the runtime's object, ``kind`` what the user calls it (``lock`` or ``critical``). ``owner`` is the
+    native id of its holder, None where the runtime does not store one; ``waiters`` those of all who wait, first in line
+    first, empty where it keeps no list. ``variable`` is the address of the user's variable, None where that was not found.
     """
 
     address: int
     kind: str
     owner: int | None
     waiters: tuple[int, ...]
+    variable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +267,8 @@ class BarrierState:
 class RuntimeInternals(Protocol):
     """The optional protocol: what OMPD lacks but a runtime keeps."""
 
-    def lock(self, thread: ThreadHandle) -> LockState | None:
-        """Return the lock *thread* waits for, None if it waits for none."""
+    def lock(self, handle: ThreadHandle) -> LockState | None:
+        """Return the lock a thread waits for, None if it waits for none."""
 
     def barrier(self, region: ParallelHandle) -> BarrierState | None:
         """Return the barrier a region's threads gather at, None if they gather at none."""

@@ -59,6 +59,10 @@ class Frame(Protocol):
         """The canonical frame address, None where no unwind data covers the pc."""
 
     @property
+    def registers(self) -> Mapping[int, int]:
+        """The values of registers in this frame, by DWARF number; only those that are known."""
+
+    @property
     def function_start(self) -> int | None:
         """Where unwind data says the function begins, None where none covers the pc."""
 
@@ -111,6 +115,9 @@ class Process(Callbacks, Protocol):
 
     def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
         """Return the addresses of those symbols of *names* that *module* has."""
+
+    def symbols_with_prefix(self, prefix: str) -> Mapping[str, int]:
+        """Return the addresses of all symbols that begin with *prefix*, of all modules."""
 
     def threads(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads, in the target's order."""

@@ -46,11 +46,13 @@ _ULEB = frozenset(
     (0x0F, 0x15, DW_FORM_STRX, DW_FORM_ADDRX, 0x22, DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX)
 )
 _BLOCKS = {DW_FORM_BLOCK1: 1, DW_FORM_BLOCK2: 2, DW_FORM_BLOCK4: 4}
-_STRING_INDEXES = frozenset((DW_FORM_STRX, DW_FORM_GNU_STR_INDEX, 0x25, 0x26, 0x27, 0x28))
+STRING_INDEX_FORMS = frozenset((DW_FORM_STRX, DW_FORM_GNU_STR_INDEX, 0x25, 0x26, 0x27, 0x28))
 _ADDRESS_INDEXES = frozenset((DW_FORM_ADDRX, DW_FORM_GNU_ADDR_INDEX, 0x29, 0x2A, 0x2B, 0x2C))
 
 _UNIT_TYPES_WITH_ID = (0x04, 0x05)  # DW_UT_skeleton, DW_UT_split_compile: eight bytes more in the header
 _UNIT_TYPES_OF_TYPES = (0x02, 0x06)
+# Steps of Unit.steps that are no number of bytes
+_PASS_ULEB, _PASS_STRING, _PASS_BLOCK, _PASS_INDIRECT = -1, -2, -3, -4  # below that, -4 - n: a length of n bytes
 
 _MAX_UNITS = 1 << 20
 _MAX_RANGES = 1 << 18
@@ -156,12 +158,16 @@ class Abbreviations:
 
 
 class Unit:
-    """One unit of ``.debug_info``: header and top entry (7.5.1)."""
+    """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types``: header and top entry (7.5.1).
 
-    def __init__(self, sections: Sections, offset: int) -> None:
+    ``signature`` is that of a type unit, and ``type_offset`` where in it the type's entry lies; None for others.
+    """
+
+    def __init__(self, sections: Sections, offset: int, section: str = ".debug_info") -> None:
         self.sections = sections
+        self.section = section
         self.offset = offset
-        cursor = sections.cursor(".debug_info", offset)
+        cursor = sections.cursor(section, offset)
         self.offset_size, length = read_length(cursor)
         self._start = cursor.position - (4 if self.offset_size == 4 else 12)
         if length > cursor.end - cursor.position:
@@ -173,12 +179,14 @@ class Unit:
         unit_type = cursor.byte() if self.version >= 5 else 0
         if self.version >= 5:
             self.address_size = cursor.byte()
-        self._abbreviations_offset = cursor.unsigned(self.offset_size)
+        self.abbreviations_offset = cursor.unsigned(self.offset_size)
         if self.version < 5:
             self.address_size = cursor.byte()
         if unit_type in _UNIT_TYPES_WITH_ID:
             cursor.take(8)
-        self.has_code = unit_type not in _UNIT_TYPES_OF_TYPES
+        self.has_code = unit_type not in _UNIT_TYPES_OF_TYPES and section == ".debug_info"
+        self.signature = None if self.has_code else cursor.unsigned(8)
+        self.type_offset = None if self.has_code else cursor.unsigned(self.offset_size)
         if self.address_size not in (4, 8):
             cursor.fail(f"a unit with addresses of {self.address_size} bytes")
         self._cursor = cursor
@@ -194,9 +202,25 @@ class Unit:
     # Entries
 
     @property
+    def bounds(self) -> tuple[int, int, int]:
+        """Where in the section's buffer the unit, its first entry and its end lie."""
+        return self._start, self._first, self._end
+
+    def cursor(self, offset: int) -> Cursor:
+        """Return a cursor *offset* bytes from the unit's start, up to its end.
+
+        :raises MalformedFile: if no entry can lie there
+        """
+        if not self._first <= self._start + offset <= self._end:
+            self._cursor.fail(f"no entry at {offset:#x} of a unit")
+        cursor = self.sections.cursor(self.section, self.offset + offset)
+        cursor.end = self._end
+        return cursor
+
+    @property
     def abbreviations(self) -> Abbreviations:
         if self._abbreviations is None:
-            self._abbreviations = Abbreviations(self.sections.cursor(".debug_abbrev", self._abbreviations_offset))
+            self._abbreviations = Abbreviations(self.sections.cursor(".debug_abbrev", self.abbreviations_offset))
         return self._abbreviations
 
     @property
@@ -254,13 +278,14 @@ class Unit:
         # Bytes of such an entry's attributes, None if entries differ.
         total = 0
         for _, form, _ in abbreviation.attributes:
-            size = self._size_of(form)
+            size = self.size_of(form)
             if size is None:
                 return None
             total += size
         return total
 
-    def _size_of(self, form: int) -> int | None:
+    def size_of(self, form: int) -> int | None:
+        """Return how many bytes a value of *form* takes, None if that differs or the form is unknown."""
         if form in _OFFSETS:
             return self.offset_size
         if form == DW_FORM_ADDR:
@@ -279,7 +304,7 @@ class Unit:
             form = cursor.uleb()
         if form == DW_FORM_IMPLICIT_CONST:
             return Value(form, implicit)
-        size = offset_size if offset_size is not None and form in _OFFSETS else self._size_of(form)
+        size = offset_size if offset_size is not None and form in _OFFSETS else self.size_of(form)
         if size is not None:
             return Value(form, cursor.unsigned(size))
         if form in _ULEB:
@@ -294,6 +319,56 @@ class Unit:
             return Value(form, cursor.take(cursor.uleb()))
         cursor.fail(f"unknown form {form:#x}")
 
+    def steps(self, attributes: tuple[tuple[int, int, int], ...]) -> int | tuple[int, ...]:
+        """Return how to pass over the values of *attributes*: how many bytes, or steps for :func:`passed`.
+
+        :raises MalformedFile: if a form is unknown
+        """
+        steps = [0]
+        for _, form, _ in attributes:
+            size = self.size_of(form)
+            if size is not None and steps[-1] >= 0:
+                steps[-1] += size
+            elif size is not None:
+                steps.append(size)
+            elif form in _ULEB or form == DW_FORM_SDATA:
+                steps.append(_PASS_ULEB)
+            elif form == DW_FORM_STRING:
+                steps.append(_PASS_STRING)
+            elif form in (DW_FORM_BLOCK, DW_FORM_EXPRLOC):
+                steps.append(_PASS_BLOCK)
+            elif form in _BLOCKS:
+                steps.append(_PASS_INDIRECT - _BLOCKS[form])
+            elif form == DW_FORM_INDIRECT:
+                steps.append(_PASS_INDIRECT)
+            else:
+                self._cursor.fail(f"unknown form {form:#x}")
+        return steps[0] if len(steps) == 1 else tuple(steps)
+
+    def passed(self, position: int, steps: tuple[int, ...]) -> int:
+        """Return the position in the section's buffer behind values that :meth:`steps` describe, from *position* on.
+
+        :raises MalformedFile: if they do not fit
+        """
+        cursor = self._cursor
+        for step in steps:
+            if step >= 0:
+                position += step
+                continue
+            cursor.position = position
+            if step == _PASS_ULEB:
+                cursor.uleb()
+            elif step == _PASS_STRING:
+                cursor.string()
+            elif step == _PASS_BLOCK:
+                cursor.take(cursor.uleb())
+            elif step == _PASS_INDIRECT:
+                self.read_form(cursor, DW_FORM_INDIRECT)
+            else:
+                cursor.take(cursor.unsigned(_PASS_INDIRECT - step))
+            position = cursor.position
+        return position
+
     # Values
 
     def number(self, value: Value | None) -> int | None:
@@ -306,7 +381,7 @@ class Unit:
             return None
         form, raw = value
         if isinstance(raw, int):
-            if form in _STRING_INDEXES:
+            if form in STRING_INDEX_FORMS:
                 base = self.number(self.top.get(DW_AT_STR_OFFSETS_BASE)) or 0
                 offset = base + raw * self.offset_size
                 raw = self.sections.cursor(".debug_str_offsets", offset).unsigned(self.offset_size)

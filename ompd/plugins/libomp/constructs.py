@@ -62,10 +62,10 @@ def region_entry(region: Region) -> int:
     # The primary thread last: its stack holds more regions, and with workers there is no need to tell them apart.
     for number in reversed(range(size)):
         try:
-            hosted = _hosted(region.thread(number))
+            stack = hosted(region.thread(number))
         except OmpdError:
             continue  # a stack that cannot be read says nothing; the others may
-        entry = _outlined_entry(region.team.runtime, hosted.frames, hosted.places.get(region))
+        entry = _outlined_entry(region.team.runtime, stack.frames, stack.places.get(region))
         if entry is not None:
             return entry
     raise Unavailable(
@@ -79,16 +79,16 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
 
     :raises Unavailable: if that frame is not on the stack, or not to be told from others
     """
-    hosted = _hosted(region.thread(0))
-    if region not in hosted.places:
+    stack = hosted(region.thread(0))
+    if region not in stack.places:
         raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
-    place = hosted.places[region]
+    place = stack.places[region]
     # The encountering code lies between the region's frame and that of the enclosing one, which may be it.
-    outer = [p for p in hosted.places.values() if p is not None and (place is None or p > place)]
-    first, last = 0 if place is None else place + 1, min(outer, default=len(hosted.frames) - 1)
+    outer = [p for p in stack.places.values() if p is not None and (place is None or p > place)]
+    first, last = 0 if place is None else place + 1, min(outer, default=len(stack.frames) - 1)
     for index in range(first, last + 1):
-        if _is_users(region.team.runtime, hosted.frames[index]):
-            return hosted.frames[index:]
+        if is_users(region.team.runtime, stack.frames[index]):
+            return stack.frames[index:]
     raise Unavailable("the function that encountered the region has left the stack by a tail call")
 
 
@@ -103,7 +103,8 @@ class Hosted(NamedTuple):
     places: dict[Region, int | None]
 
 
-def _hosted(thread: Thread) -> Hosted:
+def hosted(thread: Thread) -> Hosted:
+    """Return where on the stack of *thread* its regions are; no places at all where that cannot be told."""
     known = thread.runtime.hosted
     if thread.address not in known:
         known[thread.address] = _match(thread)
@@ -118,7 +119,9 @@ def _match(thread: Thread) -> Hosted:
         index for index, pair in enumerate(pairwise(frames)) if _is_regions(thread.runtime, *pair)
     ]
     regions = thread.hosted_regions()
-    if len(places) == len(regions) - 1 and _is_forking(thread.runtime, frames):
+    left = len(places) == len(regions) - 1
+    # A worker that is done with a region's code, or has not begun it, has no user's frame at all.
+    if left and (_is_forking(thread.runtime, frames) or not any(is_users(thread.runtime, frame) for frame in frames)):
         places.insert(0, None)
     if len(places) != len(regions):
         return Hosted(frames, {})  # a compiler inlined one of the functions: which, nobody can tell
@@ -135,17 +138,18 @@ def _is_regions(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
         if invoker is None:
             return False
         if callee.module != runtime.module:
-            return _is_users(runtime, inner)
+            return is_users(runtime, inner)
         # The function ended by jumping to one of the runtime's entry points. Those of clang's code begin with __kmpc_,
         # which gcc's own invoker uses too.
         name = routine_name(callee.symbol)
         return name.startswith(("GOMP_", "omp_")) or (
             name.startswith("__kmpc_") and invoker[0] == "__kmp_invoke_microtask"
         )
-    return _is_users(runtime, inner) and _is_users(runtime, outer) and _is_called_by_user(callee.symbol, caller.symbol)
+    return is_users(runtime, inner) and is_users(runtime, outer) and _is_called_by_user(callee.symbol, caller.symbol)
 
 
-def _is_users(runtime: Runtime, frame: Frame) -> bool:
+def is_users(runtime: Runtime, frame: Frame) -> bool:
+    """Tell whether a frame's code is neither the runtime's nor of the C and compiler libraries."""
     module = runtime.process.module_at(frame.call_site)
     return module is not None and module != runtime.module and not module.is_system_library
 

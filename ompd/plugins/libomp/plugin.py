@@ -11,11 +11,14 @@ from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
 from ompd.contract.process import Module, Process
-from ompd.errors import CorruptState, MemoryFault, NotInitialised, SymbolNotFound, Unavailable, Unsupported
+from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, SymbolNotFound, Unsupported
 from ompd.plugins.layout import published
+from ompd.plugins.libomp import icvs
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.regions import Region, Team
+from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
+from ompd.plugins.libomp.waits import Internals
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
 _WANTED: Mapping[str, Sequence[str]] = {
@@ -29,7 +32,22 @@ _WANTED: Mapping[str, Sequence[str]] = {
         *("t_parent", "t_nproc", "t_threads", "t_level", "t_active_level", "t_pkfn", "t_implicit_task_taskdata"),
         *("ompt_team_info", "ompt_serialized_team_info"),
     ),
-    "kmp_taskdata_t": ("td_flags", "td_team", "td_parent", "ompt_task_info"),
+    "kmp_taskdata_t": ("td_flags", "td_icvs", "td_team", "td_parent", "ompt_task_info"),
+    "kmp_tasking_flags_t": (
+        *(":tiedness", ":final", ":tasktype", ":task_serial", ":tasking_ser", ":team_serial"),
+        *(":started", ":executing", ":complete", ":freed", ":native"),
+    ),
+    "kmp_task_t": ("routine",),
+    "kmp_internal_control_t": (
+        *("dynamic", "nproc", "thread_limit", "max_active_levels", "sched", "proc_bind", "default_device"),
+    ),
+    "kmp_r_sched_t": ("r_sched_type", "chunk"),
+    "kmp_nested_nthreads_t": ("used", "nth"),
+    "kmp_nested_proc_bind_t": ("used", "bind_types"),
+    "ompt_task_info_t": ("frame", "scheduling_parent", "task_data"),
+    "ompt_team_info_t": ("parallel_data",),
+    "ompt_frame_t": ("exit_frame", "enter_frame"),
+    "ompt_lw_taskteam_t": ("parent", "ompt_team_info", "ompt_task_info"),
 }
 
 # The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has no more than 4
@@ -70,7 +88,7 @@ class Runtime:
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
         self.module = module
-        layouts = published.load(process, module, _WANTED)
+        self.layouts = layouts = published.load(process, module, _WANTED)
         base = layouts["kmp_base_info_t"]
         desc = layouts["kmp_desc_t"].embedding("ds", layouts["kmp_desc_base_t"])
         self._thread_layout: StructLayout = layouts["kmp_info_t"].embedding(
@@ -78,6 +96,7 @@ class Runtime:
         )
         self._team_layout: StructLayout = layouts["kmp_team_p"].embedding("t", layouts["kmp_base_team_t"])
         self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
+        self.task_flags: Mapping[str, int] = layouts["kmp_tasking_flags_t"].masks
         self._teams: dict[int, Team] = {}
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
@@ -87,7 +106,11 @@ class Runtime:
         """See :attr:`AddressSpace.layout_source`."""
         return self._thread_layout.source
 
-    def _global(self, name: str) -> int:
+    def global_address(self, name: str) -> int:
+        """Return where the runtime's global variable *name* lies.
+
+        :raises SymbolNotFound: if it has none of that name
+        """
         address = self.process.symbol_in(self.module, name)
         if address is None:
             raise SymbolNotFound(name, self.module.name)
@@ -97,7 +120,7 @@ class Runtime:
 
     def omp_version(self) -> int:
         """Return ``__kmp_openmp_version``."""
-        return read_signed(self.process, self._global("__kmp_openmp_version"), 4)
+        return read_signed(self.process, self.global_address("__kmp_openmp_version"), 4)
 
     def version(self) -> str | None:
         """Return the number in ``__kmp_version_lib_ver``, a text that every build carries."""
@@ -115,7 +138,7 @@ class Runtime:
         if address is not None:
             # ompt_callbacks_active_t: bit 0 is "enabled", set by OMP_DEBUG=enabled and by a tool
             return bool(self.process.read(address, 1)[0] & 1)
-        return read_unsigned(self.process, self._global("ompd_state"), 8) != 0
+        return read_unsigned(self.process, self.global_address("ompd_state"), 8) != 0
 
     def keeps_states(self) -> bool:
         """See :meth:`AddressSpace.keeps_states`."""
@@ -130,8 +153,8 @@ class Runtime:
     @cached_property
     def _thread_addresses(self) -> tuple[int, ...]:
         # kmp_info_t **__kmp_threads, with gaps: LLVM keeps places 1 to 8 for hidden helpers
-        capacity = read_signed(self.process, self._global("__kmp_threads_capacity"), 4)
-        where = self._global("__kmp_threads")
+        capacity = read_signed(self.process, self.global_address("__kmp_threads_capacity"), 4)
+        where = self.global_address("__kmp_threads")
         array = read_pointer(self.process, where)
         if array is None:
             raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
@@ -185,8 +208,7 @@ class Runtime:
         return found
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
-        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()`` in ``ds_thread``, no LWP.
-        """
+        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()`` in ``ds_thread``, no LWP."""
         if kind == ThreadIdKind.LWP:
             identifier = self.process.thread_pointer(identifier)
         elif kind != ThreadIdKind.PTHREAD:
@@ -200,6 +222,43 @@ class Runtime:
             team = self._teams[address] = Team(self, StructView(self.process, self._team_layout, address))
         return team
 
+    def task_at(self, address: int) -> Task:
+        """Return the task whose ``kmp_taskdata_t`` lies at *address*: of those that share it the innermost."""
+        task = Task(self, address)
+        if task.flag("tasktype"):
+            return task
+        count = max(len(task.team().regions), 1)
+        return Task(self, address, count, count)
+
+    @cached_property
+    def current_tasks(self) -> Mapping[int, Thread]:
+        """The threads that execute each task, by the task's ``kmp_taskdata_t``."""
+        found: dict[int, Thread] = {}
+        for thread in self._threads.values():
+            try:
+                task = thread.current_task()
+            except OmpdError:
+                continue  # that thread's own row complains
+            if task is not None:
+                found[task.address] = thread
+        return found
+
+    def live_teams(self) -> Sequence[Team]:
+        """Return the teams whose regions are being executed, and those of initial threads."""
+        found: dict[int, Team] = {}
+        for thread in self._threads.values():
+            for team in thread.team.chain if thread.team is not None else ():
+                found[team.address] = team
+        return tuple(found.values())
+
+    @cached_property
+    def _internals(self) -> Internals:
+        return Internals(self)
+
+    def internals(self) -> Internals:
+        """See :meth:`AddressSpace.internals`."""
+        return self._internals
+
     def innermost_region(self, team: Team) -> Region | None:
         """Return the innermost region of *team*, None for a team at level 0."""
         return team.regions[-1] if team.regions else None
@@ -207,13 +266,13 @@ class Runtime:
     # Settings
 
     def icvs(self) -> Sequence[IcvDescription]:
-        """No ICV is told by this plugin yet."""
-        return ()
+        """See :meth:`AddressSpace.icvs`."""
+        return icvs.describe(self)
 
     def icv(self, name: str, handle: object) -> int | str:
-        """No ICV is told by this plugin yet."""
-        raise Unavailable(f"{name}: internal control variables are not told yet")
+        """See :meth:`AddressSpace.icv`."""
+        return icvs.read(self, name, handle)
 
     def display_control_vars(self) -> Mapping[str, str]:
-        """Not told by this plugin yet."""
-        raise Unavailable("display control variables are not told yet")
+        """See :meth:`AddressSpace.display_control_vars`."""
+        return icvs.display_control_vars(self)

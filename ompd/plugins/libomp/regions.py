@@ -7,14 +7,14 @@ are one team at level 4. Each is a region of its own here. LLVM's library, which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
 from ompd.errors import BadInput, CorruptState, Unavailable
 from ompd.plugins.libomp import constructs
-from ompd.plugins.libomp.tasks import Task
+from ompd.plugins.libomp.tasks import NOT_KEPT, Task
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame
@@ -68,16 +68,14 @@ class Team:
 
     @cached_property
     def t_pkfn(self) -> int | None:
-        """The microtask, None where the runtime keeps none: 0 (LLVM) or all ones (Intel) in a team that never forked.
-        """
+        """The microtask, None where the runtime keeps none: 0 (LLVM) or all ones (Intel) in a team that never forked."""
         address = self._view.unsigned("t_pkfn")
         ones = (1 << 8 * self.runtime.process.pointer_size) - 1
         return None if address in (0, ones) else address
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
-        """Addresses of its threads (``kmp_info_t *``) by number; None for one that is not there while the team forms.
-        """
+        """Addresses of its threads (``kmp_info_t *``) by number; None for one that is not there while the team forms."""
         array = self._view.pointer("t_threads")
         if array is None:
             raise CorruptState(self.address, "team without t_threads")
@@ -92,7 +90,38 @@ class Team:
         size = self.runtime.task_layout.size
         if array is None or not size:
             raise Unavailable("the runtime does not tell where implicit tasks lie")
-        return Task(self.runtime, array + thread_num * size)
+        count = max(len(self.regions), 1)
+        return Task(self.runtime, array + thread_num * size, count, count)
+
+    @cached_property
+    def _displaced(self) -> tuple[StructView, ...]:
+        # ompt_lw_taskteam_t nodes, innermost first: what OMPT keeps of all but the innermost serialized region of this
+        # team.
+        layout = self.runtime.layouts["ompt_lw_taskteam_t"]
+        nodes: list[StructView] = []
+        seen: set[int] = set()
+        address = self._view.pointer("ompt_serialized_team_info")
+        while address is not None:
+            if address in seen or len(seen) >= MAX_NESTING:
+                raise CorruptState(address, "the chain of ompt_lw_taskteam_t does not end")
+            seen.add(address)
+            nodes.append(StructView(self.runtime.process, layout, address))
+            address = nodes[-1].pointer("parent")
+        return tuple(nodes)
+
+    def displaced(self, depth: int) -> StructView:
+        """Return the *depth*-th node, from the innermost, of what OMPT keeps of enclosing serialized regions.
+
+        :raises Unavailable: if there is none: the region was entered before OMPT was on
+        """
+        if depth >= len(self._displaced):
+            raise Unavailable("the runtime keeps nothing of this serialized region")
+        return self._displaced[depth]
+
+    @property
+    def ompt_team_info(self) -> int:
+        """The address of its ``ompt_team_info_t``, that of its innermost region."""
+        return self._view.address_of("ompt_team_info")
 
     @cached_property
     def chain(self) -> tuple[Team, ...]:
@@ -186,7 +215,7 @@ class Region:
     def implicit_task(self, thread_num: int) -> Task:
         """See :meth:`ParallelHandle.implicit_task`."""
         self._check(thread_num)
-        return self.team.implicit_task(thread_num)
+        return replace(self.team.implicit_task(thread_num), place=self.place)
 
     def _check(self, thread_num: int) -> None:
         if not 0 <= thread_num < self.size():
@@ -210,5 +239,12 @@ class Region:
         return constructs.encountering_frames(self)
 
     def tool_data(self) -> int:
-        """Not told by this plugin yet."""
-        raise Unavailable("tool data is not told yet")
+        """Return ``ompt_team_info.parallel_data``."""
+        runtime = self.team.runtime
+        if not runtime.keeps_states():
+            raise Unavailable(NOT_KEPT)
+        depth = self.count - self.place
+        address = (
+            self.team.ompt_team_info if depth == 0 else self.team.displaced(depth - 1).address_of("ompt_team_info")
+        )
+        return StructView(runtime.process, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")

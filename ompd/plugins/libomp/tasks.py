@@ -1,52 +1,154 @@
-"""Tasks (``kmp_taskdata_t``)."""
+"""Tasks (``kmp_taskdata_t``), and what OMPT keeps of them (``ompt_task_info_t``).
+
+Nested serialized regions of one thread share one team and its one implicit task's descriptor, which stands for the
+innermost. What OMPT keeps of the others is displaced into a chain of ``ompt_lw_taskteam_t``, innermost first, if it is
+kept at all. Each is a task of its own here, by its region's place.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ompd.errors import Unavailable
+from ompd.contract.memory import StructView
+from ompd.contract.plugin import FrameAddress
+from ompd.errors import CorruptState, Unavailable
 
 if TYPE_CHECKING:
-    from ompd.contract.plugin import FrameAddress, ParallelHandle, TaskHandle
     from ompd.plugins.libomp.plugin import Runtime
+    from ompd.plugins.libomp.regions import Region, Team
+
+# ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
+_FRAME_SIZE = 24
+_EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
+
+NOT_KEPT = "the runtime keeps this only if OMP_DEBUG=enabled or a tool asked for it at the start"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task, by the address of its ``kmp_taskdata_t``. So far it has an identity and nothing else."""
+    """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
 
     runtime: Runtime
     address: int
+    place: int = 1
+    count: int = 1
 
     @property
     def id(self) -> str:
         """See :attr:`TaskHandle.id`."""
-        return f"{self.address:#x}"
+        return f"{self.address:#x}" if self.count == 1 else f"{self.address:#x}/{self.place}"
 
-    def _untold(self) -> Unavailable:
-        return Unavailable("tasks are not told yet")
+    @property
+    def view(self) -> StructView:
+        """The task's ``kmp_taskdata_t``."""
+        return StructView(self.runtime.process, self.runtime.task_layout, self.address)
 
-    def generating(self) -> TaskHandle | None:
-        """Not told by this plugin yet."""
-        raise self._untold()
+    def flag(self, name: str) -> bool:
+        """Return a flag of ``td_flags`` by its name in ``kmp_tasking_flags_t``.
 
-    def scheduling(self) -> TaskHandle | None:
-        """Not told by this plugin yet."""
-        raise self._untold()
+        :raises Unavailable: if the runtime publishes no mask for it
+        """
+        mask = self.runtime.task_flags.get(name)
+        if mask is None:
+            raise Unavailable(f"the runtime does not publish the task flag {name!r}")
+        return bool(self.view.unsigned("td_flags") & mask)
 
-    def parallel(self) -> ParallelHandle | None:
-        """Not told by this plugin yet."""
-        raise self._untold()
+    def team(self) -> Team:
+        """Return the team the task belongs to.
+
+        :raises CorruptState: if it has none
+        """
+        address = self.view.pointer("td_team")
+        if address is None:
+            raise CorruptState(self.address, "task without td_team")
+        return self.runtime.team_at(address)
+
+    def kind(self) -> str:
+        """See :meth:`TaskHandle.kind`. ``tasktype`` is set for explicit tasks; the implicit one at level 0 is initial."""
+        if self.flag("tasktype"):
+            return "explicit"
+        return "implicit" if self.team().regions else "initial"
+
+    def status(self) -> str:
+        """See :meth:`TaskHandle.status`."""
+        if self.kind() == "explicit" and not self.flag("started"):
+            return "queued"
+        if self.place < self.count:
+            return "suspended"
+        return "executing" if self.address in self.runtime.current_tasks else "suspended"
+
+    def is_final(self) -> bool:
+        """See :meth:`TaskHandle.is_final`."""
+        return self.flag("final")
+
+    def generating(self) -> Task | None:
+        """Return ``td_parent``: for an implicit task the one that encountered the region."""
+        if self.place > 1:
+            return Task(self.runtime, self.address, self.place - 1, self.count)
+        address = self.view.pointer("td_parent")
+        return self.runtime.task_at(address) if address is not None else None
+
+    def scheduling(self) -> Task | None:
+        """Return ``scheduling_parent``, which explicit tasks alone have."""
+        if self.kind() != "explicit" or not self.flag("started"):
+            return None
+        self._require_kept()
+        address = self._info.pointer("scheduling_parent")
+        return self.runtime.task_at(address) if address is not None else None
+
+    def parallel(self) -> Region | None:
+        """See :meth:`TaskHandle.parallel`."""
+        regions = self.team().regions
+        if not regions:
+            return None
+        return regions[self.place - 1] if self.count > 1 and self.count == len(regions) else regions[-1]
 
     def function(self) -> int | None:
-        """Not told by this plugin yet."""
-        raise self._untold()
+        """Return an explicit task's ``routine``, which follows its descriptor; an implicit one's is its region's
+        function.
+        """
+        if self.kind() == "explicit":
+            size = self.runtime.task_layout.size
+            if not size:
+                raise Unavailable("the runtime does not publish the size of kmp_taskdata_t")
+            layout = self.runtime.layouts["kmp_task_t"]
+            return StructView(self.runtime.process, layout, self.address + size).pointer("routine")
+        region = self.parallel()
+        return region.function() if region is not None else None
+
+    def _require_kept(self) -> None:
+        if not self.runtime.keeps_states():
+            raise Unavailable(NOT_KEPT)
+
+    @property
+    def _info(self) -> StructView:
+        # ompt_task_info_t of this task: in its descriptor, or displaced.
+        layout = self.runtime.layouts["ompt_task_info_t"]
+        depth = self.count - self.place
+        if depth == 0:
+            return StructView(self.runtime.process, layout, self.view.address_of("ompt_task_info"))
+        node = self.team().displaced(depth - 1)
+        return StructView(self.runtime.process, layout, node.address_of("ompt_task_info"))
 
     def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
-        """Not told by this plugin yet."""
-        raise self._untold()
+        """Return exit and enter frame of ``ompt_task_info.frame``, with the flags that stand beside them."""
+        self._require_kept()
+        info = self._info
+        if info.layout.field("frame").size != _FRAME_SIZE:
+            raise Unavailable("the runtime's ompt_frame_t is not the one of the specification")
+        view = StructView(self.runtime.process, self.runtime.layouts["ompt_frame_t"], info.address_of("frame"))
+        raw = self.runtime.process.read(view.address, _FRAME_SIZE)
+        order = self.runtime.process.byte_order
+        exit_flags = int.from_bytes(raw[_EXIT_FLAGS : _EXIT_FLAGS + _FLAGS_SIZE], order)
+        enter_flags = int.from_bytes(raw[_ENTER_FLAGS : _ENTER_FLAGS + _FLAGS_SIZE], order)
+        exit_frame, enter_frame = view.pointer("exit_frame"), view.pointer("enter_frame")
+        return (
+            FrameAddress(exit_frame, exit_flags) if exit_frame is not None else None,
+            FrameAddress(enter_frame, enter_flags) if enter_frame is not None else None,
+        )
 
     def tool_data(self) -> int:
-        """Not told by this plugin yet."""
-        raise self._untold()
+        """Return ``ompt_task_info.task_data``."""
+        self._require_kept()
+        return self._info.unsigned("task_data")

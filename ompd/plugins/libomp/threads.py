@@ -10,7 +10,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadState
 from ompd.errors import CorruptState, Unavailable, Unsupported
 from ompd.plugins.libomp import states
-from ompd.plugins.libomp.tasks import Task
+from ompd.plugins.libomp.tasks import NOT_KEPT, Task
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
@@ -94,7 +94,7 @@ class Thread:
         address = self._view.pointer("th_current_task")
         if address is None:
             raise CorruptState(self.address, "a thread of a team has no th_current_task")
-        return Task(self.runtime, address)
+        return self.runtime.task_at(address)
 
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
@@ -107,8 +107,10 @@ class Thread:
         return self._view.signed("state"), self._view.unsigned("wait_id")
 
     def tool_data(self) -> int:
-        """Not told by this plugin yet."""
-        raise Unavailable("tool data is not told yet")
+        """Return ``ompt_thread_info.thread_data``."""
+        if not self.runtime.keeps_states():
+            raise Unavailable(NOT_KEPT)
+        return self._view.unsigned("thread_data")
 
     def threadprivate_address(self, address: int) -> int | None:
         """Not told by this plugin yet."""

@@ -1,0 +1,484 @@
+"""Where DWARF defines the types of a name, without reading all of it.
+
+A runtime's debug information has some hundred thousand entries, of which a handful is asked for. So the name is
+searched as bytes: in the strings, then its offset there in the units. That tells which units may define it, and where.
+Whether an entry really begins there is told by walking over one unit, entry by entry, which notes all of its named
+types on the way; others are then mostly found in the same unit. Section numbers in comments are those of DWARF 5.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.dwarf_units import (
+    DW_AT_NAME,
+    DW_AT_STR_OFFSETS_BASE,
+    DW_FORM_IMPLICIT_CONST,
+    DW_FORM_LINE_STRP,
+    DW_FORM_STRING,
+    DW_FORM_STRP,
+    STRING_INDEX_FORMS,
+    Abbreviation,
+    Sections,
+    Unit,
+    Value,
+    read_length,
+)
+from ompd.debugger.formats.elf import ElfFile
+from ompd.errors import MalformedFile
+
+DW_TAG_CLASS_TYPE, DW_TAG_ENUMERATION_TYPE, DW_TAG_STRUCTURE_TYPE = 0x02, 0x04, 0x13
+DW_TAG_TYPEDEF, DW_TAG_UNION_TYPE, DW_TAG_BASE_TYPE = 0x16, 0x17, 0x24
+_DW_TAG_COMPILE_UNIT, _DW_TAG_MODULE, _DW_TAG_NAMESPACE = 0x11, 0x1E, 0x39
+_DW_TAG_PARTIAL_UNIT, _DW_TAG_TYPE_UNIT = 0x3C, 0x41
+_DW_AT_DECLARATION = 0x3C
+
+NAMED_TYPES = frozenset(
+    (
+        *(DW_TAG_CLASS_TYPE, DW_TAG_ENUMERATION_TYPE, DW_TAG_STRUCTURE_TYPE),
+        *(DW_TAG_TYPEDEF, DW_TAG_UNION_TYPE, DW_TAG_BASE_TYPE),
+    )
+)
+_UNITS = frozenset((_DW_TAG_COMPILE_UNIT, _DW_TAG_PARTIAL_UNIT, _DW_TAG_TYPE_UNIT))
+_SCOPES = NAMED_TYPES | _UNITS | {_DW_TAG_MODULE, _DW_TAG_NAMESPACE}
+
+_MAX_UNITS = 1 << 20
+_MAX_ABBREVIATIONS = 1 << 16
+_MAX_ATTRIBUTES = 128
+_MAX_DEPTH = 1 << 12
+_MAX_STRINGS = 1 << 10
+_MAX_PLACES = 1 << 20
+
+
+class Place(NamedTuple):
+    """Where an entry lies: its unit, and how many bytes from the unit's start."""
+
+    unit: Unit
+    offset: int
+
+
+class _Shape(NamedTuple):
+    # What the walk has to know of an abbreviation.
+    steps: int | tuple[int, ...]  # Unit.steps of all attributes
+    has_children: bool
+    is_scope: bool
+    name: tuple[int, int, str] | None  # of a type's definition: distance and size of DW_AT_name, and its section
+    slow_name: bool  # it is a type's definition, and where its name lies differs from entry to entry
+
+
+_Key = tuple[str, int | bytes]  # a section of strings and an offset or index in it; "" and the name itself
+
+
+class _Names(NamedTuple):
+    # Definitions of types in one unit by name, and the entry around each, and around each scope.
+    places: dict[_Key, list[int]]
+    parents: dict[int, int]
+    scopes: dict[int, int]
+
+
+class TypeIndex:
+    """The named types that one file's DWARF defines. What a search needs is read at its time and kept."""
+
+    def __init__(self, elf: ElfFile) -> None:
+        self.sections = Sections(elf)
+        self._units: dict[tuple[str, int], Unit] = {}
+        self._wide: set[str] = set()  # sections with units of the 64-bit format
+        self._tables: dict[int, dict[int, Abbreviation]] = {}
+        self._shapes: dict[tuple[str, int], dict[int, _Shape]] = {}
+        self._names: dict[tuple[str, int], _Names] = {}
+
+    # Units
+
+    @cached_property
+    def _starts(self) -> dict[str, list[int]]:
+        # Offsets of all units, by section. Only lengths are read.
+        return {name: self._unit_starts(name) for name in (".debug_info", ".debug_types")}
+
+    def _unit_starts(self, section: str) -> list[int]:
+        starts: list[int] = []
+        offset, size = 0, self.sections.size(section)
+        while offset < size:
+            if len(starts) >= _MAX_UNITS:
+                raise MalformedFile(f"{section}: too many units")
+            starts.append(offset)
+            cursor = self.sections.cursor(section, offset)
+            before = cursor.position
+            offset_size, length = read_length(cursor)
+            if offset_size == 8:
+                self._wide.add(section)
+            offset += cursor.position - before + length
+        return starts
+
+    def _unit(self, section: str, offset: int) -> Unit:
+        key = section, offset
+        if key not in self._units:
+            self._units[key] = Unit(self.sections, offset, section)
+        return self._units[key]
+
+    def _every_unit(self) -> Iterator[Unit]:
+        for section, starts in self._starts.items():
+            for start in starts:
+                yield self._unit(section, start)
+
+    def place_at(self, section_offset: int) -> Place:
+        """Return the place *section_offset* bytes from the start of ``.debug_info``.
+
+        :raises MalformedFile: if it lies in no unit
+        """
+        starts = self._starts[".debug_info"]
+        index = bisect_right(starts, section_offset) - 1
+        if index < 0:
+            raise MalformedFile(f".debug_info: no unit at {section_offset:#x}")
+        return Place(self._unit(".debug_info", starts[index]), section_offset - starts[index])
+
+    def place_of_signature(self, signature: int) -> Place | None:
+        """Return the type that has *signature*, None if no type unit of this file holds it."""
+        return self._signatures.get(signature)
+
+    @cached_property
+    def _signatures(self) -> dict[int, Place]:
+        return {
+            unit.signature: Place(unit, unit.type_offset or 0)
+            for unit in self._every_unit()
+            if unit.signature is not None
+        }
+
+    def abbreviations(self, unit: Unit) -> dict[int, Abbreviation]:
+        """Return the unit's table of abbreviations, by code.
+
+        :raises MalformedFile: if it is malformed
+        """
+        offset = unit.abbreviations_offset
+        if offset not in self._tables:
+            self._tables[offset] = _parse_abbreviations(self.sections.cursor(".debug_abbrev", offset))
+        return self._tables[offset]
+
+    # Search
+
+    def candidates(self, name: str) -> Iterator[tuple[Unit, list[int]]]:
+        """Yield units that may define a type called *name*, those that were walked first, and where in each.
+
+        A place is one for sure only if :meth:`scope_of` says so.
+        """
+        raw = name.encode("utf-8", "replace")
+        keys = {section: self._string_offsets(section, raw) for section in (".debug_str", ".debug_line_str")}
+        units: dict[tuple[str, int], set[_Key]] = {}
+        for section, starts in self._starts.items():
+            patterns = [("", raw + b"\0", raw)]
+            patterns += [(kind, self._bytes(o, 4), o) for kind, offsets in keys.items() for o in offsets]
+            if section in self._wide:
+                patterns += [(kind, self._bytes(o, 8), o) for kind, offsets in keys.items() for o in offsets]
+            for kind, pattern, value in patterns:
+                for start in self._units_with(section, starts, pattern):
+                    units.setdefault((section, start), set()).add((kind, value))
+        for unit, index in self._indexed(keys[".debug_str"]):
+            units.setdefault((unit.section, unit.offset), set()).add((".debug_str_offsets", index))
+        for place in sorted(units, key=lambda place: (place not in self._names, place)):
+            unit = self._unit(*place)
+            yield unit, sorted({at for kind, value in units[place] for at in self._likely(unit, kind, value)})
+
+    def _units_with(self, section: str, starts: list[int], pattern: bytes) -> Iterator[int]:
+        span = self.sections.span(section)
+        if span is None:
+            return
+        data, base, end = span
+        position = data.find(pattern, base, end)
+        while position >= 0:
+            following = bisect_right(starts, position - base)
+            yield starts[following - 1]
+            if following == len(starts):
+                return
+            position = data.find(pattern, base + starts[following], end)
+
+    def _bytes(self, value: int, size: int) -> bytes:
+        return value.to_bytes(size, self.sections.byte_order)
+
+    def _string_offsets(self, section: str, raw: bytes) -> list[int]:
+        # Linkers let a name share the tail of a longer one, so each place where it ends a string counts.
+        offsets = self._find(section, raw + b"\0")
+        if len(offsets) > _MAX_STRINGS:
+            raise MalformedFile(f"{section}: the same name too many times")
+        return offsets
+
+    def _find(self, section: str, pattern: bytes) -> list[int]:
+        span = self.sections.span(section)
+        return [] if span is None else [at - span[1] for at in _positions(*span, pattern)]
+
+    def _indexed(self, offsets: list[int]) -> Iterator[tuple[Unit, int]]:
+        # 7.26: units that have one of these strings in their array of strings, and its index there.
+        name = ".debug_str_offsets"
+        if not self.sections.size(name):
+            return
+        bases = self._string_bases
+        starts = [base for base, _ in bases]
+        for offset in offsets:
+            for size in (4, 8):
+                for position in self._find(name, self._bytes(offset, size)):
+                    last = bisect_right(starts, position) - 1
+                    base = starts[last] if last >= 0 else 0
+                    while last >= 0 and starts[last] == base:
+                        unit = bases[last][1]
+                        if unit.offset_size == size and (position - base) % size == 0:
+                            yield unit, (position - base) // size
+                        last -= 1
+
+    @cached_property
+    def _string_bases(self) -> list[tuple[int, Unit]]:
+        bases = [
+            (unit.number(unit.top[DW_AT_STR_OFFSETS_BASE]) or 0, unit)
+            for unit in self._every_unit()
+            if DW_AT_STR_OFFSETS_BASE in unit.top
+        ]
+        return sorted(bases, key=lambda row: (row[0], row[1].section, row[1].offset))
+
+    def _likely(self, unit: Unit, kind: str, value: int | bytes) -> Iterator[int]:
+        # Where in the unit bytes lie that read as an abbreviation of a type's definition with that name.
+        key = unit.section, unit.offset
+        if key in self._names:
+            yield from self._names[key].places.get((kind, value), ())
+            return
+        data, section_start, _ = self._span(unit)
+        start, first, end = unit.bounds
+        slow = False
+        by_size: dict[int, list[tuple[int, bytes]]] = {}
+        for code, shape in self._shapes_of(unit).items():
+            slow = slow or shape.slow_name
+            if shape.name is not None and shape.name[2] == kind:
+                distance, size, _ = shape.name
+                by_size.setdefault(size, []).append((distance, _uleb(code)))
+        for size, ways in by_size.items():
+            if isinstance(value, bytes):
+                pattern = value + b"\0"
+            elif size:
+                pattern = self._bytes(value, size) if value < 1 << 8 * size else b""
+            else:
+                pattern = _uleb(value)
+            for position in _positions(data, first, end, pattern) if pattern else ():
+                for distance, code_bytes in ways:
+                    at = position - distance - len(code_bytes)
+                    if at >= first and data[at : at + len(code_bytes)] == code_bytes:
+                        yield at - start
+        if slow:
+            yield from self._names_of(unit).places.get((kind, value), ())
+
+    def scope_of(self, place: Place) -> tuple[str, ...] | None:
+        """Return the names of what is around the type at *place*, from outside in; None if no type is defined there.
+
+        Empty for a type of the unit itself. What has no name is called ``""``, a function ``"()"``.
+
+        :raises MalformedFile: if the unit is malformed
+        """
+        unit, offset = place
+        names = self._names_of(unit)
+        parent = names.parents.get(offset)
+        if parent is None:
+            return None
+        scope: list[str] = []
+        while parent and names.scopes.get(parent) != 0:
+            if parent not in names.scopes:
+                scope.append("()")
+                break
+            scope.append(unit.string(self.entry(Place(unit, parent))[1].get(DW_AT_NAME)) or "")
+            parent = names.scopes[parent]
+        return tuple(reversed(scope))
+
+    # Entries
+
+    def entry(self, place: Place) -> tuple[int, dict[int, Value]]:
+        """Return tag and attributes of the entry at *place*; the tag is 0 where a list of children ends.
+
+        :raises MalformedFile: if there is none
+        """
+        cursor = place.unit.cursor(place.offset)
+        code = cursor.uleb()
+        return (0, {}) if code == 0 else self._read(place.unit, cursor, self._abbreviation(place.unit, code))
+
+    def _read(self, unit: Unit, cursor: Cursor, abbreviation: Abbreviation) -> tuple[int, dict[int, Value]]:
+        return abbreviation.tag, {
+            attribute: unit.read_form(cursor, form, implicit) for attribute, form, implicit in abbreviation.attributes
+        }
+
+    def _abbreviation(self, unit: Unit, code: int) -> Abbreviation:
+        try:
+            return self.abbreviations(unit)[code]
+        except KeyError:
+            raise MalformedFile(f".debug_abbrev: no abbreviation {code}") from None
+
+    def children(self, place: Place, tags: Collection[int]) -> Iterator[tuple[int, dict[int, Value]]]:
+        """Yield tag and attributes of those entries right below the one at *place* that have one of *tags*.
+
+        :raises MalformedFile: when it reaches an entry that is malformed
+        """
+        unit = place.unit
+        cursor = unit.cursor(place.offset)
+        abbreviation = self._abbreviation(unit, cursor.uleb())
+        if not abbreviation.has_children:
+            return
+        self._read(unit, cursor, abbreviation)
+        depth = 1
+        while depth and not cursor.at_end:
+            code = cursor.uleb()
+            if code == 0:
+                depth -= 1
+                continue
+            abbreviation = self._abbreviation(unit, code)
+            if depth == 1 and abbreviation.tag in tags:
+                yield self._read(unit, cursor, abbreviation)
+            else:
+                steps = self._shape(unit, code).steps
+                cursor.position = (
+                    cursor.position + steps if isinstance(steps, int) else unit.passed(cursor.position, steps)
+                )
+            depth += abbreviation.has_children
+
+    # The walk over a unit
+
+    def _span(self, unit: Unit) -> tuple[bytes | mmap.mmap, int, int]:
+        span = self.sections.span(unit.section)
+        assert span is not None  # the unit was read from it
+        return span
+
+    def _shapes_of(self, unit: Unit) -> dict[int, _Shape]:
+        # Shapes of all definitions of types, of the unit's whole table.
+        for code, abbreviation in self.abbreviations(unit).items():
+            if abbreviation.tag in NAMED_TYPES:
+                self._shape(unit, code)
+        return self._shapes.get((unit.section, unit.offset), {})
+
+    def _shape(self, unit: Unit, code: int) -> _Shape:
+        shapes = self._shapes.setdefault((unit.section, unit.offset), {})
+        if code not in shapes:
+            shapes[code] = self._make_shape(unit, self._abbreviation(unit, code))
+        return shapes[code]
+
+    def _make_shape(self, unit: Unit, abbreviation: Abbreviation) -> _Shape:
+        tag, has_children, attributes = abbreviation
+        steps = unit.steps(attributes)
+        given = [attribute for attribute, _, _ in attributes]
+        name = None
+        slow = False
+        if tag in NAMED_TYPES and DW_AT_NAME in given and _DW_AT_DECLARATION not in given:
+            index = given.index(DW_AT_NAME)
+            distance, form = unit.steps(attributes[:index]), attributes[index][1]
+            section = _string_section(form)
+            slow = not isinstance(distance, int) or section is None
+            if isinstance(distance, int) and section is not None:
+                name = distance, unit.size_of(form) or 0, section
+        return _Shape(steps, has_children, tag in _SCOPES, name, slow)
+
+    def _names_of(self, unit: Unit) -> _Names:
+        key = unit.section, unit.offset
+        if key not in self._names:
+            self._names[key] = self._walk(unit)
+        return self._names[key]
+
+    def _walk(self, unit: Unit) -> _Names:
+        # One long function, because this is where all the time of a search goes.
+        names = _Names({}, {}, {})
+        places, parents, scopes = names
+        data = self._span(unit)[0]
+        start, position, end = unit.bounds
+        shapes = self._shapes.setdefault((unit.section, unit.offset), {})
+        stack: list[int] = []
+        parent = 0
+        while position < end:
+            at = position
+            code = data[position]
+            position += 1
+            if code == 0:
+                if stack:
+                    parent = stack.pop()
+                continue
+            if code >= 0x80:
+                cursor = unit.cursor(at - start)
+                code, position = cursor.uleb(), cursor.position
+            shape = shapes.get(code) or self._shape(unit, code)
+            steps, has_children, is_scope, name, slow = shape
+            if name is not None:
+                distance, size, section = name
+                found = self._name_at(unit, data, position + distance, size, section)
+                places.setdefault((section, found), []).append(at - start)
+                parents[at - start] = parent
+            elif slow:
+                value = self.entry(Place(unit, at - start))[1][DW_AT_NAME]
+                places.setdefault((_string_section(value.form) or "?", value.raw), []).append(at - start)
+                parents[at - start] = parent
+            position = position + steps if isinstance(steps, int) else unit.passed(position, steps)
+            if has_children:
+                if len(stack) > _MAX_DEPTH:
+                    raise MalformedFile(f"{unit.section}: entries are too deep in each other")
+                stack.append(parent)
+                if is_scope:
+                    scopes[at - start] = parent
+                parent = at - start
+        if position > end:
+            raise MalformedFile(f"{unit.section}: an entry does not fit", offset=unit.offset)
+        return names
+
+    def _name_at(self, unit: Unit, data: bytes | mmap.mmap, position: int, size: int, section: str) -> int | bytes:
+        if size:
+            return int.from_bytes(data[position : position + size], self.sections.byte_order)
+        cursor = unit.cursor(position - unit.bounds[0])
+        return cursor.uleb() if section else cursor.string()
+
+
+def _string_section(form: int) -> str | None:
+    # Where strings of a form lie; "" for in the entry itself, None for in another file (dwz's).
+    if form == DW_FORM_STRP:
+        return ".debug_str"
+    if form == DW_FORM_LINE_STRP:
+        return ".debug_line_str"
+    if form in STRING_INDEX_FORMS:
+        return ".debug_str_offsets"
+    return "" if form == DW_FORM_STRING else None
+
+
+def _positions(data: bytes | mmap.mmap, start: int, end: int, pattern: bytes) -> list[int]:
+    found: list[int] = []
+    position = data.find(pattern, start, end)
+    while position >= 0:
+        found.append(position)
+        if len(found) > _MAX_PLACES:
+            raise MalformedFile("the same bytes too many times")
+        position = data.find(pattern, position + 1, end)
+    return found
+
+
+def _uleb(value: int) -> bytes:
+    raw = bytearray()
+    while value >= 0x80:
+        raw.append(value & 0x7F | 0x80)
+        value >>= 7
+    raw.append(value)
+    return bytes(raw)
+
+
+def _parse_abbreviations(cursor: Cursor) -> dict[int, Abbreviation]:
+    # As Abbreviations, but all at once, and quick: nearly all numbers in it are of one byte.
+    table: dict[int, Abbreviation] = {}
+    data, end = cursor.data, cursor.end
+    while len(table) < _MAX_ABBREVIATIONS:
+        code = cursor.uleb()
+        if code == 0:
+            return table
+        tag, has_children = cursor.uleb(), cursor.byte()
+        attributes: list[tuple[int, int, int]] = []
+        while True:
+            position = cursor.position
+            if position + 1 < end and data[position] < 0x80 and data[position + 1] < 0x80:
+                attribute, form = data[position], data[position + 1]
+                cursor.position = position + 2
+            else:
+                attribute, form = cursor.uleb(), cursor.uleb()
+            if attribute == 0 and form == 0:
+                break
+            attributes.append((attribute, form, cursor.sleb() if form == DW_FORM_IMPLICIT_CONST else 0))
+            if len(attributes) > _MAX_ATTRIBUTES:
+                cursor.fail("an abbreviation has too many attributes")
+        table.setdefault(code, Abbreviation(tag, bool(has_children), tuple(attributes)))
+    cursor.fail("too many abbreviations")

@@ -1,0 +1,470 @@
+"""Sizes of types and places of their members, by DWARF 2 to 5 (5: chapter 5). Bytes only, no target.
+
+All that follows references of the file, or lists in it, has a bound: what does not end is malformed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.dwarf_index import (
+    DW_TAG_BASE_TYPE,
+    DW_TAG_CLASS_TYPE,
+    DW_TAG_ENUMERATION_TYPE,
+    DW_TAG_STRUCTURE_TYPE,
+    DW_TAG_TYPEDEF,
+    DW_TAG_UNION_TYPE,
+    NAMED_TYPES,
+    Place,
+    TypeIndex,
+)
+from ompd.debugger.formats.dwarf_units import DW_AT_NAME, DW_FORM_REF_ADDR, Unit, Value
+from ompd.debugger.formats.elf import ElfFile
+from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
+
+_DW_TAG_ARRAY_TYPE, _DW_TAG_MEMBER, _DW_TAG_POINTER_TYPE, _DW_TAG_REFERENCE_TYPE = 0x01, 0x0D, 0x0F, 0x10
+_DW_TAG_INHERITANCE, _DW_TAG_SUBRANGE_TYPE, _DW_TAG_RVALUE_REFERENCE_TYPE = 0x1C, 0x21, 0x42
+# const, packed, volatile, restrict, shared, atomic, immutable: the type behind them has their size and members
+_QUALIFIERS = frozenset((0x26, 0x2D, 0x35, 0x37, 0x40, 0x47, 0x4B))
+_POINTERS = frozenset((_DW_TAG_POINTER_TYPE, _DW_TAG_REFERENCE_TYPE, _DW_TAG_RVALUE_REFERENCE_TYPE))
+_STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
+_COUNTED = frozenset((_DW_TAG_SUBRANGE_TYPE, DW_TAG_ENUMERATION_TYPE))
+
+_DW_AT_BYTE_SIZE, _DW_AT_BIT_OFFSET, _DW_AT_BIT_SIZE, _DW_AT_LANGUAGE = 0x0B, 0x0C, 0x0D, 0x13
+_DW_AT_LOWER_BOUND, _DW_AT_BYTE_STRIDE, _DW_AT_UPPER_BOUND, _DW_AT_COUNT = 0x22, 0x51, 0x2F, 0x37
+_DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DECLARATION, _DW_AT_EXTERNAL, _DW_AT_TYPE = 0x38, 0x3C, 0x3F, 0x49
+_DW_AT_SIGNATURE, _DW_AT_DATA_BIT_OFFSET = 0x69, 0x6B
+_DW_FORM_REF_SIG8, _DW_FORM_GNU_REF_ALT, _DW_FORM_REF_SUP = 0x20, 0x1F20, (0x1C, 0x24)
+_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1, ref2, ref4, ref8, ref_udata: from the unit's start
+_DW_OP_PLUS_UCONST, _DW_OP_CONSTU = 0x23, 0x10
+_FORTRAN = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23))  # DW_LANG_*: arrays begin at 1
+
+# "struct X" asks for those tags alone. A plain name is what the language would take it for: a typedef hides a tag.
+_KEYWORDS = {
+    "struct": (DW_TAG_STRUCTURE_TYPE, DW_TAG_CLASS_TYPE),
+    "class": (DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE),
+    "union": (DW_TAG_UNION_TYPE,),
+    "enum": (DW_TAG_ENUMERATION_TYPE,),
+}
+_STEP = re.compile(r"([^.\[\]]+)((?:\[\d{1,9}\])*)")
+
+_MAX_CHAIN = 64
+_MAX_MEMBERS = 1 << 16
+_MAX_BYTES = 1 << 48
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member: ``offset`` from the outer structure's start and ``size``, in bytes.
+
+    Of a bit field they are those of the bytes that it lies in, ``first_bit`` counts from the structure's start, from
+    the least significant bit of a byte where the target is little-endian and else from the most significant, and
+    ``bits`` is its width. Both are None for others.
+    """
+
+    offset: int
+    size: int
+    first_bit: int | None = None
+    bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DwarfType:
+    """A type that :class:`TypeInfo` found; typedefs and qualifiers are already followed."""
+
+    name: str
+    info: TypeInfo
+    place: Place
+
+    @property
+    def size(self) -> int:
+        """The type's size in bytes.
+
+        :raises MalformedFile: if the file contradicts itself
+        :raises Unsupported: if the size is worked out at run time
+        """
+        return self.info.size_at(self.place)
+
+    def member(self, path: str) -> Member:
+        """Return where a member lies.
+
+        :param path: its name; further ones after dots, of embedded structures. ``name[2]`` is an element, and the name
+            of an array alone its first where members of that are named
+        :raises FieldNotFound: if there is none of that name
+        :raises MalformedFile: if the file contradicts itself
+        :raises Unsupported: if its offset or size is worked out at run time
+        """
+        return self.info.member_at(self.place, path, self.name)
+
+
+class TypeInfo:
+    """The types of one file's DWARF: a module's, or its separate debug file's."""
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._name = elf.name
+        self._index = TypeIndex(elf)
+        self._found: dict[str, DwarfType | None] = {}
+        self._members: dict[tuple[str, int, int], _Members] = {}
+
+    def find(self, name: str) -> DwarfType | None:
+        """Return the type called *name*, None if the file does not define it.
+
+        Before the name may stand ``struct``, ``class``, ``union`` or ``enum``, in it ``::`` after names of what is
+        around it. Without those a type outside of all scopes comes before one in a scope.
+
+        :raises TypeNotFound: if there are several by that name, and they differ in size
+        :raises MalformedFile: if what leads there is malformed
+        """
+        if name not in self._found:
+            self._found[name] = self._find(" ".join(name.split()))
+        return self._found[name]
+
+    def _find(self, name: str) -> DwarfType | None:
+        keyword, _, rest = name.partition(" ")
+        tags = _KEYWORDS.get(keyword)
+        if tags is not None and rest:
+            return self._look_up(name, rest, frozenset(tags))
+        typedef = self._look_up(name, name, frozenset((DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE)))
+        return typedef or self._look_up(name, name, NAMED_TYPES - {DW_TAG_TYPEDEF})
+
+    def _look_up(self, name: str, qualified: str, tags: frozenset[int]) -> DwarfType | None:
+        outer, last = _split(qualified)
+        best: tuple[bool, Place] | None = None
+        rest: list[Place] = []
+        for unit, offsets in self._index.candidates(last):
+            for offset in offsets:
+                place = Place(unit, offset)
+                if best is not None and best[0]:
+                    rest.append(place)  # is looked at below, without a walk over its unit
+                elif self._is(place, last, tags):
+                    inner = self._depth(place, outer)
+                    if inner is None:
+                        continue
+                    if best is None or inner == 0:
+                        rest += [] if best is None or inner == 0 else [place]
+                        best = inner == 0, place
+                    else:
+                        rest.append(place)
+        if best is None:
+            return None
+        found = DwarfType(name, self, self._definition(best[1]))
+        size = self._size_or_none(best[1])
+        for place in rest:
+            # Not yet known to be an entry, so a walk over the unit follows, but only if the entry says otherwise.
+            if self._is(place, last, tags) and self._size_or_none(place) not in (None, size):
+                inner = self._depth(place, outer)
+                if inner is not None and (inner == 0) == best[0]:
+                    raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
+        return found
+
+    def _is(self, place: Place, name: str, tags: frozenset[int]) -> bool:
+        try:
+            tag, attributes = self._index.entry(place)
+            return (
+                tag in tags
+                and _DW_AT_DECLARATION not in attributes
+                and place.unit.string(attributes.get(DW_AT_NAME)) == name
+            )
+        except MalformedFile:
+            return False  # chance bytes
+
+    def _depth(self, place: Place, outer: tuple[str, ...]) -> int | None:
+        # How many names around it *outer* leaves out, None if others are around it, or there is no entry.
+        scope = self._index.scope_of(place)
+        if scope is None or (outer and scope[len(scope) - len(outer) :] != outer):
+            return None
+        return len(scope) - len(outer)
+
+    def _size_or_none(self, place: Place) -> int | None:
+        try:
+            return self.size_at(place)
+        except (MalformedFile, Unsupported, TypeNotFound):
+            return None
+
+    # From type to type
+
+    def _target(self, unit: Unit, value: Value) -> Place:
+        form, raw = value
+        if not isinstance(raw, int):
+            raise MalformedFile(f"{self._name}: a reference of form {form:#x}")
+        if form in _REFERENCES:
+            return Place(unit, raw)
+        if form == DW_FORM_REF_ADDR:
+            return self._index.place_at(raw)
+        if form == _DW_FORM_REF_SIG8:
+            place = self._index.place_of_signature(raw)
+            if place is None:
+                raise Unsupported(f"{self._name}: a type with signature {raw:#x} is in another file")
+            return place
+        if form == _DW_FORM_GNU_REF_ALT or form in _DW_FORM_REF_SUP:
+            raise Unsupported(f"{self._name}: a type is in a supplementary file (dwz's), which is not read")
+        raise MalformedFile(f"{self._name}: a reference of form {form:#x}")
+
+    def _definition(self, place: Place) -> Place:
+        # What is behind typedefs, qualifiers and declarations.
+        for _ in range(_MAX_CHAIN):
+            tag, attributes = self._index.entry(place)
+            if tag == DW_TAG_TYPEDEF or tag in _QUALIFIERS:
+                if _DW_AT_TYPE not in attributes:
+                    raise Unsupported(f"{self._name}: void has neither size nor members")
+                place = self._target(place.unit, attributes[_DW_AT_TYPE])
+            elif _DW_AT_SIGNATURE in attributes:
+                place = self._target(place.unit, attributes[_DW_AT_SIGNATURE])
+            elif _DW_AT_DECLARATION in attributes and tag in NAMED_TYPES:
+                return self._defined_elsewhere(place, tag, attributes)
+            else:
+                return place
+        raise MalformedFile(f"{self._name}: a chain of types does not end", offset=place.unit.offset + place.offset)
+
+    def _defined_elsewhere(self, place: Place, tag: int, attributes: dict[int, Value]) -> Place:
+        name = place.unit.string(attributes.get(DW_AT_NAME))
+        found = self._look_up(name, name, frozenset((tag,))) if name else None
+        if found is None:
+            raise TypeNotFound(name or "", f"{self._name}, which only declares it")
+        return found.place
+
+    # Sizes
+
+    def size_at(self, place: Place) -> int:
+        """Return the size in bytes of the type at *place*; see :attr:`DwarfType.size`."""
+        total = 1
+        for _ in range(_MAX_CHAIN):
+            place = self._definition(place)
+            tag, attributes = self._index.entry(place)
+            size = place.unit.number(attributes.get(_DW_AT_BYTE_SIZE))
+            if size is None and tag == _DW_TAG_ARRAY_TYPE and _DW_AT_TYPE in attributes:
+                if _DW_AT_BYTE_STRIDE in attributes:
+                    raise Unsupported(f"{self._name}: an array whose elements are apart")
+                for count in self._counts(place):
+                    total *= count
+                place = self._target(place.unit, attributes[_DW_AT_TYPE])
+                continue
+            if size is None and tag in _POINTERS:
+                size = place.unit.address_size
+            if size is None and tag == DW_TAG_ENUMERATION_TYPE and _DW_AT_TYPE in attributes:
+                place = self._target(place.unit, attributes[_DW_AT_TYPE])
+                continue
+            if size is None:
+                raise Unsupported(f"{self._name}: the size of a type (DWARF tag {tag:#x}) is not known")
+            if not 0 <= size * total < _MAX_BYTES:
+                raise MalformedFile(f"{self._name}: a type of {size * total} bytes")
+            return size * total
+        raise MalformedFile(f"{self._name}: a chain of types does not end")
+
+    def _counts(self, place: Place) -> list[int]:
+        # Elements in each dimension, the outermost first; 0 where there is no bound, as in a flexible array.
+        unit = place.unit
+        counts = []
+        for _tag, attributes in self._index.children(place, _COUNTED):
+            for attribute in (_DW_AT_COUNT, _DW_AT_LOWER_BOUND, _DW_AT_UPPER_BOUND):
+                if attribute in attributes and not _is_constant(attributes[attribute]):
+                    raise Unsupported(f"{self._name}: an array whose size is worked out at run time")
+            count = unit.number(attributes.get(_DW_AT_COUNT))
+            upper = unit.number(attributes.get(_DW_AT_UPPER_BOUND))
+            if count is None and upper is not None:
+                lower = unit.number(attributes.get(_DW_AT_LOWER_BOUND))
+                if lower is None:
+                    lower = 1 if unit.number(unit.top.get(_DW_AT_LANGUAGE)) in _FORTRAN else 0
+                # Older gcc writes -1 as the last index of an array of no elements, in as many bytes as it likes.
+                count = 0 if upper in (-1, (1 << 32) - 1, (1 << 64) - 1) else upper - lower + 1
+            counts.append(count or 0)
+            if len(counts) > _MAX_CHAIN or counts[-1] < 0:
+                raise MalformedFile(f"{self._name}: an array with absurd bounds")
+        return counts
+
+    # Members
+
+    def member_at(self, place: Place, path: str, name: str) -> Member:
+        """Return where the member at *path* of the structure at *place* lies; see :meth:`DwarfType.member`."""
+        offset = 0
+        steps = path.split(".")
+        for number, step in enumerate(steps):
+            parsed = _STEP.fullmatch(step)
+            place, shift = self._first_element(place)
+            offset += shift
+            member = self._members_of(place).find(parsed[1]) if parsed is not None else None
+            if parsed is None or member is None:
+                raise FieldNotFound(name, ".".join(steps[: number + 1]))
+            if member.bits is not None:
+                if number + 1 < len(steps) or parsed[2]:
+                    raise FieldNotFound(name, path)
+                start, end = member.first_bit, member.first_bit + member.bits
+                return Member(
+                    offset + start // 8, -(-end // 8) - start // 8, offset * 8 + member.first_bit, member.bits
+                )
+            offset += member.offset
+            place = member.type
+            indexes = [int(text) for text in re.findall(r"\d+", parsed[2])]
+            if indexes:
+                size, shift = self._element(place, indexes, name, path)
+                offset += shift
+                if number + 1 == len(steps):
+                    return Member(offset, size)
+                place = self._element_type(place)
+        return Member(offset, self.size_at(place))
+
+    def _first_element(self, place: Place) -> tuple[Place, int]:
+        place = self._definition(place)
+        if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE:
+            place = self._element_type(place)
+        return place, 0
+
+    def _element_type(self, place: Place) -> Place:
+        for _ in range(_MAX_CHAIN):
+            place = self._definition(place)
+            tag, attributes = self._index.entry(place)
+            if tag != _DW_TAG_ARRAY_TYPE or _DW_AT_TYPE not in attributes:
+                return place
+            place = self._target(place.unit, attributes[_DW_AT_TYPE])
+        raise MalformedFile(f"{self._name}: a chain of types does not end")
+
+    def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
+        # Size of the element with these indexes, one for each dimension, and where in the array it lies.
+        place = self._definition(place)
+        counts = self._counts(place) if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE else []
+        if len(counts) != len(indexes):
+            raise FieldNotFound(name, path)
+        position = 0
+        for depth, (index, count) in enumerate(zip(indexes, counts, strict=True)):
+            # An outermost count of 0 is that of a flexible array: its size is not the type's matter.
+            if index >= count and (count or depth):
+                raise FieldNotFound(name, path)
+            position = position * count + index
+        size = self.size_at(self._target(place.unit, self._index.entry(place)[1][_DW_AT_TYPE]))
+        return size, position * size
+
+    def _members_of(self, place: Place) -> _Members:
+        key = place.unit.section, place.unit.offset, place.offset
+        if key not in self._members:
+            tag = self._index.entry(place)[0]
+            self._members[key] = _Members(self, place if tag in _STRUCTURES else None)
+        return self._members[key]
+
+    # What _Members, below, asks
+
+    def rows(self, place: Place) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
+        """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
+        for count, (tag, attributes) in enumerate(self._index.children(place, (_DW_TAG_MEMBER, _DW_TAG_INHERITANCE))):
+            if count > _MAX_MEMBERS:
+                raise MalformedFile(f"{self._name}: a structure with too many members")
+            # Static members of a C++ class are members too, before DWARF 5.
+            if _DW_AT_EXTERNAL not in attributes and _DW_AT_TYPE in attributes:
+                yield place.unit.string(attributes.get(DW_AT_NAME)), tag, attributes
+
+    def type_of(self, unit: Unit, attributes: dict[int, Value]) -> Place:
+        """Return the type of a member."""
+        return self._target(unit, attributes[_DW_AT_TYPE])
+
+    def inner(self, place: Place) -> Place:
+        """Return the structure behind typedefs of a base class or a member without a name."""
+        return self._definition(place)
+
+    def location(self, unit: Unit, attributes: dict[int, Value]) -> tuple[int, int | None, int | None]:
+        """Return offset in bytes, first bit from the structure's start and width in bits (None: no bit field)."""
+        bits = unit.number(attributes.get(_DW_AT_BIT_SIZE))
+        first_bit = unit.number(attributes.get(_DW_AT_DATA_BIT_OFFSET))
+        offset = self._member_location(unit, attributes.get(_DW_AT_DATA_MEMBER_LOCATION))
+        if bits is None:
+            return (first_bit // 8 if first_bit is not None else offset), None, None
+        if first_bit is None:
+            # DWARF 3, 5.6.6: the bit field lies in a storage unit, and bit_offset counts from its most significant bit.
+            skipped = unit.number(attributes.get(_DW_AT_BIT_OFFSET)) or 0
+            size = unit.number(attributes.get(_DW_AT_BYTE_SIZE))
+            if size is None:
+                size = self.size_at(self.type_of(unit, attributes))
+            from_start = size * 8 - skipped - bits if unit.sections.byte_order == "little" else skipped
+            first_bit = offset * 8 + from_start
+        if not 0 < bits <= 1 << 16 or first_bit < 0:
+            raise MalformedFile(f"{self._name}: a bit field of {bits} bits at {first_bit}")
+        return 0, first_bit, bits
+
+    def _member_location(self, unit: Unit, value: Value | None) -> int:
+        if value is None:
+            return 0
+        if isinstance(value.raw, int):
+            if _is_constant(value):
+                offset = value.raw
+            else:
+                raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
+        else:
+            cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
+            operation = cursor.byte()
+            offset = cursor.uleb() if operation in (_DW_OP_PLUS_UCONST, _DW_OP_CONSTU) else -1
+            # DWARF 2 pushes the structure's address first: a constant has to be added to it.
+            if offset < 0 or not (cursor.at_end or (operation == _DW_OP_CONSTU and value.raw[cursor.position :] == b'"')):
+                raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
+        if not 0 <= offset < _MAX_BYTES:
+            raise MalformedFile(f"{self._name}: a member at offset {offset}")
+        return offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    offset: int
+    first_bit: int
+    bits: int | None
+    type: Place
+
+
+class _Members:
+    # The members of one structure by name, those of base classes and of members without a name among them.
+
+    def __init__(self, info: TypeInfo, place: Place | None) -> None:
+        self._info = info
+        self._place = place
+
+    def find(self, name: str) -> _Found | None:
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, _Found]:
+        found: dict[str, _Found] = {}
+        level = [] if self._place is None else [(self._place, 0)]
+        seen = set()
+        # By levels: what is nearer hides what is in a base class.
+        while level:
+            deeper: list[tuple[Place, int]] = []
+            for place, base in level:
+                key = place.unit.section, place.unit.offset, place.offset, base
+                if key in seen or len(seen) > _MAX_MEMBERS:
+                    raise MalformedFile("a structure contains itself", offset=place.unit.offset + place.offset)
+                seen.add(key)
+                for name, tag, attributes in self._info.rows(place):
+                    embedded = tag == _DW_TAG_INHERITANCE or name is None
+                    if name is not None and name in found:
+                        continue
+                    try:
+                        offset, first_bit, bits = self._info.location(place.unit, attributes)
+                        target = self._info.type_of(place.unit, attributes)
+                        inner = self._info.inner(target) if embedded else target
+                    except (Unsupported, TypeNotFound):
+                        continue  # a virtual base class, a type of another file: not known
+                    if embedded and bits is None:
+                        deeper.append((inner, base + offset))
+                    elif name is not None:
+                        found[name] = _Found(base + offset, base * 8 + (first_bit or 0), bits, target)
+            level = deeper
+        return found
+
+
+def _is_constant(value: Value) -> bool:
+    # A constant, and no reference to a variable nor, since DWARF 4, an offset of a list of locations.
+    return isinstance(value.raw, int) and value.form in _CONSTANTS
+
+
+_CONSTANTS = frozenset((0x0B, 0x05, 0x06, 0x07, 0x0D, 0x0F, 0x1E, 0x21))  # data1 … data16, sdata, udata, implicit_const
+
+
+def _split(name: str) -> tuple[tuple[str, ...], str]:
+    # "a::b<c::d>" is b<c::d> in a.
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if depth == 0 and name.startswith("::", index):
+            parts.append(name[start:index])
+            start = index + 2
+    return tuple(part for part in parts if part), name[start:]

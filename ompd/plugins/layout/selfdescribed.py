@@ -1,0 +1,101 @@
+"""What Intel's runtime says of itself to Intel's own debugger: ``__kmp_omp_debug_struct_info``.
+
+An exported object in ``.data`` that holds offsets and sizes of some 75 fields, also of structures for which OMPD
+publishes nothing: task queues, locks, barriers. Its order is that of ``kmp_omp_struct_info_t`` (``kmp_omp.h``,
+``KMP_OMP_VERSION`` 9, unchanged in Intel's releases from 2021 to 2026). LLVM's builds export an empty object of the
+same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ompd.contract.memory import Field, StructLayout
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState, LayoutUnavailable
+
+SOURCE = "published"
+
+_SYMBOL = "__kmp_omp_debug_struct_info"
+_LIB_VERSION = 9
+# lib_version and sizeof_this_structure, then 14 addr_and_size_t of 16 bytes, then address_width, indexed_locks,
+# last_barrier and deque_size; from there on all is pairs of int32, and single ones for the sizes of structures.
+_HEADER_SIZE = 8 + 14 * 16 + 4 * 4
+_MAX_OFFSET = 1 << 20
+
+# Structure, and its fields in order. A name with "." lies in a structure that its first part names; "!" in front of a
+# field: its offset counts from the start of another structure than this one.
+_STRUCTURES: tuple[tuple[str, str], ...] = (
+    (
+        "kmp_base_info_t",
+        "th_info th_team th_root th_serial_team th_ident th_spin_here th_next_waiting th_task_team th_current_task"
+        " th_task_state th_bar th_b_worker_arrived th_teams_microtask th_teams_level !th_teams_nteams !th_teams_nth",
+    ),
+    ("kmp_desc_base_t", "ds_tid ds_gtid ds_thread"),
+    (
+        "kmp_base_team_t",
+        "t_master_tid t_ident t_parent t_nproc t_threads t_serialized t_id t_pkfn t_task_team t_implicit_task_taskdata"
+        " t_cancel_request t_bar !t_b_master_arrived !t_b_team_arrived",
+    ),
+    ("kmp_base_root_t", "r_root_team r_hot_team r_uber_thread r_root_id"),
+    ("ident_t", "psource flags"),
+    (
+        "kmp_base_queuing_lock_t",
+        "initialized location tail_id head_id next_ticket now_serving owner_id depth_locked flags",
+    ),
+    ("kmp_base_task_team_t", "tt_threads_data tt_found_tasks tt_nproc tt_unfinished_threads tt_active"),
+    (
+        "kmp_taskdata_t",
+        "td_task_id td_flags td_team td_parent td_level td_ident td_allocated_child_tasks td_incomplete_child_tasks"
+        " td_taskwait_ident td_taskwait_counter td_taskwait_thread td_taskgroup !tg_count !tg_cancel_request td_depnode"
+        " !dn_node !dn_next !dn_successors !dn_task !dn_npredecessors !dn_nrefs !dn_routine",
+    ),
+    (
+        "kmp_thread_data_t",
+        "td_deque td_deque_size td_deque_head td_deque_tail td_deque_ntasks td_deque_last_stolen",
+    ),
+)
+
+
+def load(process: Process, module: Module) -> dict[str, StructLayout]:
+    """Return the layouts that the runtime in *module* describes, by structure.
+
+    :raises LayoutUnavailable: if it does not describe itself, as LLVM's builds do not
+    :raises CorruptState: if what it says cannot be
+    """
+    address = process.symbol_in(module, _SYMBOL)
+    if address is None:
+        raise LayoutUnavailable(f"{module.name} does not describe its structures ({_SYMBOL})")
+    version, size = _integers(process, process.read(address, 8))
+    expected = _HEADER_SIZE + 4 * sum(1 + 2 * len(fields.split()) for _, fields in _STRUCTURES)
+    # last_field, 8 bytes on a multiple of 8, ends it
+    if version != _LIB_VERSION or size != (expected + 7) // 8 * 8 + 8:
+        raise LayoutUnavailable(f"{module.name} describes its structures in another form than is known")
+    words = iter(_integers(process, process.read(address + _HEADER_SIZE, expected - _HEADER_SIZE)))
+    return {name: _layout(name, fields.split(), words, address) for name, fields in _STRUCTURES}
+
+
+def _integers(process: Process, raw: bytes) -> list[int]:
+    return [int.from_bytes(raw[at : at + 4], process.byte_order, signed=True) for at in range(0, len(raw), 4)]
+
+
+def _layout(name: str, fields: list[str], words: Iterator[int], address: int) -> StructLayout:
+    total = next(words)
+    found: dict[str, Field] = {}
+    for field in fields:
+        offset, size = next(words), next(words)
+        if offset == -1 or field.startswith("!"):
+            continue  # a build may lack it; "!": of use only to those who know in what it lies
+        if not (0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)):
+            raise CorruptState(address, f"{name}.{field} is said to be {size} bytes at offset {offset}")
+        found[field] = Field(offset, size)
+    return StructLayout(name, total, found, SOURCE)
+
+
+def contradiction(known: Mapping[str, StructLayout], told: Mapping[str, StructLayout]) -> str | None:
+    """Return what two sources say differently of a field that both name, None if they agree."""
+    for name in known.keys() & told.keys():
+        for field in known[name].fields.keys() & told[name].fields.keys():
+            if known[name].fields[field].offset != told[name].fields[field].offset:
+                return f"{name}.{field}"
+    return None

@@ -1,0 +1,236 @@
+"""Internal control variables: which there are, whose they are, and where the runtime keeps each.
+
+Names are those of OpenMP 5.1 and, for the same variable, those of 5.0 with ``ompd-``. What the runtime keeps in a
+task's ``td_icvs`` belongs to the task; OMPD gives some of these the scope of a thread, whose current task is then
+meant. A few that OMPD's libraries leave out are known from the settings that the runtime displays (``ompd_env_block``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView, read_pointer, read_signed, read_unsigned
+from ompd.contract.ompd import Scope
+from ompd.contract.plugin import IcvDescription
+from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.plugins.libomp.regions import MAX_NESTING, Region
+from ompd.plugins.libomp.tasks import Task
+from ompd.plugins.libomp.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd.plugins.libomp.plugin import Runtime
+
+Value = int | bool | str
+
+_MAX_STRING = 1 << 16
+_MAX_ENVIRONMENT = 1 << 20
+
+# kmp_sched_t of kmp.h: kinds as a schedule clause names them; two bits above them are modifiers.
+_SCHEDULES = {
+    **dict.fromkeys((33, 34, 40, 41), "static"),
+    35: "dynamic",
+    **dict.fromkeys((36, 42, 43), "guided"),
+    38: "auto",
+    39: "trapezoidal",
+    44: "static_steal",
+}
+_UNCHUNKED_STATIC = (34, 41)
+_MONOTONIC, _NONMONOTONIC = 1 << 29, 1 << 30
+# kmp_proc_bind_t
+_BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
+# enum __kmp_tool of ompt-general.cpp
+_TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
+
+# What OMPD leaves out, by the environment variable under which the runtime displays it.
+_DISPLAYED = {
+    "place-partition-var": "OMP_PLACES",
+    "wait-policy-var": "OMP_WAIT_POLICY",
+    "target-offload-var": "OMP_TARGET_OFFLOAD",
+    "nteams-var": "OMP_NUM_TEAMS",
+    "teams-thread-limit-var": "OMP_TEAMS_THREAD_LIMIT",
+    "def-allocator-var": "OMP_ALLOCATOR",
+}
+
+
+def describe(runtime: Runtime) -> list[IcvDescription]:
+    """Return the ICVs that can be asked of *runtime*."""
+    known = [IcvDescription(name, scope) for name, (scope, _) in _READERS.items()]
+    try:
+        displayed = display_control_vars(runtime)
+    except Unavailable:
+        displayed = {}
+    return known + [
+        IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
+    ]
+
+
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+
+    :raises BadInput: if there is no such ICV, or *handle* is of another kind
+    """
+    if name in _READERS:
+        scope, reader = _READERS[name]
+        if not isinstance(handle, _HANDLES[scope] if scope in _HANDLES else type(runtime)):
+            raise BadInput(f"{name} is a variable of scope {scope.name.lower()}")
+        return reader(handle)
+    if name in _DISPLAYED:
+        try:
+            return display_control_vars(runtime)[_DISPLAYED[name]]
+        except KeyError:
+            raise Unavailable(f"the runtime does not display {_DISPLAYED[name]}") from None
+    raise BadInput(f"no internal control variable {name!r}")
+
+
+def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
+    """Return ``ompd_env_block``: the settings, a line each, that the runtime wrote down when it initialised."""
+    block = read_pointer(runtime.process, runtime.global_address("ompd_env_block"))
+    size = read_unsigned(runtime.process, runtime.global_address("ompd_env_block_size"), runtime.process.pointer_size)
+    if block is None:
+        raise Unavailable("the runtime has freed its settings: it has shut down")
+    if size > _MAX_ENVIRONMENT:
+        raise CorruptState(block, f"ompd_env_block of {size} bytes")
+    text = runtime.process.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+# A task's
+
+
+def _icvs(task: Task) -> StructView:
+    layout = task.runtime.layouts["kmp_internal_control_t"]
+    return StructView(task.runtime.process, layout, task.view.address_of("td_icvs"))
+
+
+def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
+    def read_of_current_task(thread: Thread) -> Value:
+        task = thread.current_task()
+        if task is None:
+            raise Unavailable("the thread is idle: no task gives it this variable")
+        return reader(task)
+
+    return read_of_current_task
+
+
+def _dynamic(task: Task) -> bool:
+    return _icvs(task).unsigned("dynamic") != 0
+
+
+def _run_sched(task: Task) -> str:
+    runtime = task.runtime
+    view = StructView(runtime.process, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
+    kind, chunk = view.unsigned("r_sched_type"), view.signed("chunk")
+    plain = kind & ~(_MONOTONIC | _NONMONOTONIC)
+    name = _SCHEDULES.get(plain)
+    if name is None:
+        raise CorruptState(view.address, f"schedule of kind {kind:#x}")
+    modifier = "monotonic:" if kind & _MONOTONIC else "nonmonotonic:" if kind & _NONMONOTONIC else ""
+    # A schedule without chunks keeps 0 or 1 there, which is no chunk size the user gave.
+    return f"{modifier}{name}" + (f",{chunk}" if plain not in _UNCHUNKED_STATIC and chunk > 0 else "")
+
+
+def _list(task: Task, global_name: str, member: str) -> list[int]:
+    # What a list in the environment gives for levels inside of the task's.
+    runtime = task.runtime
+    layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
+    address = runtime.process.symbol_in(runtime.module, global_name)
+    if address is None:
+        raise Unavailable(f"the runtime has no {global_name}")
+    view = StructView(runtime.process, layout, address)
+    used = view.signed("used")
+    array = view.pointer(member)
+    if not 0 <= used <= MAX_NESTING:
+        raise CorruptState(address, f"{global_name} has {used} entries")
+    first = task.team().t_level + 1
+    if array is None or used <= first:
+        return []
+    return [read_signed(runtime.process, array + 4 * place, 4) for place in range(first, used)]
+
+
+def _nthreads(task: Task) -> int | str:
+    values = [_icvs(task).signed("nproc"), *_list(task, "__kmp_nested_nth", "nth")]
+    return values[0] if len(values) == 1 else ",".join(map(str, values))
+
+
+def _bind(task: Task) -> str:
+    values = [_icvs(task).signed("proc_bind"), *_list(task, "__kmp_nested_proc_bind", "bind_types")]
+    if not all(0 <= value < len(_BINDINGS) for value in values):
+        raise CorruptState(task.address, f"proc_bind is {values}")
+    return ",".join(_BINDINGS[value] for value in values)
+
+
+def _member(name: str) -> Callable[[Task], int]:
+    return lambda task: _icvs(task).signed(name)
+
+
+# The address space's
+
+
+def _global(name: str, size: int) -> Callable[[Runtime], int]:
+    return lambda runtime: read_unsigned(runtime.process, runtime.global_address(name), size)
+
+
+def _flag(name: str) -> Callable[[Runtime], bool]:
+    return lambda runtime: read_unsigned(runtime.process, runtime.global_address(name), 4) != 0
+
+
+def _debug(runtime: Runtime) -> bool:
+    return read_signed(runtime.process, runtime.global_address("ompd_state"), 8) > 0
+
+
+def _tool(runtime: Runtime) -> str:
+    value = read_unsigned(runtime.process, runtime.global_address("__kmp_tool"), 4)
+    return _TOOL.get(value, str(value))
+
+
+def _string(name: str) -> Callable[[Runtime], str]:
+    def read_it(runtime: Runtime) -> str:
+        address = read_pointer(runtime.process, runtime.global_address(name))
+        return "" if address is None else runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
+
+    return read_it
+
+
+def _thread_num(thread: Thread) -> int:
+    number = thread.thread_num()
+    if number is None:
+        raise Unavailable("the thread is in no team")
+    return number
+
+
+_HANDLES: Mapping[Scope, type] = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
+
+_READERS: Mapping[str, tuple[Scope, Callable[..., Value]]] = {
+    "dyn-var": (Scope.THREAD, _of_thread(_dynamic)),
+    "run-sched-var": (Scope.TASK, _run_sched),
+    "stacksize-var": (Scope.ADDRESS_SPACE, _global("__kmp_stksize", 8)),
+    "cancel-var": (Scope.ADDRESS_SPACE, _flag("__kmp_omp_cancellation")),
+    "max-task-priority-var": (Scope.ADDRESS_SPACE, _global("__kmp_max_task_priority", 4)),
+    "debug-var": (Scope.ADDRESS_SPACE, _debug),
+    "nthreads-var": (Scope.THREAD, _of_thread(_nthreads)),
+    "display-affinity-var": (Scope.ADDRESS_SPACE, _flag("__kmp_display_affinity")),
+    "affinity-format-var": (Scope.ADDRESS_SPACE, _string("__kmp_affinity_format")),
+    "default-device-var": (Scope.THREAD, _of_thread(_member("default_device"))),
+    "tool-var": (Scope.ADDRESS_SPACE, _tool),
+    "tool-libraries-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_libraries")),
+    "tool-verbose-init-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_verbose_init")),
+    "levels-var": (Scope.PARALLEL, Region.level),
+    "active-levels-var": (Scope.PARALLEL, Region.active_level),
+    "thread-limit-var": (Scope.TASK, _member("thread_limit")),
+    "max-active-levels-var": (Scope.TASK, _member("max_active_levels")),
+    "bind-var": (Scope.TASK, _bind),
+    "num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4)),
+    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4)),
+    "thread-num-var": (Scope.THREAD, _thread_num),
+    "ompd-thread-num-var": (Scope.THREAD, _thread_num),
+    "final-task-var": (Scope.TASK, Task.is_final),
+    "ompd-final-var": (Scope.TASK, Task.is_final),
+    "ompd-final-task-var": (Scope.TASK, Task.is_final),
+    "implicit-task-var": (Scope.TASK, lambda task: task.kind() != "explicit"),
+    "ompd-implicit-var": (Scope.TASK, lambda task: task.kind() != "explicit"),
+    "ompd-implicit-task-var": (Scope.TASK, lambda task: task.kind() != "explicit"),
+    "team-size-var": (Scope.PARALLEL, Region.size),
+    "ompd-team-size-var": (Scope.PARALLEL, Region.size),
+}

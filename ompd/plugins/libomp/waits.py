@@ -1,0 +1,278 @@
+"""What threads wait for: the lock, and who holds it; the barrier, and who has not arrived.
+
+OMPD has nothing of this. Layouts beyond those it publishes are what Intel's runtime says of itself
+(:mod:`ompd.plugins.layout.selfdescribed`). Nothing is taken for a lock that does not prove to be the one: a queuing lock holds its own
+address and has the waiting thread in its queue; the user's variable has to lead to that lock through the runtime's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd import outlined
+from ompd.contract.memory import StructLayout, StructView, read_pointer, read_unsigned
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, ThreadHandle
+from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
+from ompd.plugins.layout import selfdescribed
+from ompd.plugins.libomp import constructs
+from ompd.plugins.libomp.tasks import Task
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.plugins.libomp.plugin import Runtime
+    from ompd.plugins.libomp.threads import Thread
+
+# Routines in which a thread has arrived at a barrier of its team. The last two are those of a region's end: a worker that has
+# arrived there waits for the next region already.
+_BARRIERS = frozenset(("__kmp_barrier", "__kmpc_barrier", "GOMP_barrier", "__kmp_join_barrier", "__kmp_fork_barrier"))
+# Routines that ask for a lock, and what their callers call it.
+LOCK_ROUTINES = {
+    "__kmpc_critical": "critical",
+    "__kmpc_critical_with_hint": "critical",
+    "GOMP_critical_start": "critical",
+    "GOMP_critical_name_start": "critical",
+    "__kmpc_set_lock": "lock",
+    "__kmpc_set_nest_lock": "lock",
+    "omp_set_lock": "lock",
+    "omp_set_nest_lock": "lock",
+}
+# kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest bit of that
+# says that somebody waits.
+_DIRECT_TAS, _DIRECT_FUTEX = 3, 5
+# A stack from a lock routine to user code is some hundred bytes.
+_MAX_STACK = 1 << 16
+_MAX_QUEUED_TASKS = 1 << 20
+
+
+class Internals:
+    """The optional protocol for one runtime; see :class:`ompd.contract.plugin.RuntimeInternals`.
+
+    :raises LayoutUnavailable: if nothing tells the layouts it needs
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._process = runtime.process
+        self._layouts = selfdescribed.load(runtime.process, runtime.module)
+        wrong = selfdescribed.contradiction(runtime.layouts, self._layouts)
+        if wrong is not None:
+            raise CorruptState(0, f"the runtime says two things about {wrong}")
+        self._known_locks: list[int] = []
+
+    def _layout(self, name: str) -> StructLayout:
+        return self._layouts[name]
+
+    # Locks
+
+    @cached_property
+    def _by_gtid(self) -> dict[int, Thread]:
+        desc = self._layout("kmp_desc_base_t")
+        start = self._layout("kmp_base_info_t").field("th_info").offset
+        return {
+            StructView(self._process, desc, thread.address + start).signed("ds_gtid"): thread
+            for thread in self._runtime.threads()
+        }
+
+    def _native(self, gtid: int) -> int | None:
+        thread = self._by_gtid.get(gtid)
+        if thread is None:
+            return None
+        return self._process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+
+    def lock(self, handle: ThreadHandle) -> LockState | None:
+        """See :meth:`RuntimeInternals.lock`.
+
+        :raises Unavailable: if it waits for one that cannot be told
+        """
+        thread = self._runtime.thread_at(handle.address)
+        frames = _innermost_frames(thread)
+        routines = [constructs.routine_name(self._process.locate(frame.call_site).symbol) for frame in frames[:-1]]
+        asked = next((LOCK_ROUTINES[name] for name in reversed(routines) if name in LOCK_ROUTINES), None)
+        if asked is None:
+            return None
+        candidates = list(self._candidates(thread, frames))
+        queue = self._queuing_lock(thread, candidates)
+        if queue is not None:
+            address, waiters = queue
+            owner_id = self._lock_view(address).signed("owner_id")
+            owner = self._native(owner_id - 1) if owner_id > 0 else None
+            return LockState(address, asked, owner, waiters, self._variable(address, asked))
+        direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
+        if len(direct) == 1:
+            ((variable, gtid),) = filter(None, direct)
+            return LockState(variable, asked, self._native(gtid), (), variable)
+        raise Unavailable("the lock is of a kind that does not name those who wait for it")
+
+    def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> Iterator[int]:
+        # Every word that may be an address of what the routine was given: what OMPT noted, registers and stack.
+        if thread.runtime.keeps_states():
+            yield thread.kept_state()[1]
+        seen: set[int] = set()
+        size, order = self._process.pointer_size, self._process.byte_order
+        start, end = frames[0].sp, frames[-1].sp
+        words: list[int] = []
+        if 0 < end - start <= _MAX_STACK:
+            raw = self._process.read(start, end - start)
+            words = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
+        for word in (*(value for frame in frames for value in frame.registers.values()), *words):
+            if word > 0xFFFF and word % 4 == 0 and word not in seen:
+                seen.add(word)
+                yield word
+
+    def _lock_view(self, address: int) -> StructView:
+        return StructView(self._process, self._layout("kmp_base_queuing_lock_t"), address)
+
+    def _queuing_lock(self, thread: Thread, candidates: list[int]) -> tuple[int, tuple[int, ...]] | None:
+        for address in (*self._known_locks, *candidates):
+            waiters = self._queue(address)
+            if waiters and thread.address in waiters:
+                if address not in self._known_locks:
+                    self._known_locks.append(address)
+                natives = (self._native_of(self._runtime.thread_at(waiter)) for waiter in waiters)
+                return address, tuple(native for native in natives if native is not None)
+        return None
+
+    def _native_of(self, thread: Thread) -> int | None:
+        try:
+            return self._process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+        except OmpdError:
+            return None
+
+    def _queue(self, address: int) -> list[int]:
+        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is no such lock.
+        try:
+            lock = self._lock_view(address)
+            if lock.pointer("initialized") != address:
+                return []
+            gtid, last = lock.signed("head_id") - 1, lock.signed("tail_id") - 1
+            found: list[int] = []
+            info = self._layout("kmp_base_info_t")
+            while gtid >= 0 and len(found) <= self._runtime.capacity:
+                thread = self._by_gtid.get(gtid)
+                if thread is None or thread.address in found:
+                    return []
+                found.append(thread.address)
+                if gtid == last:
+                    return found
+                gtid = StructView(self._process, info, thread.address).signed("th_next_waiting") - 1
+        except MemoryFault:
+            pass
+        return []
+
+    def _variable(self, lock: int, asked: str) -> int | None:
+        # The user's variable that leads to *lock*: a critical section's holds the address of the lock's descriptor.
+        if asked == "critical":
+            return next((variable for variable in self._criticals if self._descriptor_of(variable) == lock), None)
+        return None
+
+    @cached_property
+    def _criticals(self) -> list[int]:
+        return list(self._process.symbols_with_prefix(outlined.CRITICAL_PREFIX).values())
+
+    def _descriptor_of(self, variable: int) -> int | None:
+        try:
+            descriptor = read_pointer(self._process, variable)
+            return read_pointer(self._process, descriptor) if descriptor is not None else None
+        except MemoryFault:
+            return None
+
+    def _direct(self, thread: Thread, candidate: int) -> tuple[int, int] | None:
+        # (variable, owner's gtid) if *candidate* is a test-and-set or futex lock that another thread holds.
+        try:
+            module = self._process.module_at(candidate)
+            if module is not None and (module == self._runtime.module or module.is_system_library):
+                return None
+            word = read_unsigned(self._process, candidate, 4)
+        except MemoryFault:
+            return None
+        payload = word >> 8
+        tag = word & 0xFF
+        if tag not in (_DIRECT_TAS, _DIRECT_FUTEX):
+            return None
+        gtid = (payload >> 1 if tag == _DIRECT_FUTEX else payload) - 1
+        owner = self._by_gtid.get(gtid)
+        return (candidate, gtid) if owner is not None and owner.address != thread.address else None
+
+    # Barriers
+
+    def barrier(self, region: ParallelHandle) -> BarrierState | None:
+        """See :meth:`RuntimeInternals.barrier`: by the stacks of the team's threads."""
+        missing: list[int] = []
+        for number in range(region.size()):
+            thread = self._runtime.thread_at(region.thread(number).address)
+            if not self._has_arrived(thread, region):
+                missing.append(
+                    self._process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+                )
+        if len(missing) == region.size():
+            return None
+        return BarrierState(region.size() - len(missing), region.size(), tuple(missing))
+
+    def _has_arrived(self, thread: Thread, region: ParallelHandle) -> bool:
+        current = thread.current_parallel()
+        if current is None or current.id != region.id:
+            return False  # it is in a region of its own, inside of this one
+        hosted = constructs.hosted(thread)
+        places = {known.id: place for known, place in hosted.places.items()}
+        if region.id not in places:
+            raise Unavailable("the region's frame is not to be told from others on a thread's stack")
+        place = places[region.id]
+        inside = hosted.frames if place is None else hosted.frames[:place]
+        return any(
+            self._process.module_at(frame.call_site) == self._runtime.module
+            and constructs.routine_name(self._process.locate(frame.call_site).symbol) in _BARRIERS
+            for frame in inside
+        )
+
+    # Queued tasks
+
+    def queued_tasks(self) -> list[Task]:
+        """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
+        process = self._process
+        team_layout, tt, td = (
+            self._layout(name) for name in ("kmp_base_team_t", "kmp_base_task_team_t", "kmp_thread_data_t")
+        )
+        found: dict[int, Task] = {}
+        seen: set[int] = set()
+        for team in self._runtime.live_teams():
+            field = team_layout.field("t_task_team")
+            for at in range(field.offset, field.offset + field.size, process.pointer_size):
+                address = read_pointer(process, team.address + at)
+                if address is None or address in seen:
+                    continue
+                seen.add(address)
+                view = StructView(process, tt, address)
+                data = view.pointer("tt_threads_data")
+                if data is None or not td.size:
+                    continue
+                for number in range(min(team.t_nproc, max(view.signed("tt_nproc"), 0))):
+                    for task in self._deque(StructView(process, td, data + number * td.size)):
+                        found.setdefault(task, self._runtime.task_at(task))
+        return [task for task in found.values() if task.status() == "queued"]
+
+    def _deque(self, view: StructView) -> list[int]:
+        array = view.pointer("td_deque")
+        if array is None:
+            return []
+        size, head, count = (view.signed(name) for name in ("td_deque_size", "td_deque_head", "td_deque_ntasks"))
+        if not (0 <= count <= size <= _MAX_QUEUED_TASKS and 0 <= head <= size):
+            raise CorruptState(view.address, f"task queue of {count} tasks in {size} places")
+        width, order = self._process.pointer_size, self._process.byte_order
+        raw = self._process.read(array, size * width) if count else b""
+        places = [(head + i) % size for i in range(count)]
+        found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
+        return [address for address in found if address]
+
+
+def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
+    # From the innermost to the first that is the user's.
+    process = thread.runtime.process
+    native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+    frames = process.stack(native).frames
+    for index, frame in enumerate(frames):
+        if constructs.is_users(thread.runtime, frame):
+            return frames[: index + 1]
+    return frames
