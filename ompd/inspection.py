@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ompd.model import Answer, ParallelRecord, RuntimeRecord, ThreadRecord
-from ompd.questions import regions, runtimes, threads
+from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, TaskRecord, ThreadRecord
+from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.session import Session
 
 
@@ -27,3 +27,17 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return regions.ask(self)
+
+    def ask_tasks(self) -> Answer[TaskRecord]:
+        """Return the tasks that exist, each after the one that generated it.
+
+        :raises NoAnswer: if no OpenMP runtime of the process can be read
+        """
+        return tasks.ask(self)
+
+    def ask_icvs(self) -> Answer[IcvRecord]:
+        """Return each internal control variable for each handle of its scope.
+
+        :raises NoAnswer: if no OpenMP runtime of the process can be read
+        """
+        return icvs.ask(self)

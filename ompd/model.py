@@ -77,7 +77,7 @@ class RuntimeRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRecord:
     """A thread of the process as it was at this stop; one that is not OpenMP's has no ``runtime``.
 
@@ -87,21 +87,22 @@ class ThreadRecord:
     outside of the OpenMP runtime and the C library, None if it has none (a pool thread).
     """
 
-    runtime: str | None
-    thread_num: int | None
-    team_size: int | None
-    level: int | None
-    active_level: int | None
+    runtime: str | None = None
+    thread_num: int | None = None
+    team_size: int | None = None
+    level: int | None = None
+    active_level: int | None = None
     native_thread_id: int
     thread_type: str
-    state: str | None
-    state_source: str | None
-    wait_id: int | None
-    wait: Wait | None
-    parallel: str | None
-    task: str | None
-    where: Place | None
+    state: str | None = None
+    state_source: str | None = None
+    wait_id: int | None = None
+    wait: Wait | None = None
+    parallel: str | None = None
+    task: str | None = None
+    where: Place | None = None
     address: int | None = None
+    tool_data: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -121,6 +122,56 @@ class ParallelRecord:
     enclosing: str | None
     function: RegionFunction | None
     threads: tuple[int | None, ...]
+    tool_data: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFrame:
+    """A frame of ``ompt_frame_t``: ``address`` in the stack, ``flags`` say whose it is and what the address is."""
+
+    address: int
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A task that exists.
+
+    ``kind`` is ``initial``, ``implicit`` or ``explicit``. ``thread`` is the native id of the thread that executes or
+    has suspended it, None for a queued one. ``generating`` is the id of the task that created it, for an implicit task
+    the one that encountered the region; ``scheduling`` of the one that was suspended for it, which explicit tasks alone
+    have. ``exit_frame`` is where the runtime called its code, ``enter_frame`` where it called the runtime, None while
+    it has not. ``status`` is ``executing``, ``suspended`` or ``queued``."""
+
+    id: str
+    runtime: str
+    kind: str | None
+    thread: int | None
+    generating: str | None
+    scheduling: str | None
+    parallel: str | None
+    function: RegionFunction | None
+    exit_frame: TaskFrame | None
+    enter_frame: TaskFrame | None
+    status: str | None
+    final: bool | None = None
+    tool_data: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IcvRecord:
+    """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
+
+    ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, as ``scope`` says.
+    """
+
+    runtime: str
+    name: str
+    scope: str
+    value: int | bool | str | None
+    handle: str
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

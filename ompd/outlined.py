@@ -22,7 +22,7 @@ CRITICAL_PREFIX = ".gomp_critical_user_"
 
 
 def critical_name(symbol: str) -> str | None:
-    """Return the name of the critical section whose variable is *symbol*, ``""`` for the unnamed one, None for no such."""
+    """Return the name of the critical section that *symbol* stands for, ``""`` for the unnamed one, None for none."""
     if not symbol.startswith(CRITICAL_PREFIX):
         return None
     return symbol.removeprefix(CRITICAL_PREFIX).removesuffix(".var")

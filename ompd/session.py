@@ -45,7 +45,9 @@ class Session:
         self.target = target
         self._is_open = True
         self.process = InspectedProcess(target, finder, exe)
-        # questions.places: the user's function of each region, by the region's id
+        # For questions.places: whether an address of code is the user's; the user's function of a region, by the
+        # region's id.
+        self.user_code: dict[int, bool] = {}
         self.source_functions: dict[str, str | None] = {}
 
     @classmethod

@@ -4,6 +4,7 @@ here.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -81,7 +82,8 @@ def _make(command: Command) -> click.Command:
         if command.folds
         else ()
     )
-    for option in reversed((*_OPTIONS, *extra)):
+    own = tuple(click.option(f"--{o.name}", f"select_{o.name}", is_flag=True, help=o.help) for o in command.options)
+    for option in reversed((*_OPTIONS, *extra, *own)):
         decorated = option(decorated)
     return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
 
@@ -98,10 +100,14 @@ def _run(
     verbose: bool,
     debug: bool,
     unfold: bool = False,
+    **selected: bool,
 ) -> None:
     try:
         with Session.open_core(target, exe=exe, sysroot=sysroot, debug_dirs=debug_dir) as session:
             answer = command.ask(session)
+        for option in command.options:
+            if selected[f"select_{option.name}"]:
+                answer = option.select(answer)
     except OmpdError as error:
         if debug:
             raise
@@ -134,6 +140,8 @@ for _command in COMMANDS:
 
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
+    # One answer makes many records and no cycles worth finding before the process ends.
+    gc.disable()
     try:
         cli.main(prog_name="ompd", standalone_mode=False)
     except click.exceptions.Abort:

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ompd.model import Answer
-from ompd.questions import regions, runtimes, threads
+from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A flag that one command has besides those of all. It selects rows of the answer, so that JSON obeys it too."""
+
+    name: str
+    help: str
+    select: Callable[[Answer[Any]], Answer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,7 @@ class Command:
     ask: Callable[[Session], Answer[Any]]
     printer: str
     folds: bool = False
+    options: tuple[Option, ...] = ()
 
 
 COMMANDS = (
@@ -56,5 +66,25 @@ COMMANDS = (
         regions.ask,
         "print_parallel",
         folds=True,
+    ),
+    Command(
+        "tasks",
+        "The tasks that exist, as a tree.",
+        "Shows initial, implicit and explicit tasks, each inside of the one that generated it: the construct it is of,"
+        " whether it is executing, suspended or queued, and on which thread. With -v also its frames and the data of"
+        " tools.",
+        tasks.ask,
+        "print_tasks",
+        folds=True,
+    ),
+    Command(
+        "icvs",
+        "The internal control variables.",
+        "Shows every internal control variable with its scope and value. Where threads, regions or tasks have different"
+        " values, each value has a row that says whose it is.",
+        icvs.ask,
+        "print_icvs",
+        folds=True,
+        options=(Option("changed", "Only the variables that differ between threads, regions or tasks.", icvs.changed),),
     ),
 )

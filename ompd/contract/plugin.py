@@ -245,8 +245,8 @@ class LockState:
 
     ``address`` is the runtime's object, ``kind`` what the user calls it (``lock`` or ``critical``). ``owner`` is the
     native id of its holder, None where the runtime does not store one; ``waiters`` those of all who wait, first in line
-    first, empty where it keeps no list. ``variable`` is the address of the user's variable, None where that was not found.
-    """
+    first, empty where it keeps no list. ``variable`` is the address of the user's variable, None where that was not
+    found. """
 
     address: int
     kind: str

@@ -15,9 +15,9 @@ _SYSTEM_LIBRARY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """A file that is mapped into the process: the program, a shared library, the vDSO.
+    """A file that is mapped into the process: the program, a shared library, the vDSO. There is one record for each.
 
     ``name`` is what the target calls it. ``bias`` is what is added to addresses in the file to get the target's
     (0 for a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is where its

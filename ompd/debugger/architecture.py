@@ -5,14 +5,16 @@ The only tables in the package that name a processor. x86-64 is what the tests r
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.elf import EM_X86_64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Architecture:
     """One processor and ABI.
 
@@ -20,7 +22,9 @@ class Architecture:
     at ``prstatus_registers`` in an ``NT_PRSTATUS`` note; ``prstatus_signal`` and ``prstatus_pid`` are where
     ``pr_cursig`` (2 bytes) and ``pr_pid`` (4 bytes) lie in it, ``prpsinfo_pid`` where ``pr_pid`` lies in
     ``NT_PRPSINFO`` (Linux ``include/uapi/linux/elfcore.h``). ``dwarf_registers`` maps register names to the numbers of
-    unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI).
+    unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI). ``tls_variant`` is
+    1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS lies above the thread
+    pointer, ``tcb_size`` bytes of control block between, or below it.
     """
 
     name: str
@@ -41,6 +45,15 @@ class Architecture:
     fp: str
     thread_pointer: str
     return_address: int
+
+    @cached_property
+    def prstatus_words(self) -> struct.Struct:
+        """The registers of an ``NT_PRSTATUS`` note as :mod:`struct` reads them."""
+        word = "Q" if self.pointer_size == 8 else "I"
+        return struct.Struct(("<" if self.byte_order == "little" else ">") + word * len(self.registers))
+
+    tls_variant: int
+    tcb_size: int
 
 
 X86_64 = Architecture(
@@ -75,6 +88,8 @@ X86_64 = Architecture(
     fp="rbp",
     thread_pointer="fs_base",
     return_address=16,
+    tls_variant=2,
+    tcb_size=0,
 )
 
 ARCHITECTURES: Mapping[int, Architecture] = {X86_64.e_machine: X86_64}

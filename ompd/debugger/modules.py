@@ -252,6 +252,7 @@ class ModuleList:
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]
+        self._ends = [_end(m) for m in self._modules]
         self.vdso_start = target.auxiliary_vector().get(AT_SYSINFO_EHDR)
 
     def __iter__(self) -> Iterator[LoadedModule]:
@@ -263,17 +264,13 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        return module if address < self._end(index) else None
+        return module if address < self._ends[index] else None
 
-    def _end(self, index: int) -> int:
-        # The zeroed data behind a module's last page of file belongs to it and is no mapping of a file.
-        module = self._modules[index]
-        end = module.end
-        if module.elf is not None:
-            end = max(
-                (module.bias + s.p_vaddr + s.p_memsz for s in module.elf.segments if s.p_type == PT_LOAD), default=end
-            )
-        return max(end, module.end)
+
+def _end(module: LoadedModule) -> int:
+    # The zeroed data behind a module's last page of file belongs to it and is no mapping of a file.
+    segments = module.elf.segments if module.elf is not None else ()
+    return max([module.end, *(module.bias + s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD)])
 
 
 def _is_module(module: LoadedModule) -> bool:

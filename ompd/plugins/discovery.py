@@ -60,7 +60,7 @@ class Found:
 
 
 def discover(process: Process) -> Iterator[Found]:
-    """Yield each module of *process* that holds an OpenMP runtime, by address. Modules without a file cannot be told."""
+    """Yield each module of *process* that holds an OpenMP runtime, by address. One without its file is not seen."""
     for module in process.modules():
         if module.is_system_library:
             continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import ThreadHandle
 from ompd.errors import NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
 from ompd.session import LoadedRuntime, Session
@@ -114,6 +116,11 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
         f"{name}: no OpenMP runtime among its {len(modules)} modules",
         hint="the program was not linked with one, or ended before it was loaded",
     )
+
+
+def native_thread(session: Session, handle: ThreadHandle) -> int:
+    """Return the operating system's identifier of an OpenMP thread."""
+    return session.process.thread_for_id(ThreadIdKind.PTHREAD, handle.native_id(ThreadIdKind.PTHREAD))
 
 
 def answer(

@@ -31,7 +31,14 @@ def innermost_user_place(session: Session, thread: int, region: ParallelHandle |
 
 def is_user_frame(session: Session, frame: Frame) -> bool:
     """Tell whether a frame's code is neither an OpenMP runtime's nor of the C and compiler libraries."""
-    module = session.process.module_at(frame.call_site)
+    known = session.user_code.get(frame.call_site)
+    if known is None:
+        known = session.user_code[frame.call_site] = _is_user_code(session, frame.call_site)
+    return known
+
+
+def _is_user_code(session: Session, address: int) -> bool:
+    module = session.process.module_at(address)
     if module is None or module.is_system_library:
         return False
     return all(module != runtime.found.module for runtime in session.runtimes)
@@ -48,6 +55,14 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
     name = source_function(session, region) or _symbol(session, entry)
     file, line = session.process.line_of(entry, entry=True)
     return RegionFunction(entry, name, file, line, "parallel")
+
+
+def task_function(session: Session, entry: int) -> RegionFunction:
+    """Return what is known of the function the compiler made of an explicit task's code, which starts at *entry*."""
+    name = _symbol(session, entry)
+    known = outlined.parse(name or "")
+    file, line = session.process.line_of(entry, entry=True)
+    return RegionFunction(entry, known.parent if known is not None and known.parent else name, file, line, "task")
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:

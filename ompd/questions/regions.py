@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -23,13 +22,13 @@ def ask(session: Session) -> Answer[ParallelRecord]:
     rows = []
     for runtime in readable_runtimes(session, problems):
         if runtime.space is not None:
-            regions = _live_regions(runtime, runtime.space, problems)
+            regions = live_regions(runtime, runtime.space, problems)
             rows += [_record(session, runtime, region, problems) for region in regions.values()]
     return answer(session, _as_tree(rows), records(session, problems), problems)
 
 
-def _live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> dict[str, ParallelHandle]:
-    # All regions that some thread is in, and those that enclose them.
+def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> dict[str, ParallelHandle]:
+    """Return all regions that some thread is in, and those that enclose them, by their ids."""
     found: dict[str, ParallelHandle] = {}
     try:
         threads = space.threads()
@@ -59,17 +58,16 @@ def _record(session: Session, runtime: LoadedRuntime, region: ParallelHandle, pr
         team_size=size,
         enclosing=enclosing.id if enclosing is not None else None,
         function=facts.get("function", lambda: places.region_function(session, region)),
+        tool_data=facts.get("tool_data", region.tool_data),
         threads=tuple(
-            facts.get(f"threads[{number}]", partial(_native_thread, session, region, number))
-            for number in range(size or 0)
+            facts.get(f"threads[{number}]", partial(_member, session, region, number)) for number in range(size or 0)
         ),
         unavailable=facts.unavailable,
     )
 
 
-def _native_thread(session: Session, region: ParallelHandle, thread_num: int) -> int:
-    pthread = region.thread(thread_num).native_id(ThreadIdKind.PTHREAD)
-    return session.process.thread_for_id(ThreadIdKind.PTHREAD, pthread)
+def _member(session: Session, region: ParallelHandle, thread_num: int) -> int:
+    return native_thread(session, region.thread(thread_num))
 
 
 def _as_tree(rows: list[ParallelRecord]) -> list[ParallelRecord]:

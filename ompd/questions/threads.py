@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.ompt import State, is_wait, state_name
-from ompd.contract.plugin import ParallelHandle, ThreadHandle, ThreadState
+from ompd.contract.ompt import state_name
+from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError
-from ompd.model import Answer, ThreadRecord, Wait
+from ompd.model import Answer, ThreadRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, readable_runtimes
 from ompd.questions.runtimes import records
+from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
-
-_WAIT_KINDS: dict[int, str] = {
-    State.WAIT_TASKWAIT: "taskwait",
-    State.WAIT_TASKGROUP: "taskgroup",
-    State.WAIT_MUTEX: "mutex",
-    State.WAIT_LOCK: "lock",
-    State.WAIT_CRITICAL: "critical",
-    State.WAIT_ATOMIC: "atomic",
-    State.WAIT_ORDERED: "ordered",
-    State.WAIT_TARGET: "target",
-    State.WAIT_TARGET_MAP: "target",
-    State.WAIT_TARGET_UPDATE: "target",
-}
 
 
 def ask(session: Session) -> Answer[ThreadRecord]:
@@ -33,6 +21,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     """
     problems = Problems()
     runtimes = list(readable_runtimes(session, problems))
+    waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
     rows = []
     matched: set[tuple[str, int]] = set()
     for thread in session.process.threads():
@@ -42,7 +31,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
         else:
             runtime, handle = found
             matched.add((runtime.id, handle.address))
-            rows.append(_record(session, runtime, handle, thread, problems))
+            rows.append(_record(session, runtime, handle, thread, waits[runtime.id], problems))
     _complain_of_unmatched(runtimes, matched, problems)
     return answer(session, sorted(rows, key=_order), records(session, problems), problems)
 
@@ -84,7 +73,7 @@ def _complain_of_unmatched(runtimes: list[LoadedRuntime], matched: set[tuple[str
 
 
 def _record(
-    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int, problems: Problems
+    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int, waits: Waits, problems: Problems
 ) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
     region: ParallelHandle | None = facts.get("parallel", handle.current_parallel)
@@ -111,7 +100,7 @@ def _record(
     state = facts.get("state", handle.state)
     if state is None:
         facts.unavailable["state_source"] = facts.unavailable["state"]
-    wait = _wait(state, facts)
+    wait = waits.of(state, handle, region, facts)
     task = facts.get("task", handle.current_task)
     where = facts.get("where", lambda: places.innermost_user_place(session, thread, region))
     return ThreadRecord(
@@ -130,48 +119,15 @@ def _record(
         task=task.id if task is not None else None,
         where=where,
         address=handle.address,
+        tool_data=facts.get("tool_data", handle.tool_data),
         unavailable=facts.unavailable,
     )
-
-
-def _wait(state: ThreadState | None, facts: Facts) -> Wait | None:
-    if state is None:
-        facts.unavailable["wait"] = facts.unavailable["wait_id"] = facts.unavailable["state"]
-        return None
-    if not is_wait(state.state):
-        return None
-    barrier = State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT
-    kind = "barrier" if barrier else _WAIT_KINDS.get(state.state, "unknown")
-    for key in ("arrived", "expected", "missing") if barrier else ("symbol", "owner", "owner_source"):
-        facts.unavailable[f"wait.{key}"] = "not told for this runtime yet"
-    if state.wait_id is None and not barrier:
-        facts.unavailable["wait_id"] = facts.unavailable["wait.object"] = (
-            "the runtime does not keep what this thread waits for"
-        )
-    return Wait(kind, object=state.wait_id)
 
 
 def _other(session: Session, thread: int, problems: Problems) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
     where = facts.get("where", lambda: places.innermost_user_place(session, thread))
-    return ThreadRecord(
-        None,
-        None,
-        None,
-        None,
-        None,
-        thread,
-        "other",
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        where,
-        None,
-        facts.unavailable,
-    )
+    return ThreadRecord(native_thread_id=thread, thread_type="other", where=where, unavailable=facts.unavailable)
 
 
 def _order(row: ThreadRecord) -> tuple[bool, str, bool, int, str, int, int]:

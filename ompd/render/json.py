@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from ompd.model import Answer
@@ -13,9 +14,14 @@ from ompd.model import Answer
 _ADDRESSES = frozenset(("address", "wait_id", "object"))
 
 
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
 def _plain(record: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in (field.name for field in fields(record)):
+    for name in _names(record.__class__):
         value = getattr(record, name)
         if value is not None and name in _ADDRESSES:
             value = f"{value:#x}"
@@ -28,13 +34,21 @@ def _plain(record: Any) -> dict[str, Any]:
 
 
 def format_answer(command: str, answer: Answer[Any]) -> str:
-    """Return *answer* to *command* as the text of one JSON object."""
-    found = {
-        "schema": f"ompd/{command}/1",
-        "target": _plain(answer.target),
-        "runtimes": [_plain(runtime) for runtime in answer.runtimes],
-        "complete": answer.complete,
-        "warnings": list(answer.warnings),
-        command: [_plain(row) for row in answer.rows],
+    """Return *answer* to *command* as the text of one JSON object, with a line for each key and each row."""
+    members = {
+        "schema": _dump(f"ompd/{command}/1"),
+        "target": _dump(_plain(answer.target)),
+        "runtimes": _dump_rows(answer.runtimes),
+        "complete": _dump(answer.complete),
+        "warnings": _dump(list(answer.warnings)),
+        command: _dump_rows(answer.rows),
     }
-    return json.dumps(found, indent=2, ensure_ascii=True)
+    return "{\n" + ",\n".join(f"{_dump(key)}: {text}" for key, text in members.items()) + "\n}"
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+def _dump_rows(rows: Iterable[object]) -> str:
+    return "[" + ",".join(f"\n  {_dump(_plain(row))}" for row in rows) + "]"

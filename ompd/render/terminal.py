@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ompd.model import Answer, ParallelRecord, RuntimeRecord, ThreadRecord
+from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, TaskRecord, ThreadRecord
 from ompd.render import text
 
 # Styles by the names that text.Line uses.
@@ -33,9 +34,7 @@ def make_console(color: str) -> Console:
     )
 
 
-def _print_head(
-    console: Console, answer: Answer[ThreadRecord] | Answer[ParallelRecord] | Answer[RuntimeRecord]
-) -> None:
+def _print_head(console: Console, answer: Answer[Any]) -> None:
     console.print(Text(text.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
     console.print()
 
@@ -43,13 +42,31 @@ def _print_head(
 def print_threads(console: Console, answer: Answer[ThreadRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``threads``."""
     _print_head(console, answer)
-    table = text.threads_table(answer, unfold=unfold, verbose=verbose)
+    _print_table(console, text.threads_table(answer, unfold=unfold, verbose=verbose))
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def _print_table(console: Console, table: text.Table) -> None:
     grid = Table(box=None, pad_edge=False, header_style=_STYLES["head"], show_edge=False)
     for title in table.titles:
-        grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL"))
+        grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL", "ICV", "SCOPE"))
     for line in table.lines:
         grid.add_row(*(Text(cell) for cell in line.cells), style=_STYLES[line.style])
     console.print(grid)
+
+
+def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``tasks``."""
+    _print_head(console, answer)
+    for depth, line in text.task_lines(answer, unfold=unfold, verbose=verbose):
+        console.print(Text("   " * depth + line))
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def print_icvs(console: Console, answer: Answer[IcvRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``icvs``."""
+    _print_head(console, answer)
+    _print_table(console, text.icvs_table(answer, unfold=unfold))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

@@ -9,7 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ompd.model import Answer, ParallelRecord, Place, RegionFunction, RuntimeRecord, TargetRecord, ThreadRecord
+from ompd.model import (
+    Answer,
+    IcvRecord,
+    ParallelRecord,
+    Place,
+    RegionFunction,
+    RuntimeRecord,
+    TargetRecord,
+    TaskFrame,
+    TaskRecord,
+    ThreadRecord,
+)
 
 # Thread ids of a folded row that are listed before the rest is counted.
 _LISTED = 4
@@ -162,11 +173,13 @@ def _wait(row: ThreadRecord) -> str:
         return _value(row, "wait")
     words = [wait.kind]
     if wait.symbol is not None:
-        words.append(wait.symbol)
+        words = [wait.symbol] if wait.symbol.startswith(wait.kind) else [wait.kind, wait.symbol]
     elif wait.object is not None:
         words.append(f"{wait.object:#x}")
     if wait.arrived is not None and wait.expected is not None:
         words.append(f"{wait.arrived}/{wait.expected} arrived")
+    if wait.missing:
+        words.append(f"missing {_format_threads(wait.missing)}")
     if wait.owner is not None:
         words.append(f"held by {wait.owner}")
     return clean(" ".join(words))
@@ -240,6 +253,119 @@ def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: 
 def _listed(threads: Sequence[str]) -> str:
     shown = threads if len(threads) <= 2 * _LISTED else [*threads[:_LISTED], "…", threads[-1]]
     return "[" + " ".join(shown) + "]"
+
+
+# tasks
+
+_TASK_INDENT = "   "
+
+
+def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the tasks as ``(depth, text)``, each after the one that generated it; equal siblings folded unless
+    *unfold*.
+    """
+    known = {row.id for row in answer.rows}
+    children: dict[str | None, list[TaskRecord]] = {}
+    for row in answer.rows:
+        children.setdefault(row.generating if row.generating in known else None, []).append(row)
+    waiting = [(0, group) for group in reversed(_fold_tasks(children, None, unfold))]
+    seen: set[str] = set()
+    while waiting:
+        depth, group = waiting.pop()
+        if group[0].id in seen:
+            continue
+        seen.add(group[0].id)
+        yield depth, _task_text(group, verbose)
+        waiting += [(depth + 1, inner) for inner in reversed(_fold_tasks(children, group[0].id, unfold))]
+
+
+def _fold_tasks(
+    children: Mapping[str | None, list[TaskRecord]], parent: str | None, unfold: bool
+) -> list[list[TaskRecord]]:
+    # Tasks without any of their own that differ in nothing but their threads are one row.
+    groups: dict[Any, list[TaskRecord]] = {}
+    for number, row in enumerate(children.get(parent, ())):
+        alike = (
+            row.runtime,
+            row.kind,
+            row.status,
+            row.function,
+            row.final,
+            row.parallel,
+            tuple(sorted(row.unavailable)),
+        )
+        groups.setdefault(number if unfold or row.id in children else alike, []).append(row)
+    return list(groups.values())
+
+
+def _task_text(group: Sequence[TaskRecord], verbose: bool) -> str:
+    row = group[0]
+    words = [f"{len(group)} x"] if len(group) > 1 else []
+    words.append(f"{_value(row, 'kind')} task")
+    if row.function is not None:
+        words.append(format_place(row.function, verbose=verbose))
+    elif "function" in row.unavailable:
+        words.append(_UNKNOWN)
+    words.append(_value(row, "status") + (" final" if row.final else ""))
+    threads = sorted({r.thread for r in group if r.thread is not None})
+    if threads:
+        words.append(f"thread{'s' if len(threads) > 1 else ''} {_format_threads(threads)}")
+    elif "thread" in row.unavailable:
+        words.append(f"thread {_UNKNOWN}")
+    if len(group) == 1:
+        words.append(row.id)
+    if verbose and len(group) == 1:
+        words.append(f"exit {_frame(row, 'exit_frame')}, enter {_frame(row, 'enter_frame')}")
+        words.append(f"tool data {_value(row, 'tool_data')}")
+    return clean("   ".join(words))
+
+
+def _frame(row: TaskRecord, key: str) -> str:
+    frame: TaskFrame | None = getattr(row, key)
+    return _value(row, key) if frame is None else f"{frame.address:#x} (flags {frame.flags:#x})"
+
+
+# icvs
+
+
+def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False) -> Table:
+    """Return the table of ``icvs``: a line for each variable and each of its values, with the handles that have it.
+
+    A variable that goes by two names has lines for both only if *unfold*.
+    """
+    names = {row.name for row in answer.rows}
+    groups: dict[tuple[str, str, str], list[tuple[str, list[str]]]] = {}
+    for row in answer.rows:
+        if not unfold and row.name.startswith("ompd-") and _later_name(row.name) in names:
+            continue
+        values = groups.setdefault((row.runtime, row.name, row.scope), [])
+        value = _value(row, "value", _icv_value(row.value)) or '""'
+        same = next((known for text, known in values if text == value and not unfold), None)
+        if same is not None:
+            same.append(row.handle)
+        else:
+            values.append((value, [row.handle]))
+    many = len(answer.runtimes) > 1
+    lines = []
+    for (runtime, name, scope), values in groups.items():
+        for value, handles in values:
+            whose = "" if len(values) == 1 and not unfold else _listed(handles)
+            cells = (name, scope.replace("_", " "), value, whose)
+            lines.append(Line((clean(runtime), *cells) if many else cells))
+    titles = ("ICV", "SCOPE", "VALUE", "OF")
+    return Table(("RUNTIME", *titles) if many else titles, tuple(lines))
+
+
+def _later_name(name: str) -> str:
+    # What OpenMP 5.1 calls a variable of OMPD's.
+    plain = name.removeprefix("ompd-")
+    return {"final-var": "final-task-var", "implicit-var": "implicit-task-var"}.get(plain, plain)
+
+
+def _icv_value(value: int | bool | str | None) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
 
 
 # runtimes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -91,6 +91,8 @@ class TypeIndex:
         self._tables: dict[int, dict[int, Abbreviation]] = {}
         self._shapes: dict[tuple[str, int], dict[int, _Shape]] = {}
         self._names: dict[tuple[str, int], _Names] = {}
+        self._definitions: dict[tuple[str, int], list[tuple[int, _Shape]]] = {}
+        self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
 
     # Units
 
@@ -160,27 +162,44 @@ class TypeIndex:
 
     # Search
 
-    def candidates(self, name: str) -> Iterator[tuple[Unit, list[int]]]:
-        """Yield units that may define a type called *name*, those that were walked first, and where in each.
+    def candidates(self, name: str, *, in_strings: bool = True) -> Sequence[tuple[Unit, list[int]]]:
+        """Return units that may define a type called *name*, those first that were walked, and where in each.
 
         A place is one for sure only if :meth:`scope_of` says so.
+
+        :param in_strings: the name lies in a section of strings, as nearly all do, or else in the entry itself
         """
-        raw = name.encode("utf-8", "replace")
-        keys = {section: self._string_offsets(section, raw) for section in (".debug_str", ".debug_line_str")}
+        key = name, in_strings
+        if key not in self._candidates:
+            raw = name.encode("utf-8", "replace")
+            units = self._units_by_string(raw) if in_strings else self._units_by_entry(raw)
+            self._candidates[key] = [
+                (unit, sorted({at for kind, value in keys for at in self._likely(unit, kind, value)}))
+                for unit, keys in (
+                    (self._unit(*place), units[place])
+                    for place in sorted(units, key=lambda place: (place not in self._names, place))
+                )
+            ]
+        return self._candidates[key]
+
+    def _units_by_entry(self, raw: bytes) -> dict[tuple[str, int], set[_Key]]:
+        return {
+            (section, start): {("", raw)}
+            for section, starts in self._starts.items()
+            for start in self._units_with(section, starts, raw + b"\0")
+        }
+
+    def _units_by_string(self, raw: bytes) -> dict[tuple[str, int], set[_Key]]:
+        keys = {kind: self._string_offsets(kind, raw) for kind in (".debug_str", ".debug_line_str")}
         units: dict[tuple[str, int], set[_Key]] = {}
         for section, starts in self._starts.items():
-            patterns = [("", raw + b"\0", raw)]
-            patterns += [(kind, self._bytes(o, 4), o) for kind, offsets in keys.items() for o in offsets]
-            if section in self._wide:
-                patterns += [(kind, self._bytes(o, 8), o) for kind, offsets in keys.items() for o in offsets]
-            for kind, pattern, value in patterns:
-                for start in self._units_with(section, starts, pattern):
-                    units.setdefault((section, start), set()).add((kind, value))
+            for size in (4, 8) if section in self._wide else (4,):
+                for kind, offset in ((kind, offset) for kind, offsets in keys.items() for offset in offsets):
+                    for start in self._units_with(section, starts, self._bytes(offset, size)):
+                        units.setdefault((section, start), set()).add((kind, offset))
         for unit, index in self._indexed(keys[".debug_str"]):
             units.setdefault((unit.section, unit.offset), set()).add((".debug_str_offsets", index))
-        for place in sorted(units, key=lambda place: (place not in self._names, place)):
-            unit = self._unit(*place)
-            yield unit, sorted({at for kind, value in units[place] for at in self._likely(unit, kind, value)})
+        return units
 
     def _units_with(self, section: str, starts: list[int], pattern: bytes) -> Iterator[int]:
         span = self.sections.span(section)
@@ -242,11 +261,11 @@ class TypeIndex:
         if key in self._names:
             yield from self._names[key].places.get((kind, value), ())
             return
-        data, section_start, _ = self._span(unit)
+        data = self._span(unit)[0]
         start, first, end = unit.bounds
         slow = False
         by_size: dict[int, list[tuple[int, bytes]]] = {}
-        for code, shape in self._shapes_of(unit).items():
+        for code, shape in self._definitions_of(unit):
             slow = slow or shape.slow_name
             if shape.name is not None and shape.name[2] == kind:
                 distance, size, _ = shape.name
@@ -343,12 +362,14 @@ class TypeIndex:
         assert span is not None  # the unit was read from it
         return span
 
-    def _shapes_of(self, unit: Unit) -> dict[int, _Shape]:
-        # Shapes of all definitions of types, of the unit's whole table.
-        for code, abbreviation in self.abbreviations(unit).items():
-            if abbreviation.tag in NAMED_TYPES:
-                self._shape(unit, code)
-        return self._shapes.get((unit.section, unit.offset), {})
+    def _definitions_of(self, unit: Unit) -> list[tuple[int, _Shape]]:
+        # Codes and shapes of all definitions of types in the unit's table.
+        key = unit.section, unit.offset
+        if key not in self._definitions:
+            codes = [code for code, abbreviation in self.abbreviations(unit).items() if abbreviation.tag in NAMED_TYPES]
+            shapes = ((code, self._shape(unit, code)) for code in codes)
+            self._definitions[key] = [(code, shape) for code, shape in shapes if shape.name or shape.slow_name]
+        return self._definitions[key]
 
     def _shape(self, unit: Unit, code: int) -> _Shape:
         shapes = self._shapes.setdefault((unit.section, unit.offset), {})

@@ -6,7 +6,7 @@ All that follows references of the file, or lists in it, has a bound: what does 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,7 +40,7 @@ _DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DECLARATION, _DW_AT_EXTERNAL, _DW_AT_TYPE = 
 _DW_AT_SIGNATURE, _DW_AT_DATA_BIT_OFFSET = 0x69, 0x6B
 _DW_FORM_REF_SIG8, _DW_FORM_GNU_REF_ALT, _DW_FORM_REF_SUP = 0x20, 0x1F20, (0x1C, 0x24)
 _REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1, ref2, ref4, ref8, ref_udata: from the unit's start
-_DW_OP_PLUS_UCONST, _DW_OP_CONSTU = 0x23, 0x10
+_DW_OP_PLUS_UCONST, _DW_OP_CONSTU, _DW_OP_PLUS = 0x23, 0x10, b"\x22"
 _FORTRAN = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23))  # DW_LANG_*: arrays begin at 1
 
 # "struct X" asks for those tags alone. A plain name is what the language would take it for: a typedef hides a tag.
@@ -133,33 +133,37 @@ class TypeInfo:
 
     def _look_up(self, name: str, qualified: str, tags: frozenset[int]) -> DwarfType | None:
         outer, last = _split(qualified)
-        best: tuple[bool, Place] | None = None
-        rest: list[Place] = []
-        for unit, offsets in self._index.candidates(last):
-            for offset in offsets:
-                place = Place(unit, offset)
-                if best is not None and best[0]:
-                    rest.append(place)  # is looked at below, without a walk over its unit
-                elif self._is(place, last, tags):
-                    inner = self._depth(place, outer)
-                    if inner is None:
-                        continue
-                    if best is None or inner == 0:
-                        rest += [] if best is None or inner == 0 else [place]
-                        best = inner == 0, place
-                    else:
-                        rest.append(place)
-        if best is None:
-            return None
-        found = DwarfType(name, self, self._definition(best[1]))
-        size = self._size_or_none(best[1])
-        for place in rest:
-            # Not yet known to be an entry, so a walk over the unit follows, but only if the entry says otherwise.
-            if self._is(place, last, tags) and self._size_or_none(place) not in (None, size):
-                inner = self._depth(place, outer)
-                if inner is not None and (inner == 0) == best[0]:
-                    raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
-        return found
+        for in_strings in (True, False):
+            candidates = self._index.candidates(last, in_strings=in_strings)
+            places = (Place(unit, offset) for unit, offsets in candidates for offset in offsets)
+            likely = [place for place in places if self._is(place, last, tags)]
+            best = self._best(likely, outer)
+            if best is not None:
+                self._check_sizes(name, best, likely, outer)
+                return DwarfType(name, self, self._definition(best))
+        return None
+
+    def _best(self, likely: Sequence[Place], outer: tuple[str, ...]) -> Place | None:
+        # The first that is an entry; one that no other names are around than those of *outer* before others.
+        best = None
+        for place in likely:
+            scope = self._index.scope_of(place)
+            if scope == outer:
+                return place
+            if best is None and _is_within(scope, outer):
+                best = place
+        return best
+
+    def _check_sizes(self, name: str, best: Place, likely: Sequence[Place], outer: tuple[str, ...]) -> None:
+        # In C two files may have structures of one name that are not the same.
+        size, whole = self._size_or_none(best), self._index.scope_of(best) == outer
+        for place in likely:
+            # That it is an entry is found out by a walk over its unit, which comes last because it costs most.
+            if self._size_or_none(place) in (None, size):
+                continue
+            scope = self._index.scope_of(place)
+            if scope == outer if whole else _is_within(scope, outer):
+                raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
 
     def _is(self, place: Place, name: str, tags: frozenset[int]) -> bool:
         try:
@@ -171,13 +175,6 @@ class TypeInfo:
             )
         except MalformedFile:
             return False  # chance bytes
-
-    def _depth(self, place: Place, outer: tuple[str, ...]) -> int | None:
-        # How many names around it *outer* leaves out, None if others are around it, or there is no entry.
-        scope = self._index.scope_of(place)
-        if scope is None or (outer and scope[len(scope) - len(outer) :] != outer):
-            return None
-        return len(scope) - len(outer)
 
     def _size_or_none(self, place: Place) -> int | None:
         try:
@@ -284,8 +281,7 @@ class TypeInfo:
         steps = path.split(".")
         for number, step in enumerate(steps):
             parsed = _STEP.fullmatch(step)
-            place, shift = self._first_element(place)
-            offset += shift
+            place = self._element_type(place)
             member = self._members_of(place).find(parsed[1]) if parsed is not None else None
             if parsed is None or member is None:
                 raise FieldNotFound(name, ".".join(steps[: number + 1]))
@@ -306,12 +302,6 @@ class TypeInfo:
                     return Member(offset, size)
                 place = self._element_type(place)
         return Member(offset, self.size_at(place))
-
-    def _first_element(self, place: Place) -> tuple[Place, int]:
-        place = self._definition(place)
-        if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE:
-            place = self._element_type(place)
-        return place, 0
 
     def _element_type(self, place: Place) -> Place:
         for _ in range(_MAX_CHAIN):
@@ -393,9 +383,10 @@ class TypeInfo:
         else:
             cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
             operation = cursor.byte()
+            # The structure's address is pushed first; a constant has to be added to it.
             offset = cursor.uleb() if operation in (_DW_OP_PLUS_UCONST, _DW_OP_CONSTU) else -1
-            # DWARF 2 pushes the structure's address first: a constant has to be added to it.
-            if offset < 0 or not (cursor.at_end or (operation == _DW_OP_CONSTU and value.raw[cursor.position :] == b'"')):
+            rest = value.raw[cursor.position :]
+            if offset < 0 or rest != (_DW_OP_PLUS if operation == _DW_OP_CONSTU else b""):
                 raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
         if not 0 <= offset < _MAX_BYTES:
             raise MalformedFile(f"{self._name}: a member at offset {offset}")
@@ -424,7 +415,7 @@ class _Members:
     def _by_name(self) -> dict[str, _Found]:
         found: dict[str, _Found] = {}
         level = [] if self._place is None else [(self._place, 0)]
-        seen = set()
+        seen: set[tuple[str, int, int, int]] = set()
         # By levels: what is nearer hides what is in a base class.
         while level:
             deeper: list[tuple[Place, int]] = []
@@ -457,6 +448,10 @@ def _is_constant(value: Value) -> bool:
 
 
 _CONSTANTS = frozenset((0x0B, 0x05, 0x06, 0x07, 0x0D, 0x0F, 0x1E, 0x21))  # data1 … data16, sdata, udata, implicit_const
+
+
+def _is_within(scope: tuple[str, ...] | None, outer: tuple[str, ...]) -> bool:
+    return scope is not None and scope[len(scope) - len(outer) :] == outer
 
 
 def _split(name: str) -> tuple[tuple[str, ...], str]:

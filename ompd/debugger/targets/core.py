@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
@@ -99,6 +100,7 @@ class CoreTarget:
                     f"is cut off: it has {len(self._data)} bytes, its notes (threads, files) end at {end}",
                     hint="copy the core again, whole; or have it written where the disk and the quota hold it",
                 )
+            self._will_need(segment.p_offset, segment.p_filesz)
             for owner, kind, raw in iter_notes(self._elf.segment_data(segment), order):
                 if owner not in ("CORE", "LINUX"):
                     continue
@@ -116,6 +118,12 @@ class CoreTarget:
                     self._mappings = sorted(notes.parse_files(desc, pointer, order), key=lambda m: m.start)
         if not self._prstatus:
             raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
+
+    def _will_need(self, offset: int, size: int) -> None:
+        # Random access keeps the kernel from reading ahead, so what is read from end to end has to be said.
+        if hasattr(mmap, "MADV_WILLNEED"):
+            start = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            self._data.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
 
     def _add_thread(self, desc: bytes) -> None:
         arch = self.architecture
@@ -178,11 +186,7 @@ class CoreTarget:
             desc = self._prstatus[thread]
         except KeyError:
             raise BadInput(f"no thread {thread} in {self.name}") from None
-        size, start = arch.pointer_size, arch.prstatus_registers
-        return {
-            name: int.from_bytes(desc[start + i * size : start + (i + 1) * size], arch.byte_order)
-            for i, name in enumerate(arch.registers)
-        }
+        return dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings of ``NT_FILE``, by address."""

@@ -19,7 +19,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
 if TYPE_CHECKING:
-    from ompd.contract.process import Frame, Process
+    from ompd.contract.process import Frame
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.regions import Region
     from ompd.plugins.libomp.threads import Thread
@@ -46,6 +46,15 @@ def routine_name(symbol: str | None) -> str:
     if match := _CPLUSPLUS.match(name):
         name = match[2][: int(match[1])]
     return name.removeprefix("__kmp_api_")
+
+
+def routine_at(runtime: Runtime, address: int) -> str | None:
+    """Return the name of the runtime's routine at *address*, None where that is not the runtime's code."""
+    known = runtime.routines
+    if address not in known:
+        inside = runtime.process.module_at(address) == runtime.module
+        known[address] = routine_name(runtime.process.locate(address).symbol) if inside else None
+    return known[address]
 
 
 def is_wrapper(runtime: Runtime, entry: int) -> bool:
@@ -130,22 +139,30 @@ def _match(thread: Thread) -> Hosted:
 
 def _is_regions(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
     # Whether *inner*, called by *outer*, is the frame of a region's function, or of what that jumped to.
-    process = runtime.process
-    caller = process.locate(outer.call_site)
-    callee = process.locate(inner.call_site)
-    if caller.module == runtime.module:
-        invoker = _INVOKER.match(routine_name(caller.symbol))
+    pair = inner.call_site, outer.call_site
+    known = runtime.region_calls.get(pair)
+    if known is None:
+        known = runtime.region_calls[pair] = _is_region_call(runtime, inner, outer)
+    return known
+
+
+def _is_region_call(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
+    caller, callee = routine_at(runtime, outer.call_site), routine_at(runtime, inner.call_site)
+    if caller is not None:
+        invoker = _INVOKER.match(caller)
         if invoker is None:
             return False
-        if callee.module != runtime.module:
+        if callee is None:
             return is_users(runtime, inner)
         # The function ended by jumping to one of the runtime's entry points. Those of clang's code begin with __kmpc_,
         # which gcc's own invoker uses too.
-        name = routine_name(callee.symbol)
-        return name.startswith(("GOMP_", "omp_")) or (
-            name.startswith("__kmpc_") and invoker[0] == "__kmp_invoke_microtask"
+        return callee.startswith(("GOMP_", "omp_")) or (
+            callee.startswith("__kmpc_") and invoker[0] == "__kmp_invoke_microtask"
         )
-    return is_users(runtime, inner) and is_users(runtime, outer) and _is_called_by_user(callee.symbol, caller.symbol)
+    if not is_users(runtime, inner) or not is_users(runtime, outer):
+        return False
+    locate = runtime.process.locate
+    return _is_called_by_user(locate(inner.call_site).symbol, locate(outer.call_site).symbol)
 
 
 def is_users(runtime: Runtime, frame: Frame) -> bool:
@@ -173,12 +190,11 @@ def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:
 
 def _is_forking(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
     # Whether the routine that user code last called is one that starts, or ends, a region.
-    process: Process = runtime.process
     last = ""
     for frame in frames:
-        module = process.module_at(frame.call_site)
-        if module == runtime.module:
-            last = routine_name(process.locate(frame.call_site).symbol)
-        elif last or module is None or not module.is_system_library:
+        routine = routine_at(runtime, frame.call_site)
+        if routine is not None:
+            last = routine
+        elif last or is_users(runtime, frame):
             break
     return _FORK.match(last) is not None

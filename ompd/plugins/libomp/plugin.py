@@ -100,6 +100,9 @@ class Runtime:
         self._teams: dict[int, Team] = {}
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
+        # and of addresses of code: the runtime's routines, and pairs of callee and caller that begin a region's code
+        self.routines: dict[int, str | None] = {}
+        self.region_calls: dict[tuple[int, int], bool] = {}
 
     @property
     def layout_source(self) -> str:
@@ -208,7 +211,7 @@ class Runtime:
         return found
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
-        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()`` in ``ds_thread``, no LWP."""
+        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()``, in ``ds_thread``."""
         if kind == ThreadIdKind.LWP:
             identifier = self.process.thread_pointer(identifier)
         elif kind != ThreadIdKind.PTHREAD:

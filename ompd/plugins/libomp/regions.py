@@ -68,14 +68,14 @@ class Team:
 
     @cached_property
     def t_pkfn(self) -> int | None:
-        """The microtask, None where the runtime keeps none: 0 (LLVM) or all ones (Intel) in a team that never forked."""
+        """The microtask, None where there is none: 0 (LLVM) or all ones (Intel) in a team that never forked."""
         address = self._view.unsigned("t_pkfn")
         ones = (1 << 8 * self.runtime.process.pointer_size) - 1
         return None if address in (0, ones) else address
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
-        """Addresses of its threads (``kmp_info_t *``) by number; None for one that is not there while the team forms."""
+        """Addresses of its threads (``kmp_info_t *``) by number, None for one that is missing while the team forms."""
         array = self._view.pointer("t_threads")
         if array is None:
             raise CorruptState(self.address, "team without t_threads")

@@ -79,15 +79,17 @@ def _derived(thread: Thread) -> State:
 def _routines(thread: Thread) -> tuple[list[str], bool]:
     # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is such a
     # frame.
-    process, module = thread.runtime.process, thread.runtime.module
+    process = thread.runtime.process
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     names: list[str] = []
     for frame in process.stack(native).frames:
+        routine = constructs.routine_at(thread.runtime, frame.call_site)
+        if routine is not None:
+            names.append(routine)
+            continue
         where = process.module_at(frame.call_site)
-        if where == module:
-            names.append(constructs.routine_name(process.locate(frame.call_site).symbol))
-        elif where is None or not where.is_system_library:
+        if where is None or not where.is_system_library:
             return names[::-1], where is not None
-        elif names:
+        if names:
             break
     return names[::-1], False

@@ -65,7 +65,7 @@ class Task:
         return self.runtime.team_at(address)
 
     def kind(self) -> str:
-        """See :meth:`TaskHandle.kind`. ``tasktype`` is set for explicit tasks; the implicit one at level 0 is initial."""
+        """See :meth:`TaskHandle.kind`. ``tasktype`` is set for explicit tasks; at level 0 it is the initial one."""
         if self.flag("tasktype"):
             return "explicit"
         return "implicit" if self.team().regions else "initial"

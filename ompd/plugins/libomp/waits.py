@@ -1,9 +1,9 @@
 """What threads wait for: the lock, and who holds it; the barrier, and who has not arrived.
 
 OMPD has nothing of this. Layouts beyond those it publishes are what Intel's runtime says of itself
-(:mod:`ompd.plugins.layout.selfdescribed`). Nothing is taken for a lock that does not prove to be the one: a queuing lock holds its own
-address and has the waiting thread in its queue; the user's variable has to lead to that lock through the runtime's table.
-"""
+(:mod:`ompd.plugins.layout.selfdescribed`). Nothing is taken for a lock that does not prove to be the one: a queuing
+lock holds its own address and has the waiting thread in its queue; the user's variable has to lead to that lock through
+the runtime's table."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
-# Routines in which a thread has arrived at a barrier of its team. The last two are those of a region's end: a worker that has
-# arrived there waits for the next region already.
+# Routines in which a thread has arrived at a barrier of its team. The last two are those of a region's end: a worker
+# that has arrived there waits for the next region already.
 _BARRIERS = frozenset(("__kmp_barrier", "__kmpc_barrier", "GOMP_barrier", "__kmp_join_barrier", "__kmp_fork_barrier"))
 # Routines that ask for a lock, and what their callers call it.
 LOCK_ROUTINES = {
@@ -39,8 +39,8 @@ LOCK_ROUTINES = {
     "omp_set_lock": "lock",
     "omp_set_nest_lock": "lock",
 }
-# kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest bit of that
-# says that somebody waits.
+# kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
+# bit of that says that somebody waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
 # A stack from a lock routine to user code is some hundred bytes.
 _MAX_STACK = 1 << 16
@@ -89,8 +89,8 @@ class Internals:
         """
         thread = self._runtime.thread_at(handle.address)
         frames = _innermost_frames(thread)
-        routines = [constructs.routine_name(self._process.locate(frame.call_site).symbol) for frame in frames[:-1]]
-        asked = next((LOCK_ROUTINES[name] for name in reversed(routines) if name in LOCK_ROUTINES), None)
+        routines = [constructs.routine_at(self._runtime, frame.call_site) for frame in reversed(frames[:-1])]
+        asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
             return None
         candidates = list(self._candidates(thread, frames))
@@ -142,7 +142,8 @@ class Internals:
             return None
 
     def _queue(self, address: int) -> list[int]:
-        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is no such lock.
+        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is no
+        # such lock.
         try:
             lock = self._lock_view(address)
             if lock.pointer("initialized") != address:
@@ -221,11 +222,7 @@ class Internals:
             raise Unavailable("the region's frame is not to be told from others on a thread's stack")
         place = places[region.id]
         inside = hosted.frames if place is None else hosted.frames[:place]
-        return any(
-            self._process.module_at(frame.call_site) == self._runtime.module
-            and constructs.routine_name(self._process.locate(frame.call_site).symbol) in _BARRIERS
-            for frame in inside
-        )
+        return any(constructs.routine_at(self._runtime, frame.call_site) in _BARRIERS for frame in inside)
 
     # Queued tasks
 

@@ -1,0 +1,82 @@
+"""``icvs``: the internal control variables, with their scopes and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from ompd.contract.ompd import Scope
+from ompd.contract.plugin import AddressSpace, ThreadHandle
+from ompd.errors import OmpdError
+from ompd.model import Answer, IcvRecord
+from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
+from ompd.questions.regions import live_regions
+from ompd.questions.runtimes import records
+from ompd.session import LoadedRuntime, Session
+
+_SCOPES = {Scope.ADDRESS_SPACE: "address_space", Scope.THREAD: "thread", Scope.PARALLEL: "parallel", Scope.TASK: "task"}
+
+
+def ask(session: Session) -> Answer[IcvRecord]:
+    """Return each internal control variable for each handle of its scope.
+
+    Those of a thread for every thread of a team, those of a region for every region that is being executed, those of a
+    task for every task that a thread executes.
+
+    :raises NoAnswer: if no OpenMP runtime of the process can be read
+    """
+    problems = Problems()
+    rows: list[IcvRecord] = []
+    for runtime in readable_runtimes(session, problems):
+        if runtime.space is not None:
+            rows += _rows(session, runtime, runtime.space, problems)
+    return answer(session, rows, records(session, problems), problems)
+
+
+# What numbers threads differs between them by definition.
+_NUMBERS = ("thread-num-var", "ompd-thread-num-var")
+
+
+def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
+    """Return *answer* with those variables alone whose value differs between handles, numbers of threads aside."""
+    values: dict[tuple[str, str], set[int | str | None]] = {}
+    for row in answer.rows:
+        values.setdefault((row.runtime, row.name), set()).add(row.value)
+    different = {key for key, found in values.items() if len(found) > 1 and key[1] not in _NUMBERS}
+    return replace(answer, rows=tuple(row for row in answer.rows if (row.runtime, row.name) in different))
+
+
+def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> Iterator[IcvRecord]:
+    handles: dict[Scope, list[tuple[str, object]]] = {Scope.ADDRESS_SPACE: [(runtime.id, space)]}
+    regions = live_regions(runtime, space, problems)
+    handles[Scope.PARALLEL] = list(regions.items())
+    threads, tasks = _threads_and_tasks(session, runtime, space, problems)
+    handles[Scope.THREAD], handles[Scope.TASK] = threads, tasks
+    for description in space.icvs():
+        for identifier, handle in handles.get(description.scope, ()):
+            facts = Facts(f"{description.name} of {identifier}", problems)
+            value = facts.get("value", partial(space.icv, description.name, handle))
+            scope = _SCOPES[description.scope]
+            yield IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
+
+
+def _threads_and_tasks(
+    session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems
+) -> tuple[list[tuple[str, object]], list[tuple[str, object]]]:
+    threads: list[tuple[str, object]] = []
+    tasks: dict[str, object] = {}
+    try:
+        handles: list[ThreadHandle] = list(space.threads())
+    except OmpdError as error:
+        problems.unreadable(f"{runtime.id}: threads: {error}")
+        handles = []
+    for handle in handles:
+        try:
+            task = handle.current_task()
+            if task is not None:  # an idle thread has no task, and so no variables
+                threads.append((str(native_thread(session, handle)), handle))
+                tasks.setdefault(task.id, task)
+        except OmpdError as error:
+            problems.unreadable(f"{runtime.id}: variables of thread descriptor {handle.address:#x}: {error}")
+    return threads, list(tasks.items())

@@ -1,0 +1,170 @@
+"""``tasks``: the tasks that exist, as far as threads, regions and queues lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ompd.contract.plugin import AddressSpace, FrameAddress, ParallelHandle, TaskHandle
+from ompd.errors import LayoutUnavailable, OmpdError
+from ompd.model import Answer, RegionFunction, TaskFrame, TaskRecord
+from ompd.questions import places
+from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
+from ompd.questions.regions import live_regions
+from ompd.questions.runtimes import records
+from ompd.session import LoadedRuntime, Session
+
+
+def ask(session: Session) -> Answer[TaskRecord]:
+    """Return the initial, implicit and explicit tasks that exist, each after the task that generated it.
+
+    Explicit tasks are those that threads execute or have suspended, those that generated them, and those in task
+    queues. One that waits for a dependence, or a detached one whose code is done, is in none of these.
+
+    :raises NoAnswer: if no OpenMP runtime of the process can be read
+    """
+    problems = Problems()
+    rows: list[TaskRecord] = []
+    for runtime in readable_runtimes(session, problems):
+        if runtime.space is not None:
+            rows += _Collector(session, runtime, runtime.space, problems).rows()
+    return answer(session, _as_tree(rows), records(session, problems), problems)
+
+
+class _Collector:
+    """The tasks of one runtime, and the threads they are on."""
+
+    def __init__(self, session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> None:
+        self._session = session
+        self._runtime = runtime
+        self._space = space
+        self._problems = problems
+        self._tasks: dict[str, TaskHandle] = {}
+        self._threads: dict[str, int] = {}
+
+    def rows(self) -> list[TaskRecord]:
+        self._from_threads()
+        for region in live_regions(self._runtime, self._space, self._problems).values():
+            self._from_region(region)
+        self._from_queues()
+        return [self._record(task) for task in self._tasks.values()]
+
+    def _from_threads(self) -> None:
+        try:
+            threads = self._space.threads()
+        except OmpdError as error:
+            self._problems.unreadable(f"{self._runtime.id}: threads: {error}")
+            return
+        for handle in threads:
+            try:
+                task = handle.current_task()
+                if task is None:
+                    continue
+                thread = native_thread(self._session, handle)
+                self._threads[task.id] = thread
+                self._with_ancestors(task)
+                for suspended in self._suspended_by(task):
+                    self._threads.setdefault(suspended.id, thread)
+                    self._with_ancestors(suspended)
+            except OmpdError as error:
+                self._problems.unreadable(
+                    f"{self._runtime.id}: tasks of thread descriptor {handle.address:#x}: {error}"
+                )
+
+    def _suspended_by(self, task: TaskHandle) -> Iterator[TaskHandle]:
+        # The tasks that lie below *task* on its thread, as long as the runtime tells.
+        seen = {task.id}
+        here: TaskHandle | None = task
+        while here is not None:
+            try:
+                here = here.scheduling()
+            except OmpdError:
+                return  # kept only for tools; the row of the task says so
+            if here is not None:
+                if here.id in seen:
+                    return
+                seen.add(here.id)
+                yield here
+
+    def _with_ancestors(self, task: TaskHandle) -> None:
+        here: TaskHandle | None = task
+        while here is not None and here.id not in self._tasks:
+            self._tasks[here.id] = here
+            here = here.generating()
+
+    def _from_region(self, region: ParallelHandle) -> None:
+        try:
+            for number in range(region.size()):
+                task = region.implicit_task(number)
+                self._with_ancestors(task)
+                self._threads.setdefault(task.id, native_thread(self._session, region.thread(number)))
+        except OmpdError as error:
+            self._problems.unreadable(f"{self._runtime.id}: tasks of region {region.id}: {error}")
+
+    def _from_queues(self) -> None:
+        try:
+            for task in self._space.internals().queued_tasks():
+                self._with_ancestors(task)
+        except LayoutUnavailable as error:
+            self._problems.note(f"{self._runtime.id}: queued tasks are not known: {error}")
+        except OmpdError as error:
+            self._problems.unreadable(f"{self._runtime.id}: queued tasks: {error}")
+
+    def _record(self, task: TaskHandle) -> TaskRecord:
+        facts = Facts(f"task {task.id}", self._problems)
+        kind = facts.get("kind", task.kind)
+        status = facts.get("status", task.status)
+        generating = facts.get("generating", task.generating)
+        scheduling = facts.get("scheduling", task.scheduling)
+        region = facts.get("parallel", task.parallel)
+        frames = facts.get("exit_frame", task.frames)
+        if "exit_frame" in facts.unavailable:
+            facts.unavailable["enter_frame"] = facts.unavailable["exit_frame"]
+        exit_frame, enter_frame = frames if frames is not None else (None, None)
+        thread = self._threads.get(task.id)
+        if thread is None and status == "executing":
+            facts.unavailable["thread"] = "no thread has it as its current task"
+        elif thread is None and status == "suspended" and kind != "initial":
+            facts.unavailable["thread"] = "the runtime does not keep which thread suspended it"
+        return TaskRecord(
+            id=task.id,
+            runtime=self._runtime.id,
+            kind=kind,
+            thread=thread,
+            generating=generating.id if generating is not None else None,
+            scheduling=scheduling.id if scheduling is not None else None,
+            parallel=region.id if region is not None else None,
+            function=facts.get("function", lambda: self._function(task, kind)),
+            exit_frame=_frame(exit_frame),
+            enter_frame=_frame(enter_frame),
+            status=status,
+            final=facts.get("final", task.is_final),
+            tool_data=facts.get("tool_data", task.tool_data),
+            unavailable=facts.unavailable,
+        )
+
+    def _function(self, task: TaskHandle, kind: str | None) -> RegionFunction | None:
+        if kind != "explicit":
+            region = task.parallel()
+            return places.region_function(self._session, region) if region is not None else None
+        entry = task.function()
+        return places.task_function(self._session, entry) if entry is not None else None
+
+
+def _frame(frame: FrameAddress | None) -> TaskFrame | None:
+    return TaskFrame(frame.address, frame.flags) if frame is not None else None
+
+
+def _as_tree(rows: list[TaskRecord]) -> list[TaskRecord]:
+    # Depth first, by generating task. No recursion: how deep tasks nest is the target's word.
+    known = {row.id for row in rows}
+    children: dict[str | None, list[TaskRecord]] = {}
+    for row in rows:
+        children.setdefault(row.generating if row.generating in known else None, []).append(row)
+    tree: list[TaskRecord] = []
+    waiting = children.pop(None, [])[::-1]
+    while waiting:
+        row = waiting.pop()
+        tree.append(row)
+        waiting += children.pop(row.id, [])[::-1]
+    # What is left generated itself, by way of others.
+    return tree + [row for group in children.values() for row in group]
