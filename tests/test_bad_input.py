@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
+from ompd.commands import main
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, ParallelRecord, RuntimeRecord, ThreadRecord
 from ompd.questions import regions, runtimes, threads
 from ompd.session import Session
 from tests.support import KINDS, Missing, Stopped, build, clean_environment, intel_runtime, require, running, stopped
-from tests.support.machine import find
 from tests.support.runs import ENVIRONMENT, kernel_core_obstacle
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -415,7 +415,9 @@ def test_a_core_cut_anywhere_tells_nothing_wrong(tmp_path: Path, both: Mapping[s
     size = core.stat().st_size
     whole = same_or_unavailable(ask(core).threads.rows, good)
     assert whole
-    cuts = {size - 1, size - 4096, 4096, 1000, 200, 65, 64, 63, 20, 16, 15, 5, 4, 3, 1, *range(0, size, size // 30)} - {0}
+    cuts = {size - 1, size - 4096, 4096, 1000, 200, 65, 64, 63, 20, 16, 15, 5, 4, 3, 1, *range(0, size, size // 30)} - {
+        0
+    }
     answered = 0
     hints: list[str] = []
     for cut in sorted(cuts, reverse=True):
@@ -575,9 +577,7 @@ def _another_dynamic_section(data: bytearray) -> None:
 
 
 @pytest.mark.parametrize("patch", [_another_header, _another_dynamic_section])
-def test_the_runtime_is_another_build(
-    good: Stopped, elsewhere: Path, patch: Callable[[bytearray], None]
-) -> None:
+def test_the_runtime_is_another_build(good: Stopped, elsewhere: Path, patch: Callable[[bytearray], None]) -> None:
     runtime = inside(elsewhere, runtime_of(good))
     data = bytearray(runtime.read_bytes())
     patch(data)
@@ -789,7 +789,7 @@ def test_output_that_does_not_fit(good: Stopped) -> None:
         assert "No space left" in done.stderr
 
 
-@pytest.mark.parametrize("delay", [0.02, 0.05, 0.08, 0.11, 0.15])
+@pytest.mark.parametrize("delay", [0.04, 0.07, 0.1, 0.15])
 def test_an_interrupt(good: Stopped, delay: float) -> None:
     process = subprocess.Popen(
         [str(OMPD), "threads", str(good.core)],
@@ -802,14 +802,14 @@ def test_an_interrupt(good: Stopped, delay: float) -> None:
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=QUICK_SECONDS)
-    # -2: the interpreter was not up yet, or on its way down
-    assert process.returncode in (0, 130, -signal.SIGINT)
-    assert process.returncode != 130 or "Traceback" not in err
+    # 1 and -2: the interpreter was not up yet, or on its way down, and nothing of ompd was running.
+    assert process.returncode in (0, 1, 130, -signal.SIGINT)
+    assert "in _run" not in err and (process.returncode != 130 or "Traceback" not in err)
 
 
-def test_an_interrupt_during_work(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: Stopped) -> None:
-    from ompd.commands import main
-
+def test_an_interrupt_during_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: Stopped
+) -> None:
     def interrupted(self: Session) -> Iterator[None]:
         raise KeyboardInterrupt
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from tests.support import (
+    ALL_PROGRAMS,
     COMPILERS,
     KINDS,
+    LOCK_KINDS,
     MODES,
-    PROGRAMS,
+    TASK_PROGRAMS,
     Stopped,
     build,
     clean_environment,
@@ -44,6 +46,11 @@ SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
     "extra_pthread": ((3, 0, 2), [(1, 3)]),
     "hang": ((4, 0, 1), [(1, 4)]),
     "many": ((64, 0, 1), [(1, 64)]),
+    "task_tree": ((4, 0, 1), [(1, 4)]),
+    "task_queued": ((4, 0, 1), [(1, 4)]),
+    "icvs": ((5, 0, 1), [(1, 4), (2, 2)]),
+    "nest_lock": ((4, 0, 1), [(1, 4)]),
+    "lock_kinds": ((7, 0, 1), [(1, 7)]),
 }
 BLOCKED = {
     "critical": Counter(critical=3, user=1),
@@ -51,10 +58,20 @@ BLOCKED = {
     "barrier": Counter(barrier=3, user=1),
     "closing_barrier": Counter(implicit_barrier=3, user=1),
     "hang": Counter(lock=1, barrier=3),
+    "task_tree": Counter(user=4),
+    "task_queued": Counter(user=4),
+    "nest_lock": Counter(nest_lock=3, user=1),
+    "lock_kinds": Counter(lock=2, nest_lock=1, critical=2, user=2),
+}
+# Explicit tasks by what became of them, and what the tasks that have been started wait for.
+TASKS: dict[str, tuple[Counter[str], Counter[str]]] = {
+    "task_tree": (Counter(executing=4, suspended=5, queued=2), Counter(taskwait=6, implicit_barrier=3, parallel=1)),
+    "task_queued": (Counter(executing=4, queued=300), Counter(taskwait=4, parallel=1)),
+    "icvs": (Counter(executing=1), Counter(parallel=2)),
 }
 PARAMETERS = [
     pytest.param(name, id=name, marks=[pytest.mark.xdist_group("busy")] if program.spins or name == "many" else [])
-    for name, program in PROGRAMS.items()
+    for name, program in ALL_PROGRAMS.items()
 ]
 every_program = pytest.mark.parametrize("program", PARAMETERS)
 every_compiler = pytest.mark.parametrize("compiler", COMPILERS)
@@ -70,7 +87,7 @@ def by_key(truth: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def test_every_program_has_a_source_and_a_shape() -> None:
     sources = {path.stem for path in SOURCES.glob("*.c")} - {"truth"}
-    assert sources == set(PROGRAMS) == set(SHAPES)
+    assert sources == set(ALL_PROGRAMS) == set(SHAPES)
 
 
 @every_program
@@ -138,8 +155,92 @@ def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str
         stated = thread["openmp"] and mode != "neither"
         assert (thread["state"] is not None) == stated
         assert (thread["thread_type"] is not None) == thread["openmp"]
-        assert (thread["object"] is not None) == (thread["blocked_in"] == "lock")
-        assert (thread["wait_id"] is not None) == (stated and thread["blocked_in"] in ("lock", "critical"))
+        assert (thread["object"] is not None) == (thread["blocked_in"] in ("lock", "nest_lock"))
+        for_object = thread["blocked_in"] in ("lock", "nest_lock", "critical")
+        assert (thread["wait_id"] is not None) == (stated and for_object)
+        assert (thread["object_symbol"] is not None) == for_object
+        assert thread["holder"] is None or (thread["holder"] in threads and for_object)
+        assert (thread["icvs"] is not None) == (thread["role"] == "team" and program != "no_region")
+        assert (thread["thread_data"] is not None) == (thread["tasks"] is not None) == stated
+
+
+@every_program
+@every_compiler
+@pytest.mark.parametrize("mode", MODES)
+def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str, mode: str) -> None:
+    truth = stopped(program, compiler=compiler, mode=mode).truth
+    threads, regions = by_native_id(truth), by_key(truth)
+    tasks = {task["key"]: task for task in truth["tasks"]}
+    assert len(tasks) == len(truth["tasks"])
+    of_thread = Counter(task["thread"] for task in tasks.values() if task["status"] == "executing")
+    assert of_thread == Counter(tid for tid, thread in threads.items() if thread["role"] == "team")
+    of_region = Counter(task["region"] for task in tasks.values() if task["kind"] == "implicit")
+    assert of_region == Counter({key: region["team_size"] for key, region in regions.items()})
+    for task in tasks.values():
+        assert (task["thread"] is None) == (task["status"] in ("queued", "detached"))
+        assert task["generating"] in tasks if task["kind"] != "initial" else task["generating"] is None
+        assert task["scheduling"] in (*tasks, None) and (task["scheduling"] is None or task["kind"] == "explicit")
+        assert (task["data"] is None) == (mode == "neither")
+        assert (task["create_flags"] is None) == (mode == "neither" or task["kind"] != "explicit")
+        if task["kind"] == "explicit":
+            source = (SOURCES / task["file"]).read_text().splitlines()
+            assert "#pragma omp task" in source[task["line"] - 1]
+    _check_data(truth, mode)
+    if program in TASKS:
+        explicit = Counter(task["status"] for task in tasks.values() if task["kind"] == "explicit")
+        waits = Counter(task["waits"] for task in tasks.values() if task["waits"] is not None)
+        assert (explicit, waits) == TASKS[program]
+    elif program not in TASK_PROGRAMS:
+        assert all(task["kind"] != "explicit" for task in tasks.values())
+
+
+def _check_data(truth: dict[str, Any], mode: str) -> None:
+    # What OMPT tells of each thread's tasks is what the program declared: from its innermost one outwards by way of
+    # those that its thread left for them, from an implicit one by way of the one that generated it.
+    if mode == "neither":
+        return
+    tasks = {task["key"]: task for task in truth["tasks"]}
+    regions = by_key(truth)
+    for key in ("threads", "regions", "tasks"):
+        name = {"threads": "thread_data", "regions": "parallel_data_value", "tasks": "data"}[key]
+        numbers = [item[name] for item in truth[key] if item[name] is not None]
+        assert len(set(numbers)) == len(numbers)
+    kinds = {"initial": 1, "implicit": 2, "explicit": 4}
+    for task in tasks.values():
+        if task["status"] != "executing":
+            continue
+        expected, current = [], task
+        while current is not None:
+            region = regions.get(current["region"])
+            expected.append((current["data"], kinds[current["kind"]], region and region["parallel_data_value"]))
+            above = current["scheduling"] if current["scheduling"] is not None else current["generating"]
+            current = tasks.get(above)
+        seen = by_native_id(truth)[task["thread"]]["tasks"]
+        told = [(level["task_data"], level["flags"] & 7, level["parallel_data"]) for level in seen]
+        assert [level[:2] for level in told] == [level[:2] for level in expected]
+        assert told[:-1] == expected[:-1]  # the implicit region of an initial thread is not in the truth
+
+
+@every_compiler
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.xdist_group("busy")) for kind in LOCK_KINDS])
+def test_locks_of_every_kind_are_waited_for(kind: str, compiler: str, mode: str) -> None:
+    truth = stopped("lock_kinds", compiler=compiler, mode=mode, env={"KMP_LOCK_KIND": kind}).truth
+    assert Counter(thread["blocked_in"] for thread in truth["threads"] if thread["openmp"]) == BLOCKED["lock_kinds"]
+    by_number = {thread["thread_num"]: thread["native_thread_id"] for thread in truth["threads"]}
+    holders = {"gate": by_number[0], "attic": by_number[0], "ledger": by_number[1], None: None}
+    for thread in truth["threads"]:
+        assert thread["holder"] == holders[thread["object_symbol"]]
+        # Without a queuing lock the runtime does not mark who waits for it.
+        waits = kind == "queuing" and mode != "neither" and thread["object_symbol"] is not None
+        assert (thread["wait_id"] is not None) == waits
+
+
+@every_compiler
+def test_as_many_tasks_are_queued_as_asked(compiler: str) -> None:
+    truth = stopped("task_queued", compiler=compiler, env={"TASKS": "1000"}, threads=8).truth
+    status = Counter(task["status"] for task in truth["tasks"] if task["kind"] == "explicit")
+    assert status == Counter(queued=1000, executing=8)
 
 
 def _check_team_thread(thread: dict[str, Any], regions: dict[int, dict[str, Any]]) -> None:
@@ -204,7 +305,7 @@ def gdb_stacks(core: Stopped) -> dict[int, list[tuple[str, str, int]]]:
 
 def source_name(function: str) -> str | None:
     """Return the function from which a compiler made an outlined one, None if the name does not tell."""
-    return re.sub(r"\._omp_fn\.\d+$|\.omp_outlined.*$", "", function) or None
+    return re.sub(r"\._omp_fn\.\d+$|\.omp_outlined.*$|\.omp_task_entry.*$", "", function) or None
 
 
 @every_program

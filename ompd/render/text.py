@@ -6,7 +6,7 @@ Nothing of the target reaches the terminal as it is: names are data, and a contr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ompd.model import (
@@ -142,7 +142,9 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     # Teams of the same shape do the same in a nest of regions: their threads are alike if their numbers are.
     number = row.thread_num if row.level is not None and row.level > 1 else in_team
     team = (row.runtime, in_team, number, row.level, row.team_size, row.parallel if row.level == 1 else None)
-    return (team, row.state, row.state_source, row.wait, where, reasons)
+    # Which of its threads are missing at a team's barrier is the team's own matter.
+    wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,))
+    return (team, row.state, row.state_source, wait, where, reasons)
 
 
 def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
@@ -158,7 +160,7 @@ def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
         numbers += f"/{row.team_size}"
     regions = dict.fromkeys(r.parallel for r in rows)
     region = _value(row, "parallel") if len(regions) == 1 else _count(len(regions), "region")
-    cells = (numbers, _value(row, "level"), region, natives, _state(row, verbose), _wait(row), _where(row, verbose))
+    cells = (numbers, _value(row, "level"), region, natives, _state(row, verbose), _wait(rows), _where(row, verbose))
     return Line(cells, "wait" if row.wait is not None else "")
 
 
@@ -167,8 +169,8 @@ def _state(row: ThreadRecord, verbose: bool) -> str:
     return f"{state} ({row.state_source})" if verbose and row.state_source is not None else state
 
 
-def _wait(row: ThreadRecord) -> str:
-    wait = row.wait
+def _wait(rows: Sequence[ThreadRecord]) -> str:
+    row, wait = rows[0], rows[0].wait
     if wait is None:
         return _value(row, "wait")
     words = [wait.kind]
@@ -178,7 +180,7 @@ def _wait(row: ThreadRecord) -> str:
         words.append(f"{wait.object:#x}")
     if wait.arrived is not None and wait.expected is not None:
         words.append(f"{wait.arrived}/{wait.expected} arrived")
-    if wait.missing:
+    if wait.missing and all(r.wait is not None and r.wait.missing == wait.missing for r in rows):
         words.append(f"missing {_format_threads(wait.missing)}")
     if wait.owner is not None:
         words.append(f"held by {wait.owner}")

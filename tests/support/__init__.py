@@ -2,14 +2,17 @@
 
 from tests.support.build import COMPILERS, MODES, build
 from tests.support.machine import Missing, clean_environment, intel_runtime, require
-from tests.support.programs import PROGRAMS
+from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, TASK_PROGRAMS
 from tests.support.runs import KINDS, NotReady, Running, Stopped, running, stopped, stopped_twice
 
 __all__ = [
+    "ALL_PROGRAMS",
     "COMPILERS",
     "KINDS",
+    "LOCK_KINDS",
     "MODES",
     "PROGRAMS",
+    "TASK_PROGRAMS",
     "Missing",
     "NotReady",
     "Running",

@@ -41,3 +41,23 @@ PROGRAMS: Mapping[str, Program] = {
         Program("many", environment={"OMP_STACKSIZE": None}),
     )
 }
+
+# A thread at a barrier tries one other thread's queue at a time, by chance, and sleeps when its time is over.
+STEADY = {"KMP_BLOCKTIME": "infinite"}
+
+# Tasks, locks, barriers of constructs and control variables: what the truth's "tasks", "icvs" and "holder" are for.
+TASK_PROGRAMS: Mapping[str, Program] = {
+    program.name: program
+    for program in (
+        Program("task_tree", environment=STEADY),
+        Program("task_queued", environment={"KMP_ENABLE_TASK_THROTTLING": "0"}),
+        Program("icvs"),
+        Program("nest_lock", spins=True),
+        Program("lock_kinds", spins=True),  # with LOCK_KINDS
+    )
+}
+
+# Values of KMP_LOCK_KIND that are kinds of their own on any processor: the program lock_kinds runs with each.
+LOCK_KINDS = ("tas", "futex", "ticket", "queuing", "drdpa")
+
+ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS}

@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.build import build
 from tests.support.cache import entry, key_of
 from tests.support.machine import Missing, clean_environment, require
-from tests.support.programs import PROGRAMS
+from tests.support.programs import ALL_PROGRAMS
 
 KINDS = ("kernel", "gcore")
 READY_SECONDS = 25  # the programs themselves give up after 20
@@ -214,7 +214,7 @@ def _prepare(
     pie: bool,
 ) -> _Prepared:
     executable = build(program, compiler_name=compiler, mode=mode, flags=flags, pie=pie)
-    wanted: dict[str, str | None] = {**ENVIRONMENT, **PROGRAMS[program].environment}
+    wanted: dict[str, str | None] = {**ENVIRONMENT, **ALL_PROGRAMS[program].environment}
     if mode == "debug":
         wanted["OMP_DEBUG"] = "enabled"
     if threads is not None:

@@ -19,6 +19,8 @@ AT_NULL = 0
 AT_PHDR = 3
 AT_PAGESZ = 6
 AT_ENTRY = 9
+AT_RANDOM = 25
+AT_EXECFN = 31
 AT_SYSINFO_EHDR = 33
 
 # pr_fname and pr_psargs close elf_prpsinfo on every architecture: char[16], then char[ELF_PRARGSZ], 80.

@@ -1,0 +1,117 @@
+"""The environment block that a Linux program was started with, as the kernel laid it on the initial stack.
+
+From low addresses to high: ``argc``, pointers to the arguments and a null, pointers to the environment and a null, the
+auxiliary vector; then the strings of the arguments, those of the environment, and the name of the file
+(``fs/binfmt_elf.c``, ``create_elf_tables``). The strings tell: the C library moves the pointers when a variable is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ompd.contract.process import Process
+from ompd.debugger.formats.notes import AT_EXECFN, AT_RANDOM
+from ompd.errors import CorruptState, MemoryFault, Unavailable
+
+# Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
+_MAX_BYTES = 6 << 20
+_MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
+_SEARCHED = 1 << 14
+_PIECE = 1 << 12
+
+
+def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
+    """Return the environment block, the first of several values of one name, as ``getenv`` would.
+
+    :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
+    """
+    random, file_name = auxiliary_vector.get(AT_RANDOM), auxiliary_vector.get(AT_EXECFN)
+    if not random or not file_name:
+        raise Unavailable("the environment: the target does not tell where its strings lie (AT_EXECFN, AT_RANDOM)")
+    try:
+        arguments, variables = _pointers(process, auxiliary_vector, random, file_name)
+        start = _end_of_arguments(process, arguments, variables, file_name)
+        raw = process.read(start, file_name - start)
+    except MemoryFault as error:
+        raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
+    strings = raw.split(b"\0")
+    starts = {start}
+    position = start
+    for string in strings[:-1]:
+        position += len(string) + 1
+        starts.add(position)
+    # Some programs write their title over the arguments and on over what follows.
+    if (raw and not raw.endswith(b"\0")) or any(start <= p < file_name and p not in starts for p in variables):
+        raise Unavailable("the environment: the program has written over it")
+    found: dict[str, str] = {}
+    for string in strings[:-1]:
+        name, equals, value = string.decode("utf-8", "replace").partition("=")
+        if equals:
+            found.setdefault(name, value)
+    return found
+
+
+def _pointers(
+    process: Process, auxiliary_vector: Mapping[int, int], random: int, file_name: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    # The pointers to arguments and environment. They end where the auxiliary vector begins, which is known by heart.
+    size, order = process.pointer_size, process.byte_order
+    pair = AT_EXECFN.to_bytes(size, order) + file_name.to_bytes(size, order)
+    position = _find_backwards(process, pair, random)
+    while True:
+        raw = process.read(position - 2 * size, 2 * size)
+        kind, value = (int.from_bytes(raw[at : at + size], order) for at in (0, size))
+        if kind not in auxiliary_vector or auxiliary_vector[kind] != value:
+            break
+        position -= 2 * size
+    words = _words_before(process, position)
+    if next(words) != 0:
+        raise CorruptState(position, "the environment's pointers do not end at the auxiliary vector")
+    variables = []
+    while word := next(words):
+        variables.append(word)
+    arguments: list[int] = []
+    while (word := next(words)) != len(arguments):
+        arguments.append(word)
+    return arguments, variables
+
+
+def _find_backwards(process: Process, pattern: bytes, end: int) -> int:
+    raw = b""
+    start = end - end % process.pointer_size
+    while len(raw) < _SEARCHED:
+        start -= _PIECE
+        raw = process.read(start, _PIECE) + raw
+        found = raw.rfind(pattern)
+        while found >= 0:
+            if (start + found) % process.pointer_size == 0:
+                return start + found
+            found = raw.rfind(pattern, 0, found + len(pattern) - 1)
+    raise Unavailable("the environment: the auxiliary vector is not on the initial stack")
+
+
+def _words_before(process: Process, position: int) -> Iterator[int]:
+    size = process.pointer_size
+    lowest = position - _MAX_BYTES
+    while position > lowest:
+        # No page is read of which nothing is needed: below the stack pointer there may be none.
+        piece = position % _PIECE or _PIECE
+        raw = process.read(position - piece, piece)
+        for at in range(piece - size, -1, -size):
+            yield int.from_bytes(raw[at : at + size], process.byte_order)
+        position -= piece
+    raise CorruptState(position, "the environment's pointers do not end")
+
+
+def _end_of_arguments(
+    process: Process, arguments: Sequence[int], variables: Sequence[int], file_name: int
+) -> int:
+    # Behind the last argument the environment begins. A program may have changed the pointers, not all of them.
+    strings = [pointer for pointer in arguments if file_name - _MAX_BYTES < pointer < file_name]
+    if strings:
+        last = max(strings)
+        return last + len(process.read_string(last, min(_MAX_STRING, file_name - last))) + 1
+    inside = [pointer for pointer in variables if file_name - _MAX_BYTES < pointer < file_name]
+    if not inside:
+        raise Unavailable("the environment: no pointer to it is left on the initial stack")
+    return min(inside)

@@ -1,0 +1,156 @@
+"""Where thread-local variables lie: static TLS, and blocks that a thread has of modules loaded later.
+
+Of the program's own block the ELF ABI says where it lies, whatever the C library. Of shared libraries glibc's loader
+knows; :mod:`ompd.debugger.glibc` reads that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.contract.memory import read_unsigned
+from ompd.contract.process import Process
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.formats.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC, PT_TLS, Segment
+from ompd.debugger.formats.symbols import Symbol
+from ompd.debugger.glibc import GlibcThreads, LinkMap, iter_link_maps
+from ompd.debugger.modules import LoadedModule
+from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
+
+_MAX_DYNAMIC = 1 << 12
+
+
+class _Block(NamedTuple):
+    # A module's TLS block: static, at a distance from the thread pointer, or else by the module's number.
+    distance: int | None
+    module_id: int
+    link_map: int
+
+
+class ThreadLocalStorage:
+    """Thread-local variables of one process.
+
+    :param program: the program's own module, None if it is not known
+    :param thread_pointer: tells a thread's thread pointer
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        architecture: Architecture,
+        glibc: GlibcThreads,
+        program: LoadedModule | None,
+        thread_pointer: Callable[[int], int],
+    ) -> None:
+        self._process = process
+        self._architecture = architecture
+        self._glibc = glibc
+        self._program = program
+        self._thread_pointer = thread_pointer
+        self._blocks: dict[int, _Block] = {}
+
+    def address(self, module: LoadedModule, symbol: Symbol, thread: int) -> int:
+        """Return where *thread* has its copy of the thread-local *symbol* of *module*.
+
+        :raises Unavailable: if it has none yet, or this C library does not tell
+        :raises MalformedFile: if the symbol does not lie in the module's TLS segment
+        :raises CorruptState: if the loader's structures contradict themselves
+        """
+        segment = _tls_segment(module)
+        if segment is None or symbol.address + symbol.size > segment.p_memsz:
+            raise MalformedFile(f"{module.name}: {symbol.name} does not lie in the segment of thread-local variables")
+        return self._block_address(module, segment, symbol.name, thread) + symbol.address
+
+    def _block_address(self, module: LoadedModule, segment: Segment, name: str, thread: int) -> int:
+        thread_pointer = self._thread_pointer(thread)
+        if module.start not in self._blocks:
+            self._blocks[module.start] = self._find_block(module, segment, name)
+        distance, module_id, link_map = self._blocks[module.start]
+        mask = (1 << 8 * self._architecture.pointer_size) - 1
+        if distance is not None:
+            return (thread_pointer + distance) & mask
+        pthread = self.pthread(thread_pointer)
+        try:
+            block = self._glibc.dynamic_block(pthread, module_id, link_map)
+        except Unavailable as error:
+            raise Unavailable(f"{name}: {error}", hint=error.hint) from error
+        if block is None:
+            raise Unavailable(
+                f"{name}: thread {thread} has not used any thread-local variable of {module.name}, so it has no copy"
+            )
+        return block
+
+    def pthread(self, thread_pointer: int) -> int:
+        """Return the ``struct pthread`` of the thread with *thread_pointer*."""
+        # Variant 1 has it in front of the thread control block, variant 2 begins with it.
+        return thread_pointer - (self._glibc.sizeof_pthread if self._architecture.tls_variant == 1 else 0)
+
+    # Blocks
+
+    def _find_block(self, module: LoadedModule, segment: Segment, name: str) -> _Block:
+        if module is self._program:
+            return _Block(_program_distance(segment, self._architecture), 1, 0)
+        link_map = self._link_map(module, name)
+        try:
+            module_id, offset = self._glibc.tls_module(link_map.address)
+        except Unavailable as error:
+            raise Unavailable(f"{name}: {error}", hint=error.hint) from error
+        # NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET: 0 and -1 where static TLS cannot begin at the thread pointer,
+        # else -1 and -2.
+        mask = (1 << 8 * self._architecture.pointer_size) - 1
+        if offset in (mask, mask - 1) or (offset == 0 and (self._architecture.tls_variant == 2)):
+            return _Block(None, module_id, link_map.address)
+        return _Block(-offset if self._architecture.tls_variant == 2 else offset, module_id, link_map.address)
+
+    def _link_map(self, module: LoadedModule, name: str) -> LinkMap:
+        elf = module.elf
+        dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
+        for link_map in self._link_maps:
+            if dynamic is not None and link_map.l_ld == module.bias + dynamic.p_vaddr:
+                if link_map.l_addr != module.bias:
+                    raise CorruptState(link_map.address, f"the loader has {module.name} at {link_map.l_addr:#x}")
+                return link_map
+        raise Unavailable(f"{name}: the loader's list does not have {module.name}")
+
+    @cached_property
+    def _link_maps(self) -> tuple[LinkMap, ...]:
+        return tuple(iter_link_maps(self._process, self._r_debug()))
+
+    def _r_debug(self) -> int:
+        # The loader leaves its address in the program's dynamic section; its own symbol tells where there is none.
+        program = self._program
+        elf = program.elf if program is not None else None
+        dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
+        size = self._process.pointer_size
+        if program is not None and dynamic is not None:
+            start = program.bias + dynamic.p_vaddr
+            for entry in range(min(dynamic.p_memsz // (2 * size), _MAX_DYNAMIC)):
+                try:
+                    tag = read_unsigned(self._process, start + entry * 2 * size, size)
+                    value = read_unsigned(self._process, start + entry * 2 * size + size, size)
+                except MemoryFault:
+                    break
+                if tag == DT_DEBUG and value:
+                    return value
+                if tag == DT_NULL:
+                    break
+        for module in self._process.modules():
+            address = self._process.symbol_in(module, "_r_debug")
+            if address is not None:
+                return address
+        raise Unavailable("the loader's list of modules was not found (no DT_DEBUG in the program, no _r_debug)")
+
+
+def _tls_segment(module: LoadedModule) -> Segment | None:
+    return next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
+
+
+def _program_distance(segment: Segment, architecture: Architecture) -> int:
+    # The linker fixed this in the program's code, so no loader can choose ("ELF Handling For Thread-Local Storage",
+    # 3.4.6; lld and glibc's _dl_determine_tlsoffset agree where p_vaddr is not aligned).
+    align = max(segment.p_align, 1)
+    if architecture.tls_variant == 2:
+        return -(segment.p_memsz + (-segment.p_vaddr - segment.p_memsz) % align)
+    return architecture.tcb_size + (segment.p_vaddr - architecture.tcb_size) % align
