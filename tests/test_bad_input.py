@@ -360,7 +360,7 @@ def test_the_number_of_segments_in_section_0(tmp_path: Path, both: Mapping[str, 
     assert ran.json["threads"] == ompd("threads", original.core, "--json").json["threads"]
 
 
-@pytest.mark.parametrize("count", [(1 << 32) - 1, 1 << 24, 1 << 17])
+@pytest.mark.parametrize("count", [(1 << 32) - 1, 1 << 24, 1 << 20])
 def test_more_segments_than_there_are(tmp_path: Path, good: Stopped, count: int) -> None:
     def patch(data: bytearray) -> None:
         with_many_program_headers(data)

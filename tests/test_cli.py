@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import ompd
+from ompd.commands.table import COMMANDS
 from tests.support import Stopped, clean_environment, stopped
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -109,6 +111,23 @@ def test_the_target_is_described(nested: Stopped) -> None:
     assert target["process_id"] == nested.truth["pid"]
     assert (target["signal"], target["signal_name"]) == (6, "SIGABRT")
     assert target["command"].startswith(str(nested.executable)[:70])
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+@pytest.mark.parametrize(("program", "mode"), [("lock", "neither"), ("nested", "debug"), ("not_initialised", "tool")])
+def test_json_is_what_its_schema_says(command: str, program: str, mode: str) -> None:
+    schema = json.loads(run("schema", command).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    ran = run(command, stopped(program, mode=mode).core, "--json")
+    jsonschema.validate(json.loads(ran.stdout), schema)
+
+
+def test_the_schema_refuses_what_is_not_an_answer() -> None:
+    schema = json.loads(run("schema", "threads").stdout)
+    answer = ask("threads", stopped("lock").core)
+    answer["threads"][0]["address"] = 5
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(answer, schema)
 
 
 # Text

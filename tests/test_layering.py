@@ -28,6 +28,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd.commands.main", "ompd.render.terminal"),
+    ("ompd.commands.main", "ompd.render.schema"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},

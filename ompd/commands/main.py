@@ -138,6 +138,15 @@ for _command in COMMANDS:
     cli.add_command(_make(_command))
 
 
+@cli.command(short_help="The JSON Schema of a command's answer.")
+@click.argument("command", type=click.Choice([command.name for command in COMMANDS]))
+def schema(command: str) -> None:
+    """Prints the JSON Schema of what `ompd COMMAND --json` prints."""
+    import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it
+
+    click.echo(schemas.format_schema(command))
+
+
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
     # One answer makes many records and no cycles worth finding before the process ends.

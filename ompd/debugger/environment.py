@@ -8,6 +8,7 @@ auxiliary vector; then the strings of the arguments, those of the environment, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from ompd.contract.process import Process
 from ompd.debugger.formats.notes import AT_EXECFN, AT_RANDOM
@@ -16,6 +17,7 @@ from ompd.errors import CorruptState, MemoryFault, Unavailable
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
 _MAX_BYTES = 6 << 20
 _MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
+_WRITTEN_OVER = "the environment: the program has written over its arguments and what follows them"
 _SEARCHED = 1 << 14
 _PIECE = 1 << 12
 
@@ -35,14 +37,9 @@ def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> d
     except MemoryFault as error:
         raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
     strings = raw.split(b"\0")
-    starts = {start}
-    position = start
-    for string in strings[:-1]:
-        position += len(string) + 1
-        starts.add(position)
-    # Some programs write their title over the arguments and on over what follows.
-    if (raw and not raw.endswith(b"\0")) or any(start <= p < file_name and p not in starts for p in variables):
-        raise Unavailable("the environment: the program has written over it")
+    starts = set(accumulate((len(string) + 1 for string in strings[:-1]), initial=start))
+    if strings[-1] or any(start <= pointer < file_name and pointer not in starts for pointer in variables):
+        raise Unavailable(_WRITTEN_OVER)
     found: dict[str, str] = {}
     for string in strings[:-1]:
         name, equals, value = string.decode("utf-8", "replace").partition("=")
@@ -103,15 +100,15 @@ def _words_before(process: Process, position: int) -> Iterator[int]:
     raise CorruptState(position, "the environment's pointers do not end")
 
 
-def _end_of_arguments(
-    process: Process, arguments: Sequence[int], variables: Sequence[int], file_name: int
-) -> int:
-    # Behind the last argument the environment begins. A program may have changed the pointers, not all of them.
-    strings = [pointer for pointer in arguments if file_name - _MAX_BYTES < pointer < file_name]
-    if strings:
-        last = max(strings)
-        return last + len(process.read_string(last, min(_MAX_STRING, file_name - last))) + 1
-    inside = [pointer for pointer in variables if file_name - _MAX_BYTES < pointer < file_name]
-    if not inside:
-        raise Unavailable("the environment: no pointer to it is left on the initial stack")
-    return min(inside)
+def _end_of_arguments(process: Process, arguments: Sequence[int], variables: Sequence[int], file_name: int) -> int:
+    # Behind the last argument the environment begins. Programs shift and drop arguments, and write titles over them,
+    # so it has to agree with one that is known better: the first variable, or all arguments in a row.
+    strings = sorted({pointer for pointer in arguments if file_name - _MAX_BYTES < pointer < file_name})
+    ends = [p + len(process.read_string(p, min(_MAX_STRING, file_name - p))) + 1 for p in strings]
+    if not strings:
+        raise Unavailable(_WRITTEN_OVER)
+    first = min((pointer for pointer in variables if strings[0] <= pointer < file_name), default=None)
+    in_a_row = len(strings) == len(arguments) and strings[1:] == ends[:-1]
+    if ends[-1] == first or (in_a_row and (first is None or ends[-1] < first)):
+        return ends[-1]
+    raise Unavailable(_WRITTEN_OVER)

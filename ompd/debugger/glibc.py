@@ -39,7 +39,7 @@ _MAX_THREADS = 1 << 22
 
 class _Member(NamedTuple):
     bits: int
-    count: int
+    elements: int
     offset: int
 
 
@@ -196,18 +196,18 @@ class GlibcThreads:
         :raises BadInput: if the key was not made, or was deleted
         """
         keys = self._member("__pthread_keys")
-        if not 0 <= key < keys.count:
-            raise BadInput(f"POSIX thread keys are numbers from 0 to {keys.count - 1}, not {key}")
+        if not 0 <= key < keys.elements:
+            raise BadInput(f"POSIX thread keys are numbers from 0 to {keys.elements - 1}, not {key}")
         key_struct = self._symbol("__pthread_keys") + key * (keys.bits // 8)
         sequence = self._value("pthread_key_struct_seq", key_struct)
         if not sequence & 1:  # KEY_UNUSED
             raise BadInput(f"there is no POSIX thread key {key}")
-        in_level = self._member("pthread_key_data_level2_data").count
+        in_level = self._member("pthread_key_data_level2_data").elements
         specific = self._member("pthread_specific")
         first, second = divmod(key, max(in_level, 1))
         pointer_size = self._process.pointer_size
         # Its description is of the whole array of pointers, as one element (glibc 2.36) or as many.
-        if first >= specific.bits * max(specific.count, 1) // 8 // pointer_size:
+        if first >= specific.bits * max(specific.elements, 1) // 8 // pointer_size:
             raise CorruptState(pthread, f"glibc describes no room for key {key}")
         level = self._word(pthread + specific.offset + first * pointer_size)
         if not level:

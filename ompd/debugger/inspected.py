@@ -6,16 +6,29 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
-from ompd.contract.memory import ByteOrder
+from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Location, Module, Stack
+from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
+from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.modules import LoadedModule, ModuleList
 from ompd.debugger.targets.base import PageOmitted, Target
+from ompd.debugger.tls import ThreadLocalStorage, thread_pointer_of
+from ompd.debugger.types import Types, field_offset, sizeof
 from ompd.debugger.unwind import Unwinder
-from ompd.errors import BadInput, CorruptState, MalformedFile, MemoryFault, OmpdError, SymbolNotFound, Unsupported
+from ompd.errors import (
+    BadInput,
+    CorruptState,
+    MalformedFile,
+    MemoryFault,
+    OmpdError,
+    SymbolNotFound,
+    Unavailable,
+    Unsupported,
+)
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
@@ -135,9 +148,14 @@ class InspectedProcess:
             if symbol is None:
                 continue
             if symbol.type == STT_TLS:
-                raise Unsupported(f"{name}: addresses of thread-local symbols are not worked out yet")
+                return self._thread_local(module, symbol, thread)
             return symbol.address + module.bias
         raise SymbolNotFound(name)
+
+    def _thread_local(self, module: Module, symbol: Symbol, thread: int | None) -> int:
+        if thread is None:
+            raise BadInput(f"{symbol.name} is thread-local: it has an address in a thread only")
+        return self._storage.address(self._by_start[module.start], symbol, thread)
 
     # Threads
 
@@ -151,7 +169,15 @@ class InspectedProcess:
 
     def thread_pointer(self, thread: int) -> int:
         """See :meth:`Process.thread_pointer`."""
-        return self.registers(thread)[self._target.architecture.thread_pointer]
+        register = self.registers(thread).get(self._target.architecture.thread_pointer)
+        return register if register is not None else self._listed_thread_pointer(thread)
+
+    def _listed_thread_pointer(self, thread: int) -> int:
+        # A debugger need not give this register; glibc's own lists have all threads.
+        pthread = self._glibc.pthreads().get(thread)
+        if pthread is None:
+            raise Unavailable(f"the thread pointer of {thread}: no register tells, and glibc's lists do not have it")
+        return thread_pointer_of(pthread, self._target.architecture, self._glibc)
 
     @cached_property
     def _by_thread_pointer(self) -> dict[int, int]:
@@ -237,25 +263,54 @@ class InspectedProcess:
         pointer = self.pointer_size  # LP64 and ILP32: long is as wide as a pointer
         return TypeSizes(1, 2, 4, sizeof_long=pointer, sizeof_long_long=8, sizeof_pointer=pointer)
 
+    @cached_property
+    def _types(self) -> Types:
+        return Types(self._modules)
+
     def find_type(self, name: str) -> TypeRef:
-        """Types are not looked up yet."""
-        raise Unsupported(f"{name}: types are not looked up yet")
+        """See :meth:`Callbacks.find_type`: of all modules, the program first, C and compiler libraries last."""
+        return self._types.find(name)
+
+    def find_type_in(self, module: Module, name: str) -> TypeRef:
+        """See :meth:`ompd.debugger.types.Types.find_in`."""
+        return self._types.find_in(module, name)
 
     def sizeof(self, type_ref: TypeRef) -> int:
-        """Types are not looked up yet."""
-        raise Unsupported("types are not looked up yet")
+        """See :meth:`Callbacks.sizeof`."""
+        return sizeof(type_ref)
 
     def field_offset(self, type_ref: TypeRef, field: str) -> int:
-        """Types are not looked up yet."""
-        raise Unsupported("types are not looked up yet")
+        """See :meth:`Callbacks.field_offset`. ``a.b`` is member b of the structure in member a."""
+        return field_offset(type_ref, field)
+
+    def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
+        """See :meth:`ompd.debugger.types.Types.layout`."""
+        return self._types.layout(module, name, members)
+
+    @cached_property
+    def _glibc(self) -> GlibcThreads:
+        return GlibcThreads(self)
+
+    @cached_property
+    def _storage(self) -> ThreadLocalStorage:
+        program = next((m for m in self._modules if m.record.is_program), None)
+        return ThreadLocalStorage(self, self._target.architecture, self._glibc, program, self.thread_pointer)
 
     def pthread_key(self, thread: int, key: int) -> int | None:
-        """Thread keys are not read yet."""
-        raise Unsupported("POSIX thread keys are not read yet")
+        """See :meth:`Callbacks.pthread_key`.
+
+        :raises BadInput: if the process has no such key
+        :raises Unavailable: if its C library does not tell
+        """
+        return self._glibc.key_value(self._storage.pthread(self.thread_pointer(thread)), key)
 
     def environment(self) -> Mapping[str, str]:
-        """The environment is not read yet."""
-        raise Unsupported("the environment of the process is not read yet")
+        """See :meth:`Process.environment`."""
+        return self._environment
+
+    @cached_property
+    def _environment(self) -> Mapping[str, str]:
+        return read_environment(self, self._target.auxiliary_vector())
 
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """There is no emulator yet."""

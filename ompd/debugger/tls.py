@@ -84,8 +84,7 @@ class ThreadLocalStorage:
 
     def pthread(self, thread_pointer: int) -> int:
         """Return the ``struct pthread`` of the thread with *thread_pointer*."""
-        # Variant 1 has it in front of the thread control block, variant 2 begins with it.
-        return thread_pointer - (self._glibc.sizeof_pthread if self._architecture.tls_variant == 1 else 0)
+        return thread_pointer - thread_pointer_of(0, self._architecture, self._glibc)
 
     # Blocks
 
@@ -141,6 +140,12 @@ class ThreadLocalStorage:
             if address is not None:
                 return address
         raise Unavailable("the loader's list of modules was not found (no DT_DEBUG in the program, no _r_debug)")
+
+
+def thread_pointer_of(pthread: int, architecture: Architecture, glibc: GlibcThreads) -> int:
+    """Return the thread pointer of the thread with a ``struct pthread`` at *pthread*."""
+    # Variant 1 has the structure in front of where it points to, variant 2 begins there.
+    return pthread + (glibc.sizeof_pthread if architecture.tls_variant == 1 else 0)
 
 
 def _tls_segment(module: LoadedModule) -> Segment | None:

@@ -11,7 +11,8 @@ from typing import Any
 from ompd.model import Answer
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
-_ADDRESSES = frozenset(("address", "wait_id", "object"))
+ADDRESSES = frozenset(("address", "wait_id", "object", "tool_data"))
+"""Keys whose values are addresses, or words that may be."""
 
 
 @cache
@@ -23,7 +24,7 @@ def _plain(record: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in _names(record.__class__):
         value = getattr(record, name)
-        if value is not None and name in _ADDRESSES:
+        if value is not None and name in ADDRESSES:
             value = f"{value:#x}"
         elif hasattr(value, "__dataclass_fields__"):
             value = _plain(value)

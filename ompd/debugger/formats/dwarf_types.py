@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_index import (
     DW_TAG_BASE_TYPE,
@@ -88,6 +89,11 @@ class DwarfType:
         :raises Unsupported: if the size is worked out at run time
         """
         return self.info.size_at(self.place)
+
+    @property
+    def byte_order(self) -> ByteOrder:
+        """Byte order of the file that it is from."""
+        return self.place.unit.sections.byte_order
 
     def member(self, path: str) -> Member:
         """Return where a member lies.

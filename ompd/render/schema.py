@@ -1,0 +1,91 @@
+"""The JSON Schema (draft 2020-12) of each command's answer, made of the records' own types, so that it cannot fall
+behind.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ompd import model
+from ompd.render.json import ADDRESSES
+
+ROWS: Mapping[str, type[Any]] = {
+    "runtimes": model.RuntimeRecord,
+    "threads": model.ThreadRecord,
+    "parallel": model.ParallelRecord,
+    "tasks": model.TaskRecord,
+    "icvs": model.IcvRecord,
+}
+"""The record of each command's rows."""
+
+_PLAIN: Mapping[type[Any], str] = {int: "integer", bool: "boolean", str: "string"}
+_ADDRESS = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
+
+
+def format_schema(command: str) -> str:
+    """Return the schema of the answer to *command* as the text of a JSON object."""
+    definitions: dict[str, Any] = {}
+    rows = {"type": "array", "items": _of_record(ROWS[command], definitions)}
+    members = {
+        "schema": {"const": f"ompd/{command}/1"},
+        "target": _of_record(model.TargetRecord, definitions),
+        "runtimes": {"type": "array", "items": _of_record(model.RuntimeRecord, definitions)},
+        "complete": {"type": "boolean", "description": "False if parts of the target could not be read."},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+        command: rows,
+    }
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"ompd {command} --json",
+        "type": "object",
+        "required": list(members),
+        "properties": members,
+        "$defs": definitions,
+    }
+    return json.dumps(schema, indent=2)
+
+
+def _of_record(record: type[Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    name = record.__name__
+    if name not in definitions:
+        definitions[name] = {}  # it may refer to itself
+        hints = typing.get_type_hints(record)
+        names = [field.name for field in fields(record)]
+        # Further keys may come in any version.
+        definitions[name] = {
+            "type": "object",
+            "description": _first_paragraph(record.__doc__ or ""),
+            "required": names,
+            "properties": {field: _of_field(field, hints[field], definitions) for field in names},
+        }
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).replace("``", "")
+
+
+def _of_field(name: str, hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if name in ADDRESSES:
+        return {"anyOf": [_ADDRESS, {"type": "null"}]} if type(None) in typing.get_args(hint) else _ADDRESS
+    return _of_type(hint, definitions)
+
+
+def _of_type(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is type(None):
+        return {"type": "null"}
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    if is_dataclass(hint):
+        return _of_record(typing.cast("type[Any]", hint), definitions)
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_of_type(argument, definitions) for argument in arguments]}
+    if origin is tuple:
+        return {"type": "array", "items": _of_type(arguments[0], definitions)}
+    return {"type": "object", "additionalProperties": _of_type(arguments[1], definitions)}
