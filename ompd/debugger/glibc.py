@@ -7,7 +7,7 @@ exported (nptl_db/structs.def). So every version that has them can be read, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -48,10 +48,13 @@ class GlibcThreads:
 
     Every method raises Unavailable where this libc does not tell, with the reason, and MemoryFault or CorruptState
     where its memory is not there or contradicts itself.
+
+    :param read_constant: reads memory that no one writes to, which a core need not hold
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, read_constant: Callable[[int, int], bytes]) -> None:
         self._process = process
+        self._read_constant = read_constant
         self._described: dict[str, _Member] = {}
 
     # Descriptions
@@ -79,12 +82,12 @@ class GlibcThreads:
         raise Unavailable(f"this C library has no symbol {' or '.join(names)}")
 
     def _size(self, name: str) -> int:
-        return read_unsigned(self._process, self._symbol(_PREFIX + name), 4)
+        return int.from_bytes(self._read_constant(self._symbol(_PREFIX + name), 4), self._process.byte_order)
 
     def _member(self, name: str) -> _Member:
         if name not in self._described:
             address = self._symbol(_PREFIX + name)
-            raw = self._process.read(address, 12)
+            raw = self._read_constant(address, 12)
             order = self._process.byte_order
             member = _Member(*(int.from_bytes(raw[at : at + 4], order) for at in (0, 4, 8)))
             if member.bits % 8 or not 0 < member.bits <= 1 << 24 or member.offset >= 1 << 24:

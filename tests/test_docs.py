@@ -1,0 +1,68 @@
+"""What the documentation shows works: its Python runs, its commands and options exist."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ompd.commands.main import cli
+from ompd.commands.table import COMMANDS
+from tests.support import stopped
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
+TOLD = {"hang": ("wait_lock", "is in a region of simulate at level 1", "waited for: [")}
+
+
+@pytest.mark.parametrize("mode", ["debug", "neither"])
+def test_the_examples_of_the_python_page_run(mode: str) -> None:
+    core = stopped("hang", mode=mode)
+    namespace = {"CORE": str(core.core)}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for example in EXAMPLES:
+            exec(example, namespace)
+    (blocked,) = [t["native_thread_id"] for t in core.truth["threads"] if t["blocked_in"] == "lock"]
+    assert f"waited for: [{blocked}]" in printed.getvalue()
+    assert all(text in printed.getvalue() for text in TOLD["hang"])
+
+
+def test_the_readme_example_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(example.replace('"core.1234"', repr(str(stopped("hang").core))), {})
+    assert "wait_lock" in printed.getvalue()
+
+
+def test_links_lead_to_files() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_command_and_option_is_on_the_page_of_commands() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    for name, command in cli.commands.items():
+        assert f"`{name}" in page, name
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or f"`{option}" in page or f"`{option}`" in page, option
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_help_explains_the_command(command: str) -> None:
+    text = CliRunner().invoke(cli, [command, "--help"]).output
+    assert "Exit codes:" in text and "--json" in text and len(text.splitlines()) > 15
+
+
+def test_files_named_in_the_docs_exist() -> None:
+    for page in PAGES:
+        for name in re.findall(r"`((?:ompd|tests|fixtures|bench|docs)/[\w./]+)`", page.read_text()):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"
