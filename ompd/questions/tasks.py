@@ -86,10 +86,14 @@ class _Collector:
                 yield here
 
     def _with_ancestors(self, task: TaskHandle) -> None:
+        path: set[str] = set()
         here: TaskHandle | None = task
         while here is not None and here.id not in self._tasks:
             self._tasks[here.id] = here
+            path.add(here.id)
             here = here.generating()
+        if here is not None and here.id in path:
+            self._problems.unreadable(f"{self._runtime.id}: task {here.id} is said to have generated itself")
 
     def _from_region(self, region: ParallelHandle) -> None:
         try:

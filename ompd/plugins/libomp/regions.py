@@ -150,7 +150,7 @@ class Team:
         """
         primary = self.t_threads[0]
         if primary is None:
-            return False
+            raise CorruptState(self.address, "team without its primary thread")
         team = self.runtime.thread_at(primary).th_team
         return team is not None and any(ancestor.address == self.address for ancestor in team.chain)
 

@@ -94,7 +94,10 @@ class Thread:
         address = self._view.pointer("th_current_task")
         if address is None:
             raise CorruptState(self.address, "a thread of a team has no th_current_task")
-        return self.runtime.task_at(address)
+        task = self.runtime.task_at(address)
+        if task.team() is not self.team:
+            raise CorruptState(address, "a thread's current task belongs to another team than the thread")
+        return task
 
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""

@@ -1,0 +1,371 @@
+"""Thread-local variables, POSIX thread keys and the environment, compared with what programs say of themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.contract.memory import read_signed
+from ompd.debugger.files import FileFinder
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.targets.core import CoreTarget
+from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, SymbolNotFound, Unavailable
+from tests.support import NotReady, clean_environment, require
+from tests.support.build import compiler
+from tests.support.cache import entry, key_of
+from tests.support.runs import READY_SECONDS, _require_kernel_cores, _write_gcore, _write_kernel_core, allow_cores
+
+SOURCES = Path(__file__).parent / "tls"
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "GIVEN": "at the start",
+    "REMOVED": "was there",
+    "EMPTY": "",
+    "EQUALS": "a=b=c",
+    "LONG": "x" * 9000,
+    "LAST": "last",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A core of ``tls/program.c``, and what the program wrote."""
+
+    program: Path
+    core: Path
+    truth: dict[str, Any]
+
+    def process(self, finder: FileFinder | None = None) -> InspectedProcess:
+        return InspectedProcess(CoreTarget(str(self.core)), finder or FileFinder())
+
+
+def sample(name: str, kind: str, *flags: str, libraries: bool = True) -> Sample:
+    """Return a core of the program, built by compiler *name* with *flags*."""
+    if kind == "kernel":
+        _require_kernel_cores()
+    built = build(name, flags, libraries)
+    opened = [str(built / f"{library}.so") for library in OPENED] if libraries else []
+    key = key_of(built.name, kind, ENVIRONMENT)
+    folder = entry("tls-cores", key, lambda folder: run(built / "program", folder, kind, opened))
+    return Sample(built / "program", folder / f"core.{kind}", json.loads((folder / "truth.json").read_text()))
+
+
+# What the libraries that the program opens are compiled with.
+OPENED = {
+    "first": ("-DNAME=first_variable", "-DSIZE=300"),
+    "second": ("-DNAME=second_variable", "-DSIZE=4"),
+    "static": ("-DNAME=static_variable", "-DSIZE=4", "-ftls-model=initial-exec"),
+}
+
+
+def build(name: str, flags: Sequence[str], libraries: bool) -> Path:
+    used = compiler(name)
+    sources = {path.name: path.read_text() for path in sorted(SOURCES.iterdir())}
+
+    def make(folder: Path) -> None:
+        def compiled(*arguments: str) -> None:
+            command = [str(used.path), "-g", "-O0", "-Wall", "-Wextra", *arguments]
+            subprocess.run(command, cwd=folder, env=clean_environment(), check=True)
+
+        linked = ["-DSTAND_ALONE"]
+        if libraries:
+            compiled("-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", "liblinked.so")
+            for library, options in OPENED.items():
+                compiled("-fPIC", "-shared", *options, str(SOURCES / "opened.c"), "-o", f"{library}.so")
+            linked = ["-L.", "-llinked", "-Wl,-rpath,$ORIGIN", "-ldl"]
+        compiled(*flags, str(SOURCES / "program.c"), "-o", "program", *linked, "-lpthread")
+
+    return entry("tls", key_of(sources, used.version, flags, OPENED, libraries), make)
+
+
+def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> None:
+    ready, told = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [str(program), "truth.json", str(told), *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[told],
+            env=ENVIRONMENT,
+            start_new_session=True,
+            preexec_fn=allow_cores,
+        )
+        os.close(told)
+        try:
+            readable, _, _ = select.select([ready], [], [], READY_SECONDS)
+            if not readable or not os.read(ready, 1):
+                raise NotReady("tls/program.c")
+            if kind == "gcore":
+                _write_gcore(process.pid, folder / "core.gcore")
+            else:
+                _write_kernel_core(process, folder / "core.kernel")
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        os.close(ready)
+
+
+KINDS_OF_PROGRAMS = {
+    "gcc-pie-kernel": ("gcc", "kernel", "-fPIE", "-pie"),
+    "gcc-no_pie-gcore": ("gcc", "gcore", "-fno-pie", "-no-pie"),
+    "gcc-bind_now-stripped-kernel": ("gcc", "kernel", "-Wl,-z,now", "-Wl,--build-id=none", "-rdynamic"),
+    "clang-pie-gcore": ("clang", "gcore", "-fPIE", "-pie"),
+    "clang-no_pie-kernel": ("clang", "kernel", "-fno-pie", "-no-pie"),
+}
+PROGRAMS = pytest.mark.parametrize("program", KINDS_OF_PROGRAMS)
+
+
+def found(process: InspectedProcess, name: str, thread: int) -> int:
+    # Names of static variables in functions are the compiler's choice.
+    names = {"counted": ("counted", "counted.0", "static_local.counted")}.get(name, (name,))
+    for spelling in names:
+        try:
+            return process.find_symbol(spelling, thread=thread)
+        except SymbolNotFound:
+            continue
+    raise AssertionError(f"{name} is not found")
+
+
+# What the accessor of the library that is opened returns is the third of its elements.
+WITHIN = {"second_variable": 16, "static_variable": 16}
+ALIASES = {"linked_hidden": "linked_hidden_variable"}
+
+
+def check_variables(process: InspectedProcess, truth: dict[str, Any], names: set[str]) -> None:
+    assert len(truth["threads"]) == 6
+    for thread in truth["threads"]:
+        assert set(thread["variables"]) == names
+        for name, address in thread["variables"].items():
+            symbol = ALIASES.get(name, name)
+            if address is None:
+                with pytest.raises(Unavailable, match=rf"{symbol}: thread {thread['id']} has not used any"):
+                    found(process, symbol, thread["id"])
+            else:
+                assert found(process, symbol, thread["id"]) + WITHIN.get(name, 0) == address, (name, thread)
+        variable = found(process, "exe_initialised", thread["id"])
+        assert read_signed(process, variable, 4) == thread["number"]
+
+
+OF_PROGRAM = {"exe_initialised", "exe_aligned", "exe_static", "counted"}
+OF_LIBRARIES = {"linked_variable", "linked_hidden", "second_variable", "static_variable"}
+
+
+@PROGRAMS
+def test_thread_local_variables_are_where_each_thread_says(program: str) -> None:
+    taken = sample(*KINDS_OF_PROGRAMS[program])
+    check_variables(taken.process(), taken.truth, OF_PROGRAM | OF_LIBRARIES)
+    untouched = [t["number"] for t in taken.truth["threads"] if t["variables"]["second_variable"] is None]
+    assert untouched == [1, 3, 5]
+
+
+@pytest.mark.parametrize("flags", [("-static",), ("-static-pie",)], ids=" ".join)
+def test_variables_and_keys_of_a_program_without_shared_libraries(flags: tuple[str, ...]) -> None:
+    taken = sample("gcc", "kernel", *flags, libraries=False)
+    check_variables(taken.process(), taken.truth, OF_PROGRAM)
+
+
+@PROGRAMS
+def test_thread_keys_hold_what_each_thread_stored(program: str) -> None:
+    taken = sample(*KINDS_OF_PROGRAMS[program])
+    process = taken.process()
+    values = set()
+    for thread in taken.truth["threads"]:
+        for key, value in thread["keys"].items():
+            assert process.pthread_key(thread["id"], int(key)) == value
+            values.add((int(key) >= 32, value is None))
+    assert values == {(False, False), (False, True), (True, False), (True, True)}
+
+
+@PROGRAMS
+def test_a_deleted_thread_key_is_no_key(program: str) -> None:
+    taken = sample(*KINDS_OF_PROGRAMS[program])
+    process, thread = taken.process(), taken.truth["threads"][0]["id"]
+    for key in (taken.truth["deleted"], 500, -1, 1024, 1 << 40):
+        with pytest.raises(BadInput):
+            process.pthread_key(thread, key)
+
+
+@PROGRAMS
+def test_the_environment_is_the_one_that_the_program_was_started_with(program: str) -> None:
+    taken = sample(*KINDS_OF_PROGRAMS[program])
+    assert taken.process().environment() == ENVIRONMENT
+
+
+def test_a_thread_local_variable_has_no_address_without_a_thread() -> None:
+    process = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"]).process()
+    with pytest.raises(BadInput, match="thread-local"):
+        process.find_symbol("exe_initialised")
+    with pytest.raises(BadInput, match="no thread"):
+        process.find_symbol("exe_initialised", thread=1)
+
+
+class Changed:
+    """A core target with other memory at some addresses, or without a register."""
+
+    def __init__(self, target: CoreTarget, memory: Mapping[int, bytes | None] = {}, hidden: str = "") -> None:
+        self._target = target
+        self._memory = memory
+        self._hidden = hidden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def read(self, address: int, size: int) -> bytes:
+        raw = bytearray(self._target.read(address, size))
+        for at, data in self._memory.items():
+            if data is None and at < address + size and address < at + 4096:
+                raise MemoryFault(address, size)
+            for index, byte in enumerate(data or b""):
+                if address <= at + index < address + size:
+                    raw[at + index - address] = byte
+        return bytes(raw)
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        return {name: value for name, value in self._target.registers(thread).items() if name != self._hidden}
+
+
+def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, hidden: str = "") -> InspectedProcess:
+    return InspectedProcess(Changed(CoreTarget(str(taken.core)), memory, hidden), FileFinder())
+
+
+@PROGRAMS
+def test_the_thread_pointer_is_also_in_glibcs_lists(program: str) -> None:
+    taken = sample(*KINDS_OF_PROGRAMS[program])
+    process = changed(taken, hidden="fs_base")
+    for thread in taken.truth["threads"]:
+        assert process.thread_pointer(thread["id"]) == thread["pthread"]
+    check_variables(process, taken.truth, OF_PROGRAM | OF_LIBRARIES)
+
+
+class Without(FileFinder):
+    """Finds no file of some name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._missing = name
+
+    def resolve(self, name: str) -> str:
+        return "/nonexistent" if self._missing in name else super().resolve(name)
+
+
+def test_without_the_file_of_libc_the_programs_variables_are_found_and_others_are_unavailable() -> None:
+    taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
+    process = taken.process(Without("libc.so"))
+    for thread in taken.truth["threads"]:
+        assert process.find_symbol("exe_static", thread=thread["id"]) == thread["variables"]["exe_static"]
+        for ask in (
+            lambda thread=thread: process.find_symbol("second_variable", thread=thread["id"]),
+            lambda thread=thread: process.pthread_key(thread["id"], 1),
+        ):
+            with pytest.raises(Unavailable, match="does not describe its threads") as raised:
+                ask()
+            assert raised.value.hint
+    assert process.environment()["GIVEN"] == "at the start"
+
+
+def test_lists_that_do_not_end_are_told_as_such() -> None:
+    taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
+    process = taken.process()
+    links = process._storage._link_maps
+    following = links[3].address + 3 * 8
+    looped = changed(taken, {following: links[1].address.to_bytes(8, "little")})
+    with pytest.raises(CorruptState, match="modules does not end"):
+        looped.find_symbol("linked_variable", thread=looped.threads()[0])
+    pthreads = list(process._glibc.pthreads().values())
+    nodes = [pthread + process._glibc._member("pthread_list").offset for pthread in pthreads]
+    looped = changed(taken, {nodes[2]: nodes[1].to_bytes(8, "little")}, hidden="fs_base")
+    with pytest.raises(CorruptState, match="threads"):
+        looped.thread_pointer(looped.threads()[0])
+
+
+def test_damaged_memory_is_an_error_and_no_address() -> None:
+    taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
+    process = taken.process()
+    first = taken.truth["threads"][0]
+    vector = int.from_bytes(process.read(first["pthread"] + 8, 8), "little")
+    link = next(
+        l for l in process._storage._link_maps if l.l_addr and process._glibc.tls_module(l.address)[0] not in (0, 1)
+    )
+    for address in (vector, vector - vector % 4096, link.address):
+        for data in (None, b"\0" * 16, b"\xff" * 16, b"\x01" * 4000):
+            for name in ("linked_variable", "second_variable", "static_variable", "exe_static"):
+                damaged = changed(taken, {address: data})
+                try:
+                    damaged.find_symbol(name, thread=first["id"])
+                except OmpdError:
+                    pass
+
+
+def test_the_environment_is_unavailable_once_it_was_written_over() -> None:
+    taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
+    process = taken.process()
+    arguments = process._target.auxiliary_vector()[31]
+    strings = process.read(arguments - 12000, 12000)
+    start = arguments - 12000 + strings.index(str(taken.program).encode() + b"\0")
+    for title, whole in (
+        (b"a title that is longer than all of the arguments, and then some more of it", False),
+        (b"short\0", True),
+    ):
+        process = changed(taken, {start: title * (2 if not whole else 1)})
+        if whole:
+            assert process.environment()["GIVEN"] == "at the start"
+        else:
+            with pytest.raises(Unavailable, match="written over"):
+                process.environment()
+    with pytest.raises(Unavailable, match="stack is not there"):
+        changed(taken, {(arguments - 100) & ~4095: None}).environment()
+
+
+def test_debug_information_of_the_c_library_agrees_with_what_it_publishes() -> None:
+    # Where its separate debug file is installed, a second source tells the same.
+    process = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"]).process()
+    libc = next(module for module in process.modules() if "/libc.so" in module.name)
+    try:
+        layout = process.struct_layout(libc, "struct pthread", ["tid", "list", "specific", "header.dtv"])
+    except OmpdError:
+        pytest.skip("missing: debug information of libc")
+    described = process._glibc
+    assert layout.size == described.sizeof_pthread
+    for name, member in (("pthread_tid", "tid"), ("pthread_list", "list"), ("pthread_specific", "specific")):
+        assert described._member(name).offset == layout.field(member).offset
+    assert described._member("pthread_dtvp").offset == layout.field("header.dtv").offset
+
+
+def test_variables_of_another_sysroot_are_found(tmp_path: Path) -> None:
+    taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
+    for module in taken.process().modules():
+        copy = tmp_path / module.name.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(module.name, copy)
+    check_variables(taken.process(FileFinder(sysroot=str(tmp_path))), taken.truth, OF_PROGRAM | OF_LIBRARIES)
+
+
+@PROGRAMS
+def test_gdb_finds_the_same_addresses(program: str) -> None:
+    # What the programs say is the truth; this shows that gdb with libthread_db says no more than we do.
+    taken = sample(*KINDS_OF_PROGRAMS[program])
+    gdb = require("gdb")
+    command = [gdb, "-nx", "-batch", "-ex", "thread apply all print &exe_initialised", taken.program, taken.core]
+    shown = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+        cwd=taken.core.parent,
+    ).stdout
+    if "(int *) 0x" not in shown:
+        pytest.skip("forbidden here: gdb does not load libthread_db")
+    process = taken.process()
+    for thread in taken.truth["threads"]:
+        assert f"{process.find_symbol('exe_initialised', thread=thread['id']):#x}" in shown
