@@ -10,14 +10,16 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ompd.contract.code import is_runtime_file
 from ompd.contract.plugin import AddressSpace
+from ompd.contract.process import Module
 from ompd.debugger.files import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import NotInitialised, OmpdError, TargetGone
 from ompd.model import TargetRecord
-from ompd.plugins.discovery import Found, discover, likely_runtime
+from ompd.plugins.discovery import Found, discover
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,9 +47,8 @@ class Session:
         self.target = target
         self._is_open = True
         self.process = InspectedProcess(target, finder, exe)
-        # For questions.places: whether an address of code is the user's; the user's function of a region, by the
-        # region's id.
-        self.user_code: dict[int, bool] = {}
+        # For questions.places: whose code lies at an address; the user's function of a region, by the region's id.
+        self.owners: dict[int, str] = {}
         self.source_functions: dict[str, str | None] = {}
 
     @classmethod
@@ -106,6 +107,11 @@ class Session:
         return tuple(loaded)
 
     @cached_property
+    def runtime_modules(self) -> frozenset[Module]:
+        """The modules that hold an OpenMP runtime."""
+        return frozenset(runtime.found.module for runtime in self.runtimes)
+
+    @cached_property
     def lost_runtimes(self) -> tuple[str, ...]:
         """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not
         to be had.
@@ -113,7 +119,7 @@ class Session:
         return tuple(
             module.fault
             for module in self.process.modules()
-            if module.fault is not None and (module.is_program or likely_runtime(module.name))
+            if module.fault is not None and (module.is_program or is_runtime_file(module.name))
         )
 
     @cached_property

@@ -16,6 +16,7 @@ from tests.support import (
     KINDS,
     LOCK_KINDS,
     MODES,
+    REDUCTIONS,
     TASK_PROGRAMS,
     Stopped,
     build,
@@ -26,6 +27,7 @@ from tests.support import (
     stopped_twice,
 )
 from tests.support.build import PROGRAMS as SOURCES
+from tests.support.build import source
 
 # Threads in a team, idle and of no concern to OpenMP (one is the monitor); sizes of the live regions by level.
 SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
@@ -51,6 +53,23 @@ SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
     "icvs": ((5, 0, 1), [(1, 4), (2, 2)]),
     "nest_lock": ((4, 0, 1), [(1, 4)]),
     "lock_kinds": ((7, 0, 1), [(1, 7)]),
+    "taskgroup": ((3, 0, 1), [(1, 3)]),
+    "task_if0": ((4, 0, 1), [(1, 4)]),
+    "task_depend": ((3, 0, 1), [(1, 3)]),
+    "taskloop": ((3, 0, 1), [(1, 3)]),
+    "task_detach": ((2, 0, 1), [(1, 2)]),
+    "task_in_barrier": ((3, 0, 1), [(1, 3)]),
+    "two_criticals": ((4, 0, 1), [(1, 4)]),
+    "deadlock": ((4, 0, 1), [(1, 4)]),
+    "ordered": ((4, 0, 1), [(1, 4)]),
+    "for_barrier": ((4, 0, 1), [(1, 4)]),
+    "single_barrier": ((4, 0, 1), [(1, 4)]),
+    "sections_barrier": ((4, 0, 1), [(1, 4)]),
+    "reduction": ((4, 0, 1), [(1, 4)]),
+    "reduction_combiner": ((4, 0, 1), [(1, 4)]),
+    "atomic_region": ((4, 0, 1), [(1, 4), (2, 1)]),
+    "icvs_env": ((7, 0, 1), [(1, 4), (2, 3), (3, 2)]),
+    "fortran": ((3, 0, 1), [(1, 3)]),
 }
 BLOCKED = {
     "critical": Counter(critical=3, user=1),
@@ -62,18 +81,49 @@ BLOCKED = {
     "task_queued": Counter(user=4),
     "nest_lock": Counter(nest_lock=3, user=1),
     "lock_kinds": Counter(lock=2, nest_lock=1, critical=2, user=2),
+    "taskgroup": Counter(taskgroup=2, user=1),
+    "task_if0": Counter(user=4),
+    "task_depend": Counter(taskwait=1, user=2),
+    "taskloop": Counter(user=3),
+    "task_detach": Counter(taskwait=1, user=1),
+    "task_in_barrier": Counter(barrier=1, user=2),
+    "two_criticals": Counter(critical=2, user=2),
+    "deadlock": Counter(lock=3, implicit_barrier=1),
+    "ordered": Counter(ordered=3, user=1),
+    "for_barrier": Counter(workshare_barrier=3, user=1),
+    "single_barrier": Counter(workshare_barrier=3, user=1),
+    "sections_barrier": Counter(workshare_barrier=3, user=1),
+    "reduction": Counter(reduction_barrier=3, user=1),
+    "reduction_combiner": Counter(reduction=3, user=1),
+    "atomic_region": Counter(atomic=3, user=1),
+    "fortran": Counter(critical=2, user=1),
 }
 # Explicit tasks by what became of them, and what the tasks that have been started wait for.
 TASKS: dict[str, tuple[Counter[str], Counter[str]]] = {
     "task_tree": (Counter(executing=4, suspended=5, queued=2), Counter(taskwait=6, implicit_barrier=3, parallel=1)),
     "task_queued": (Counter(executing=4, queued=300), Counter(taskwait=4, parallel=1)),
     "icvs": (Counter(executing=1), Counter(parallel=2)),
+    "taskgroup": (Counter(executing=2), Counter(taskgroup=2, implicit_barrier=2, parallel=1)),
+    "task_if0": (Counter(executing=4, suspended=1), Counter(taskwait=2, parallel=1)),
+    "task_depend": (
+        Counter(executing=1, queued=1),
+        Counter(taskwait=1, dependence=1, implicit_barrier=1, parallel=1),
+    ),
+    "taskloop": (Counter(executing=3, queued=3), Counter(taskgroup=1, implicit_barrier=2, parallel=1)),
+    "task_detach": (Counter(detached=1), Counter(taskwait=1, parallel=1)),
+    "task_in_barrier": (Counter(executing=1), Counter(barrier=2, parallel=1)),
 }
 PARAMETERS = [
-    pytest.param(name, id=name, marks=[pytest.mark.xdist_group("busy")] if program.spins or name == "many" else [])
+    pytest.param(
+        name,
+        compiler,
+        id=f"{name}-{compiler}",
+        marks=[pytest.mark.xdist_group("busy")] if program.spins or name == "many" else [],
+    )
     for name, program in ALL_PROGRAMS.items()
+    for compiler in program.compilers
 ]
-every_program = pytest.mark.parametrize("program", PARAMETERS)
+every_build = pytest.mark.parametrize(("program", "compiler"), PARAMETERS)
 every_compiler = pytest.mark.parametrize("compiler", COMPILERS)
 
 
@@ -86,12 +136,11 @@ def by_key(truth: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def test_every_program_has_a_source_and_a_shape() -> None:
-    sources = {path.stem for path in SOURCES.glob("*.c")} - {"truth"}
+    sources = {path.stem for path in SOURCES.iterdir() if path.suffix in (".c", ".F90")} - {"truth"}
     assert sources == set(ALL_PROGRAMS) == set(SHAPES)
 
 
-@every_program
-@every_compiler
+@every_build
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
 def test_compilers_have_nothing_to_warn_of(program: str, compiler: str, mode: str, flags: tuple[str, ...]) -> None:
@@ -114,30 +163,29 @@ def test_the_demonstration_compiles_alone(tmp_path: Path) -> None:
     subprocess.run(command, cwd=SOURCES, check=True)
 
 
-@every_program
-@every_compiler
+@every_build
 @pytest.mark.parametrize("mode", MODES)
 def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     roles = Counter(thread["role"] for thread in truth["threads"])
     team_idle_other, regions = SHAPES[program]
-    assert (truth["program"], truth["compiler"], truth["mode"]) == (program, compiler, mode)
+    # What the program writes is compiled as C.
+    assert (truth["program"], truth["compiler"], truth["mode"]) == (program, compiler.replace("gfortran", "gcc"), mode)
     assert (roles["team"], roles["idle"], roles["other"]) == team_idle_other
     assert sorted((region["level"], region["team_size"]) for region in truth["regions"]) == regions
     if program in BLOCKED:
         assert Counter(thread["blocked_in"] for thread in truth["threads"] if thread["openmp"]) == BLOCKED[program]
 
 
-@every_program
-@every_compiler
+@every_build
 @pytest.mark.parametrize("mode", MODES)
 def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     threads, regions = by_native_id(truth), by_key(truth)
     assert len(threads) == len(truth["threads"])
     for region in regions.values():
-        source = (SOURCES / region["file"]).read_text().splitlines()
-        assert "#pragma omp parallel" in source[region["line"] - 1]
+        lines = (SOURCES / region["file"]).read_text().splitlines()
+        assert re.search(r"^ *(#pragma |!\$)omp parallel", lines[region["line"] - 1])
         assert len(set(region["threads"])) == region["team_size"]
         if region["enclosing"] is None:
             assert region["level"] == 1
@@ -157,15 +205,15 @@ def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str
         assert (thread["thread_type"] is not None) == thread["openmp"]
         assert (thread["object"] is not None) == (thread["blocked_in"] in ("lock", "nest_lock"))
         for_object = thread["blocked_in"] in ("lock", "nest_lock", "critical")
-        assert (thread["wait_id"] is not None) == (stated and for_object)
+        for_lock = for_object or thread["blocked_in"] in ("ordered", "atomic", "reduction")
+        assert (thread["wait_id"] is not None) == (stated and for_lock)
         assert (thread["object_symbol"] is not None) == for_object
         assert thread["holder"] is None or (thread["holder"] in threads and for_object)
         assert (thread["icvs"] is not None) == (thread["role"] == "team" and program != "no_region")
         assert (thread["thread_data"] is not None) == (thread["tasks"] is not None) == stated
 
 
-@every_program
-@every_compiler
+@every_build
 @pytest.mark.parametrize("mode", MODES)
 def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
@@ -183,8 +231,8 @@ def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str,
         assert (task["data"] is None) == (mode == "neither")
         assert (task["create_flags"] is None) == (mode == "neither" or task["kind"] != "explicit")
         if task["kind"] == "explicit":
-            source = (SOURCES / task["file"]).read_text().splitlines()
-            assert "#pragma omp task" in source[task["line"] - 1]
+            lines = (SOURCES / task["file"]).read_text().splitlines()
+            assert "#pragma omp task" in lines[task["line"] - 1]
     _check_data(truth, mode)
     if program in TASKS:
         explicit = Counter(task["status"] for task in tasks.values() if task["kind"] == "explicit")
@@ -237,6 +285,41 @@ def test_locks_of_every_kind_are_waited_for(kind: str, compiler: str, mode: str)
 
 
 @every_compiler
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", REDUCTIONS)
+def test_reductions_of_every_method_are_waited_for(method: str, compiler: str, mode: str) -> None:
+    truth = stopped("reduction", compiler=compiler, mode=mode, env={"KMP_FORCE_REDUCTION": method}).truth
+    assert Counter(thread["blocked_in"] for thread in truth["threads"] if thread["openmp"]) == BLOCKED["reduction"]
+
+
+@every_compiler
+@pytest.mark.parametrize("mode", MODES)
+def test_control_variables_are_what_was_set(compiler: str, mode: str) -> None:
+    names = ("max_threads", "dynamic", "max_active_levels", "schedule", "in_final", "default_device")
+    truth = stopped("icvs", compiler=compiler, mode=mode).truth
+    static, dynamic, auto, monotonic = 1, 2, 4, 1 << 31
+    told = {
+        tuple(level["thread_num"] for level in thread["ancestors"][1:]): [thread["icvs"][name] for name in names]
+        for thread in truth["threads"]
+        if thread["openmp"]
+    }
+    assert told == {
+        (0,): [2, True, 1, [static, 3], False, 0],
+        (1,): [9, True, 7, [auto, 1], True, 1],
+        (2, 0): [5, False, 4, [monotonic | dynamic, 7], False, 0],
+        (2, 1): [11, True, 2, [dynamic, 13], False, 0],
+        (3,): [6, False, 4, [static, 0], False, 0],
+    }
+    truth = stopped("icvs_env", compiler=compiler, mode=mode).truth
+    for thread in (thread for thread in truth["threads"] if thread["openmp"]):
+        icvs, level = thread["icvs"], thread["level"]
+        assert icvs["max_threads"] == {1: 3, 2: 2, 3: 2}[level]
+        assert (icvs["max_active_levels"], icvs["thread_limit"]) == (3, 20)
+        assert (icvs["cancellation"], icvs["max_task_priority"], icvs["proc_bind"]) == (True, 5, 3)
+        assert icvs["schedule"] == [monotonic | dynamic, 7]
+
+
+@every_compiler
 def test_as_many_tasks_are_queued_as_asked(compiler: str) -> None:
     truth = stopped("task_queued", compiler=compiler, env={"TASKS": "1000"}, threads=8).truth
     status = Counter(task["status"] for task in truth["tasks"] if task["kind"] == "explicit")
@@ -262,8 +345,7 @@ def _check_team_thread(thread: dict[str, Any], regions: dict[int, dict[str, Any]
 @pytest.mark.parametrize(
     ("flags", "pie"), [(("-O2",), True), ((), False), (("-O2",), False)], ids=["O2-pie", "O0-nopie", "O2-nopie"]
 )
-@every_compiler
-@every_program
+@every_build
 def test_optimized_and_fixed_address_programs_get_into_the_same_state(
     program: str, compiler: str, flags: tuple[str, ...], pie: bool
 ) -> None:
@@ -305,18 +387,19 @@ def gdb_stacks(core: Stopped) -> dict[int, list[tuple[str, str, int]]]:
 
 def source_name(function: str) -> str | None:
     """Return the function from which a compiler made an outlined one, None if the name does not tell."""
+    if found := re.match(r"(\w+)::\1_\._omp_fn\.\d+$", function):  # gfortran's
+        return found[1]
     return re.sub(r"\._omp_fn\.\d+$|\.omp_outlined.*$|\.omp_task_entry.*$", "", function) or None
 
 
-@every_program
-@every_compiler
+@every_build
 @pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
 def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str, flags: tuple[str, ...]) -> None:
     core = stopped(program, compiler=compiler, mode="tool", flags=flags)
     threads, stacks = by_native_id(core.truth), gdb_stacks(core)
     assert set(stacks) == set(threads)
     for native_thread_id, thread in threads.items():
-        own = [frame for frame in stacks[native_thread_id] if frame[1] in (f"{program}.c", "truth.c")]
+        own = [frame for frame in stacks[native_thread_id] if frame[1] in (source(program).name, "truth.c")]
         if thread["where"] is None:
             assert own == []
         else:

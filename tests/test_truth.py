@@ -83,7 +83,6 @@ def shifted(layout: StructLayout, member: str) -> StructLayout:
         ("kmp_base_info_t", "th_team"),
         ("kmp_base_info_t", "ompt_thread_info"),
         ("kmp_desc_base_t", "ds_thread"),
-        ("kmp_desc_base_t", "ds_tid"),
         ("kmp_base_team_t", "t_parent"),
         ("kmp_base_team_t", "t_nproc"),
         ("kmp_base_team_t", "t_threads"),

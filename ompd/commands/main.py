@@ -31,23 +31,23 @@ Exit codes:
   130  interrupted"""
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("target", metavar="CORE", type=click.Path()),
+    click.argument("target", metavar="CORE", type=click.Path(readable=False)),
     click.option(
         "--exe",
         metavar="FILE",
-        type=click.Path(),
+        type=click.Path(readable=False),
         help="The program, where the core names none or another stands there now.",
     ),
     click.option(
         "--sysroot",
         metavar="DIR",
-        type=click.Path(),
+        type=click.Path(readable=False),
         help="Folder that holds the files of the machine that wrote the core.",
     ),
     click.option(
         "--debug-dir",
         metavar="DIR",
-        type=click.Path(),
+        type=click.Path(readable=False),
         multiple=True,
         help="Folder with separate debug files; may be repeated.",
     ),
@@ -112,12 +112,16 @@ def _run(
         if debug:
             raise
         _fail(error)
-    if as_json:
-        click.echo(format_answer(command.name, answer))
-    else:
-        import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+    try:
+        if as_json:
+            sys.stdout.write(format_answer(command.name, answer) + "\n")
+        else:
+            import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
 
-        getattr(terminal, command.printer)(terminal.make_console(color), answer, unfold=unfold, verbose=verbose)
+            getattr(terminal, command.printer)(terminal.make_console(color), answer, unfold=unfold, verbose=verbose)
+        sys.stdout.flush()
+    except OSError as error:
+        _end_of_output(error)
     for warning in answer.warnings:
         _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
     if not answer.complete:
@@ -127,6 +131,15 @@ def _run(
 def _say(message: str) -> None:
     # What the target is called and says is data: a terminal must not act on it.
     click.echo("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message), err=True)
+
+
+def _end_of_output(error: OSError) -> NoReturn:
+    # Python flushes standard output once more when it ends, and must not complain again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        sys.exit(0)  # whoever read the answer has seen enough
+    _say(f"ompd: cannot write the answer: {error.strerror}")
+    sys.exit(EXIT_NO_ANSWER)
 
 
 def _fail(error: OmpdError) -> NoReturn:
@@ -158,8 +171,4 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read the answer has seen enough; Python must not complain when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     sys.exit(0)

@@ -134,6 +134,9 @@ class Process(Callbacks, Protocol):
     def locate(self, address: int) -> Location:
         """Return what lies at *address*; never fails, unknown parts are None."""
 
+    def line_of(self, address: int) -> tuple[str | None, int | None]:
+        """Return file and line of *address*, ``(None, None)`` where no debug information tells them."""
+
     def environment(self) -> Mapping[str, str]:
         """Return the environment block the process was started with.
 

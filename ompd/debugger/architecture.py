@@ -24,7 +24,8 @@ class Architecture:
     ``NT_PRPSINFO`` (Linux ``include/uapi/linux/elfcore.h``). ``dwarf_registers`` maps register names to the numbers of
     unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI). ``tls_variant`` is
     1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS lies above the thread
-    pointer, ``tcb_size`` bytes of control block between, or below it.
+    pointer, ``tcb_size`` bytes of control block between, or below it; ``tpoff_relocation`` is the number of the
+    relocation (with addend) that asks the loader for a variable's distance from the thread pointer.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Architecture:
 
     tls_variant: int
     tcb_size: int
+    tpoff_relocation: int
 
 
 X86_64 = Architecture(
@@ -90,6 +92,7 @@ X86_64 = Architecture(
     return_address=16,
     tls_variant=2,
     tcb_size=0,
+    tpoff_relocation=18,  # R_X86_64_TPOFF64
 )
 
 ARCHITECTURES: Mapping[int, Architecture] = {X86_64.e_machine: X86_64}

@@ -6,14 +6,15 @@ knows; :mod:`ompd.debugger.glibc` reads that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from ompd.contract.memory import read_unsigned
+from ompd.contract.memory import read_signed, read_unsigned
 from ompd.contract.process import Process
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.formats.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC, PT_TLS, Segment
+from ompd.debugger.formats.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC, PT_TLS, SHF_ALLOC, SHT_RELA, ElfFile, Section, Segment, order_mark
 from ompd.debugger.formats.symbols import Symbol
 from ompd.debugger.glibc import GlibcThreads, LinkMap, iter_link_maps
 from ompd.debugger.modules import LoadedModule
@@ -91,10 +92,13 @@ class ThreadLocalStorage:
     def _find_block(self, module: LoadedModule, segment: Segment, name: str) -> _Block:
         if module is self._program:
             return _Block(_program_distance(segment, self._architecture), 1, 0)
-        link_map = self._link_map(module, name)
         try:
+            link_map = self._link_map(module, name)
             module_id, offset = self._glibc.tls_module(link_map.address)
         except Unavailable as error:
+            distance = self._relocated_distance(module)
+            if distance is not None:
+                return _Block(distance, 0, 0)
             raise Unavailable(f"{name}: {error}", hint=error.hint) from error
         # NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET: 0 and -1 where static TLS cannot begin at the thread pointer,
         # else -1 and -2.
@@ -102,6 +106,21 @@ class ThreadLocalStorage:
         if offset in (mask, mask - 1) or (offset == 0 and (self._architecture.tls_variant == 2)):
             return _Block(None, module_id, link_map.address)
         return _Block(-offset if self._architecture.tls_variant == 2 else offset, module_id, link_map.address)
+
+    def _relocated_distance(self, module: LoadedModule) -> int | None:
+        # What the loader wrote where the module's own code reads the distance of variables of its own (the model
+        # "initial-exec", which OpenMP runtimes are built for), None if there are none. It needs no knowledge of the C
+        # library. A relocation of a named symbol may have been bound to another module's.
+        elf = module.elf
+        distances = set()
+        for section in elf.sections if elf is not None else ():
+            if elf is None or section.sh_type != SHT_RELA or not section.sh_flags & SHF_ALLOC:
+                continue
+            for r_offset, symbol, kind, addend in _relocations(elf, section):
+                if kind == self._architecture.tpoff_relocation and symbol == 0:
+                    value = read_signed(self._process, module.bias + r_offset, elf.pointer_size)
+                    distances.add(value - addend)
+        return distances.pop() if len(distances) == 1 else None
 
     def _link_map(self, module: LoadedModule, name: str) -> LinkMap:
         elf = module.elf
@@ -150,6 +169,15 @@ def thread_pointer_of(pthread: int, architecture: Architecture, glibc: GlibcThre
 
 def _tls_segment(module: LoadedModule) -> Segment | None:
     return next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
+
+
+def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int, int]]:
+    # ElfN_Rela: r_offset, number of the symbol, type, r_addend.
+    layout = struct.Struct(order_mark(elf.byte_order) + ("QQq" if elf.ident_class == 64 else "IIi"))
+    raw = elf.section_data(section)
+    shift = 32 if elf.ident_class == 64 else 8
+    for r_offset, r_info, r_addend in layout.iter_unpack(raw[: len(raw) - len(raw) % layout.size]):
+        yield r_offset, r_info >> shift, r_info & ((1 << shift) - 1), r_addend
 
 
 def _program_distance(segment: Segment, architecture: Architecture) -> int:

@@ -7,7 +7,6 @@ load; we load none of them. What they and the module are called only selects one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -84,8 +83,3 @@ def _probe(process: Process, module: Module) -> Found | None:
         )
         return Found(module, kind, locations, LibompPlugin() if locations is not None else None)
     return Found(module, kind or "unknown", locations, None)
-
-
-def likely_runtime(name: str) -> bool:
-    """Tell whether a module's file is called as an OpenMP runtime is, for modules whose file is not to be had."""
-    return re.search(r"(?:^|/)lib(?:i?omp5?|gomp)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$", name) is not None

@@ -34,7 +34,7 @@ class Facts:
             self.unavailable[key] = str(error)
         except OmpdError as error:
             self.unavailable[key] = str(error)
-            self._problems.unreadable(f"{self._row}: {key}: {error}")
+            self._problems.unreadable_fact(f"{self._row}: {key}", error)
         return None
 
 
@@ -44,6 +44,7 @@ class Problems:
     def __init__(self) -> None:
         self.complete = True
         self._warnings: dict[str, None] = {}
+        self._faults: dict[str, list[str]] = {}
 
     def note(self, text: str) -> None:
         """Tell the user something that does not make the answer incomplete."""
@@ -54,10 +55,18 @@ class Problems:
         self.complete = False
         self._warnings[text] = None
 
+    def unreadable_fact(self, what: str, error: OmpdError) -> None:
+        """Tell the user once what went wrong, however many facts of how many rows are lost by it."""
+        self.complete = False
+        self._faults.setdefault(str(error), []).append(what)
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to tell, each thing once, at most some dozens."""
         texts = list(self._warnings)
+        for error, lost in self._faults.items():
+            others = f" (and {len(lost) - 1} more facts)" if len(lost) > 1 else ""
+            texts.append(f"{lost[0]}{others}: {error}")
         if len(texts) > _MAX_WARNINGS:
             texts[_MAX_WARNINGS:] = [f"and {len(texts) - _MAX_WARNINGS} more"]
         return tuple(texts)
@@ -68,18 +77,32 @@ def readable_runtimes(session: Session, problems: Problems) -> Iterator[LoadedRu
 
     :raises NoAnswer: if there is none, and none that merely has not initialised yet
     """
-    untold = [_reason(runtime) for runtime in session.runtimes if runtime.space is None and runtime.is_initialised]
+    unread = [runtime for runtime in session.runtimes if runtime.space is None and runtime.is_initialised]
+    untold = [_reason(runtime) for runtime in unread]
     usable = [runtime for runtime in session.runtimes if runtime.space is not None]
     waiting = [runtime for runtime in session.runtimes if not runtime.is_initialised]
     if not usable and not waiting:
         _raise_no_answer(session, untold)
-    for reason, hint in untold:
-        problems.unreadable(reason + (f"; {hint}" if hint else ""))
+    for runtime, (reason, hint) in zip(unread, untold, strict=True):
+        threads = _threads_in(session, runtime)
+        if threads:
+            problems.unreadable(f"{reason}, and {threads} threads are in its code" + (f"; {hint}" if hint else ""))
+        else:
+            problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
         problems.note(f"{runtime.fault}: no thread of the process is an OpenMP thread of it")
     for fault in session.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
+
+
+def _threads_in(session: Session, runtime: LoadedRuntime) -> int:
+    # How many threads have a frame of this runtime on their stacks: a runtime that was merely loaded has none.
+    module, process = runtime.found.module, session.process
+    return sum(
+        any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
+        for thread in process.threads()
+    )
 
 
 def _reason(runtime: LoadedRuntime) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ompd import outlined
+from ompd.contract.code import UNKNOWN, USER
+from ompd.contract.code import owner as owner_of
 from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError, Unavailable
@@ -21,27 +23,30 @@ def innermost_user_place(session: Session, thread: int, region: ParallelHandle |
     :raises Unavailable: if the stack could not be followed to its end and none of its frames is the user's
     """
     stack = session.process.stack(thread)
+    unknown = False
     for index, frame in enumerate(stack.frames):
-        if is_user_frame(session, frame):
+        owner = code_owner(session, frame.call_site)
+        if owner == USER:
             return _place(session, frame.call_site, _function(session, stack.frames[index:], region))
+        unknown = unknown or owner == UNKNOWN
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
+    if unknown:
+        raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
     return None
 
 
+def code_owner(session: Session, address: int) -> str:
+    """Return whose code lies at *address*; see :func:`ompd.contract.code.owner`."""
+    known = session.owners
+    if address not in known:
+        known[address] = owner_of(session.process, session.runtime_modules, address)
+    return known[address]
+
+
 def is_user_frame(session: Session, frame: Frame) -> bool:
-    """Tell whether a frame's code is neither an OpenMP runtime's nor of the C and compiler libraries."""
-    known = session.user_code.get(frame.call_site)
-    if known is None:
-        known = session.user_code[frame.call_site] = _is_user_code(session, frame.call_site)
-    return known
-
-
-def _is_user_code(session: Session, address: int) -> bool:
-    module = session.process.module_at(address)
-    if module is None or module.is_system_library:
-        return False
-    return all(module != runtime.found.module for runtime in session.runtimes)
+    """Tell whether a frame's code is the user's."""
+    return code_owner(session, frame.call_site) == USER
 
 
 def region_function(session: Session, region: ParallelHandle) -> RegionFunction | None:

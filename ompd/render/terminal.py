@@ -19,10 +19,17 @@ _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
 _UNBOUNDED = 100_000
 
 
+class _Console(Console):
+    """A console whose reader may go away: that is for the caller to know, not the end of the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
 def make_console(color: str) -> Console:
     """Return where answers go: standard output, with colours as *color* (``auto``, ``always``, ``never``) says."""
     terminal = sys.stdout.isatty()
-    return Console(
+    return _Console(
         force_terminal=True if color == "always" else None,
         no_color=True if color == "never" else None,
         color_system="auto" if color != "never" else None,

@@ -12,7 +12,7 @@ from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.machine import clean_environment, intel_runtime, require, table
 
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
-COMPILERS = ("gcc", "clang")
+COMPILERS = ("gcc", "clang")  # of C; gfortran is for what is written in Fortran
 MODES = ("debug", "tool", "neither")
 
 
@@ -31,17 +31,22 @@ class Compiler:
 
 @cache
 def compiler(name: str) -> Compiler:
-    """Return the compiler *name*, one of COMPILERS.
+    """Return the compiler *name*, one of COMPILERS or gfortran.
 
     :raises Missing: if this machine has none
     """
     path = require(name)
-    if name == "gcc":
+    if name in ("gcc", "gfortran"):
         require("libc-headers")
     text = subprocess.run(
         [str(path), "--version"], capture_output=True, text=True, env=clean_environment(), check=True
     ).stdout
     return Compiler(name, path, text.splitlines()[0])
+
+
+def source(program: str) -> Path:
+    """Return the source of a program."""
+    return next(path for suffix in (".c", ".F90") if (path := PROGRAMS / f"{program}{suffix}").exists())
 
 
 def build(
@@ -53,6 +58,7 @@ def build(
     :raises BuildFailed: if it does not compile; warnings are left in the file ``warnings`` beside the executable
     """
     runtime, used = intel_runtime(), compiler(compiler_name)
+    c_compiler = compiler("gcc") if compiler_name == "gfortran" else used
     tool = ["-DTOOL"] if mode != "neither" else []
     # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
     compiling = [
@@ -65,9 +71,8 @@ def build(
         *tool,
         "-fPIE" if pie else "-fno-pie",
         *flags,
-        "-idirafter",
-        str(runtime / "opt" / "compiler" / "include"),
     ]
+    headers = ["-idirafter", str(runtime / "opt" / "compiler" / "include")]
     linking = [
         "-pie" if pie else "-no-pie",
         *flags,
@@ -80,7 +85,9 @@ def build(
 
     def compile_to(folder: Path, name: str) -> Path:
         target = folder / f"{name}.o"
-        _run([str(used.path), *compiling, "-c", str(PROGRAMS / f"{name}.c"), "-o", str(target)], folder)
+        fortran = source(name).suffix == ".F90"
+        by, options = (used, ["-ffree-line-length-none", f"-J{folder}"]) if fortran else (c_compiler, headers)
+        _run([str(by.path), *compiling, *options, "-c", str(source(name)), "-o", str(target)], folder)
         return target
 
     def make_truth(folder: Path) -> None:
@@ -93,10 +100,8 @@ def build(
         _run([str(used.path), *objects, "-o", str(folder / program), *linking], folder)
 
     shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c")]
-    truth_key = key_of(shared, used.version, compiling, version)
-    program_key = key_of(
-        program, (PROGRAMS / f"{program}.c").read_text(), shared, used.version, compiling, linking, version
-    )
+    truth_key = key_of(shared, c_compiler.version, compiling, version)
+    program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version)
     return entry("programs", program_key, make_program) / program
 
 

@@ -11,12 +11,13 @@ class Program:
     """How to run a program.
 
     *spins*: some threads use processor time while they wait. *environment* is added to what every program
-    gets, None removes.
+    gets, None removes. *compilers*: those whose code uses the runtime for what the program shows.
     """
 
     name: str
     spins: bool = False
     environment: Mapping[str, str | None] = field(default_factory=dict)
+    compilers: tuple[str, ...] = ("gcc", "clang")
 
 
 PROGRAMS: Mapping[str, Program] = {
@@ -44,6 +45,17 @@ PROGRAMS: Mapping[str, Program] = {
 
 # A thread at a barrier tries one other thread's queue at a time, by chance, and sleeps when its time is over.
 STEADY = {"KMP_BLOCKTIME": "infinite"}
+PATIENT = {"KMP_BLOCKTIME": "300"}
+
+VARIABLES = {
+    "OMP_NUM_THREADS": "4,3,2",
+    "OMP_MAX_ACTIVE_LEVELS": "3",
+    "OMP_PROC_BIND": "spread,close",
+    "OMP_SCHEDULE": "monotonic:dynamic,7",
+    "OMP_THREAD_LIMIT": "20",
+    "OMP_CANCELLATION": "true",
+    "OMP_MAX_TASK_PRIORITY": "5",
+}
 
 # Tasks, locks, barriers of constructs and control variables: what the truth's "tasks", "icvs" and "holder" are for.
 TASK_PROGRAMS: Mapping[str, Program] = {
@@ -54,10 +66,29 @@ TASK_PROGRAMS: Mapping[str, Program] = {
         Program("icvs"),
         Program("nest_lock", spins=True),
         Program("lock_kinds", spins=True),  # with LOCK_KINDS
+        Program("taskgroup", spins=True, environment=STEADY),
+        Program("task_if0"),
+        Program("task_depend", spins=True, environment=STEADY),
+        Program("taskloop", environment=STEADY),
+        Program("task_detach", spins=True, compilers=("clang",)),
+        Program("task_in_barrier", environment=PATIENT),
+        Program("two_criticals", spins=True),
+        Program("deadlock", spins=True),
+        Program("ordered", spins=True),
+        Program("for_barrier"),
+        Program("single_barrier"),
+        Program("sections_barrier"),
+        Program("reduction"),  # with REDUCTIONS
+        Program("reduction_combiner", spins=True, environment={"KMP_FORCE_REDUCTION": "critical"}),
+        Program("atomic_region", spins=True, compilers=("gcc",)),
+        Program("icvs_env", environment=VARIABLES),
+        Program("fortran", spins=True, compilers=("gfortran",)),
     )
 }
 
 # Values of KMP_LOCK_KIND that are kinds of their own on any processor: the program lock_kinds runs with each.
 LOCK_KINDS = ("tas", "futex", "ticket", "queuing", "drdpa")
+# Values of KMP_FORCE_REDUCTION, which is for clang's code: the program reduction runs with each.
+REDUCTIONS = ("tree", "critical", "atomic")
 
 ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS}

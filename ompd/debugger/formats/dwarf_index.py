@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_units import (
     DW_AT_NAME,
+    DW_AT_SPECIFICATION,
     DW_AT_STR_OFFSETS_BASE,
     DW_FORM_IMPLICIT_CONST,
     DW_FORM_LINE_STRP,
@@ -36,7 +37,7 @@ DW_TAG_CLASS_TYPE, DW_TAG_ENUMERATION_TYPE, DW_TAG_STRUCTURE_TYPE = 0x02, 0x04, 
 DW_TAG_TYPEDEF, DW_TAG_UNION_TYPE, DW_TAG_BASE_TYPE = 0x16, 0x17, 0x24
 _DW_TAG_COMPILE_UNIT, _DW_TAG_MODULE, _DW_TAG_NAMESPACE = 0x11, 0x1E, 0x39
 _DW_TAG_PARTIAL_UNIT, _DW_TAG_TYPE_UNIT = 0x3C, 0x41
-_DW_AT_DECLARATION = 0x3C
+_DW_AT_DECLARATION, _DW_AT_SIGNATURE = 0x3C, 0x69
 
 NAMED_TYPES = frozenset(
     (
@@ -53,6 +54,7 @@ _MAX_ATTRIBUTES = 128
 _MAX_DEPTH = 1 << 12
 _MAX_STRINGS = 1 << 10
 _MAX_PLACES = 1 << 20
+_MAX_HITS = 64
 
 
 class Place(NamedTuple):
@@ -72,12 +74,13 @@ class _Shape(NamedTuple):
 
 
 _Key = tuple[str, int | bytes]  # a section of strings and an offset or index in it; "" and the name itself
+# Units, and where in the section's buffer bytes of a key were found, None for not looked for, or too often.
+_Hits = dict[tuple[str, int], list[tuple[str, int | bytes, list[int] | None]]]
 
 
 class _Names(NamedTuple):
-    # Definitions of types in one unit by name, and the entry around each, and around each scope.
+    # Definitions of types in one unit by name, and the entry around each type and scope, 0 around the unit's own.
     places: dict[_Key, list[int]]
-    parents: dict[int, int]
     scopes: dict[int, int]
 
 
@@ -172,47 +175,50 @@ class TypeIndex:
         key = name, in_strings
         if key not in self._candidates:
             raw = name.encode("utf-8", "replace")
-            units = self._units_by_string(raw) if in_strings else self._units_by_entry(raw)
+            hits = self._hits_of_string(raw) if in_strings else self._hits_of_entry(raw)
+            places = sorted(hits, key=lambda place: (place not in self._names, place))
             self._candidates[key] = [
-                (unit, sorted({at for kind, value in keys for at in self._likely(unit, kind, value)}))
-                for unit, keys in (
-                    (self._unit(*place), units[place])
-                    for place in sorted(units, key=lambda place: (place not in self._names, place))
-                )
+                (unit, sorted({at for hit in hits[place] for at in self._likely(unit, hit)}))
+                for place, unit in ((place, self._unit(*place)) for place in places)
             ]
         return self._candidates[key]
 
-    def _units_by_entry(self, raw: bytes) -> dict[tuple[str, int], set[_Key]]:
-        return {
-            (section, start): {("", raw)}
-            for section, starts in self._starts.items()
-            for start in self._units_with(section, starts, raw + b"\0")
-        }
+    def _hits_of_entry(self, raw: bytes) -> _Hits:
+        hits: _Hits = {}
+        for section in self._starts:
+            self._add_hits(hits, section, raw + b"\0", ("", raw))
+        return hits
 
-    def _units_by_string(self, raw: bytes) -> dict[tuple[str, int], set[_Key]]:
+    def _hits_of_string(self, raw: bytes) -> _Hits:
         keys = {kind: self._string_offsets(kind, raw) for kind in (".debug_str", ".debug_line_str")}
-        units: dict[tuple[str, int], set[_Key]] = {}
-        for section, starts in self._starts.items():
+        hits: _Hits = {}
+        for section in self._starts:
             for size in (4, 8) if section in self._wide else (4,):
                 for kind, offset in ((kind, offset) for kind, offsets in keys.items() for offset in offsets):
-                    for start in self._units_with(section, starts, self._bytes(offset, size)):
-                        units.setdefault((section, start), set()).add((kind, offset))
+                    self._add_hits(hits, section, self._bytes(offset, size), (kind, offset))
         for unit, index in self._indexed(keys[".debug_str"]):
-            units.setdefault((unit.section, unit.offset), set()).add((".debug_str_offsets", index))
-        return units
+            hits.setdefault((unit.section, unit.offset), []).append((".debug_str_offsets", index, None))
+        return hits
 
-    def _units_with(self, section: str, starts: list[int], pattern: bytes) -> Iterator[int]:
+    def _add_hits(self, hits: _Hits, section: str, pattern: bytes, key: _Key) -> None:
         span = self.sections.span(section)
-        if span is None:
+        starts = self._starts[section]
+        if span is None or not starts:
             return
         data, base, end = span
         position = data.find(pattern, base, end)
         while position >= 0:
             following = bisect_right(starts, position - base)
-            yield starts[following - 1]
-            if following == len(starts):
-                return
-            position = data.find(pattern, base + starts[following], end)
+            limit = base + starts[following] if following < len(starts) else end
+            found: list[int] | None = []
+            while 0 <= position < limit and found is not None:
+                found.append(position)
+                position = data.find(pattern, position + 1, end)
+                if len(found) > _MAX_HITS:
+                    found = None  # bytes as those of small numbers, which are everywhere: the unit is walked instead
+            hits.setdefault((section, starts[following - 1]), []).append((*key, found))
+            if 0 <= position < limit:
+                position = data.find(pattern, limit, end)
 
     def _bytes(self, value: int, size: int) -> bytes:
         return value.to_bytes(size, self.sections.byte_order)
@@ -255,56 +261,70 @@ class TypeIndex:
         ]
         return sorted(bases, key=lambda row: (row[0], row[1].section, row[1].offset))
 
-    def _likely(self, unit: Unit, kind: str, value: int | bytes) -> Iterator[int]:
+    def _likely(self, unit: Unit, hit: tuple[str, int | bytes, list[int] | None]) -> Iterator[int]:
         # Where in the unit bytes lie that read as an abbreviation of a type's definition with that name.
-        key = unit.section, unit.offset
-        if key in self._names:
-            yield from self._names[key].places.get((kind, value), ())
-            return
-        data = self._span(unit)[0]
+        kind, value, positions = hit
+        walked = (unit.section, unit.offset) in self._names
         start, first, end = unit.bounds
-        slow = False
-        by_size: dict[int, list[tuple[int, bytes]]] = {}
-        for code, shape in self._definitions_of(unit):
-            slow = slow or shape.slow_name
+        data = self._span(unit)[0]
+        ways: dict[int, list[tuple[int, bytes]]] = {}
+        for code, shape in self._definitions_of(unit) if not walked else ():
+            walked = walked or shape.slow_name
             if shape.name is not None and shape.name[2] == kind:
-                distance, size, _ = shape.name
-                by_size.setdefault(size, []).append((distance, _uleb(code)))
-        for size, ways in by_size.items():
-            if isinstance(value, bytes):
-                pattern = value + b"\0"
-            elif size:
-                pattern = self._bytes(value, size) if value < 1 << 8 * size else b""
+                ways.setdefault(shape.name[1], []).append((shape.name[0], _uleb(code)))
+        if positions is None and kind != ".debug_str_offsets" and ways:
+            walked = True
+        if walked:
+            yield from self._names_of(unit).places.get((kind, value), ())
+            return
+        for size, codes in ways.items():
+            if positions is None and isinstance(value, int):
+                # An index of a string is a small number too, but preceded by few of the codes.
+                pattern = _uleb(value) if not size else self._bytes(value, size) if value < 1 << 8 * size else b""
+                places = _positions(data, first, end, pattern) if pattern else []
             else:
-                pattern = _uleb(value)
-            for position in _positions(data, first, end, pattern) if pattern else ():
-                for distance, code_bytes in ways:
+                places = positions or []
+            for position in places:
+                for distance, code_bytes in codes:
                     at = position - distance - len(code_bytes)
                     if at >= first and data[at : at + len(code_bytes)] == code_bytes:
                         yield at - start
-        if slow:
-            yield from self._names_of(unit).places.get((kind, value), ())
 
     def scope_of(self, place: Place) -> tuple[str, ...] | None:
-        """Return the names of what is around the type at *place*, from outside in; None if no type is defined there.
+        """Return the names of what is around the type at *place*, from outside in; None if no type is there.
 
         Empty for a type of the unit itself. What has no name is called ``""``, a function ``"()"``.
 
         :raises MalformedFile: if the unit is malformed
         """
         unit, offset = place
-        names = self._names_of(unit)
-        parent = names.parents.get(offset)
-        if parent is None:
+        scopes = self._names_of(unit).scopes
+        if offset not in scopes:
             return None
         scope: list[str] = []
-        while parent and names.scopes.get(parent) != 0:
-            if parent not in names.scopes:
+        while len(scope) < _MAX_DEPTH:
+            # The definition of what is declared in a scope may lie outside of it.
+            declared = self.entry(Place(unit, offset))[1].get(DW_AT_SPECIFICATION)
+            if declared is not None and isinstance(declared.raw, int) and declared.raw < offset:
+                offset = declared.raw
+            parent = scopes.get(offset, -1)
+            if parent not in scopes:
                 scope.append("()")
                 break
-            scope.append(unit.string(self.entry(Place(unit, parent))[1].get(DW_AT_NAME)) or "")
-            parent = names.scopes[parent]
+            if scopes[parent] == 0:
+                break
+            scope.append(self._name_of(Place(unit, parent)))
+            offset = parent
         return tuple(reversed(scope))
+
+    def _name_of(self, place: Place) -> str:
+        # A declaration of a type that lies in a type unit need not repeat its name.
+        _, attributes = self.entry(place)
+        signature = attributes.get(_DW_AT_SIGNATURE)
+        if DW_AT_NAME not in attributes and signature is not None and isinstance(signature.raw, int):
+            place = self.place_of_signature(signature.raw) or place
+            _, attributes = self.entry(place)
+        return place.unit.string(attributes.get(DW_AT_NAME)) or ""
 
     # Entries
 
@@ -400,8 +420,8 @@ class TypeIndex:
 
     def _walk(self, unit: Unit) -> _Names:
         # One long function, because this is where all the time of a search goes.
-        names = _Names({}, {}, {})
-        places, parents, scopes = names
+        names = _Names({}, {})
+        places, scopes = names
         data = self._span(unit)[0]
         start, position, end = unit.bounds
         shapes = self._shapes.setdefault((unit.section, unit.offset), {})
@@ -420,22 +440,20 @@ class TypeIndex:
                 code, position = cursor.uleb(), cursor.position
             shape = shapes.get(code) or self._shape(unit, code)
             steps, has_children, is_scope, name, slow = shape
+            if is_scope:
+                scopes[at - start] = parent
             if name is not None:
                 distance, size, section = name
                 found = self._name_at(unit, data, position + distance, size, section)
                 places.setdefault((section, found), []).append(at - start)
-                parents[at - start] = parent
             elif slow:
                 value = self.entry(Place(unit, at - start))[1][DW_AT_NAME]
                 places.setdefault((_string_section(value.form) or "?", value.raw), []).append(at - start)
-                parents[at - start] = parent
             position = position + steps if isinstance(steps, int) else unit.passed(position, steps)
             if has_children:
                 if len(stack) > _MAX_DEPTH:
                     raise MalformedFile(f"{unit.section}: entries are too deep in each other")
                 stack.append(parent)
-                if is_scope:
-                    scopes[at - start] = parent
                 parent = at - start
         if position > end:
             raise MalformedFile(f"{unit.section}: an entry does not fit", offset=unit.offset)
@@ -489,17 +507,25 @@ def _parse_abbreviations(cursor: Cursor) -> dict[int, Abbreviation]:
             return table
         tag, has_children = cursor.uleb(), cursor.byte()
         attributes: list[tuple[int, int, int]] = []
+        position = cursor.position
         while True:
-            position = cursor.position
             if position + 1 < end and data[position] < 0x80 and data[position + 1] < 0x80:
                 attribute, form = data[position], data[position + 1]
-                cursor.position = position + 2
+                position += 2
             else:
+                cursor.position = position
                 attribute, form = cursor.uleb(), cursor.uleb()
-            if attribute == 0 and form == 0:
+                position = cursor.position
+            if attribute == form == 0:
                 break
-            attributes.append((attribute, form, cursor.sleb() if form == DW_FORM_IMPLICIT_CONST else 0))
+            constant = 0
+            if form == DW_FORM_IMPLICIT_CONST:
+                cursor.position = position
+                constant = cursor.sleb()
+                position = cursor.position
+            attributes.append((attribute, form, constant))
             if len(attributes) > _MAX_ATTRIBUTES:
                 cursor.fail("an abbreviation has too many attributes")
+        cursor.position = position
         table.setdefault(code, Abbreviation(tag, bool(has_children), tuple(attributes)))
     cursor.fail("too many abbreviations")

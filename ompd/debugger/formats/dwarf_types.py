@@ -51,6 +51,7 @@ _KEYWORDS = {
     "union": (DW_TAG_UNION_TYPE,),
     "enum": (DW_TAG_ENUMERATION_TYPE,),
 }
+_ANY = (frozenset((DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE)), NAMED_TYPES - {DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE})
 _STEP = re.compile(r"([^.\[\]]+)((?:\[\d{1,9}\])*)")
 
 _MAX_CHAIN = 64
@@ -133,20 +134,20 @@ class TypeInfo:
         keyword, _, rest = name.partition(" ")
         tags = _KEYWORDS.get(keyword)
         if tags is not None and rest:
-            return self._look_up(name, rest, frozenset(tags))
-        typedef = self._look_up(name, name, frozenset((DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE)))
-        return typedef or self._look_up(name, name, NAMED_TYPES - {DW_TAG_TYPEDEF})
+            return self._look_up(name, rest, (frozenset(tags),))
+        return self._look_up(name, name, _ANY)
 
-    def _look_up(self, name: str, qualified: str, tags: frozenset[int]) -> DwarfType | None:
+    def _look_up(self, name: str, qualified: str, choices: Sequence[frozenset[int]]) -> DwarfType | None:
         outer, last = _split(qualified)
         for in_strings in (True, False):
             candidates = self._index.candidates(last, in_strings=in_strings)
-            places = (Place(unit, offset) for unit, offsets in candidates for offset in offsets)
-            likely = [place for place in places if self._is(place, last, tags)]
-            best = self._best(likely, outer)
-            if best is not None:
-                self._check_sizes(name, best, likely, outer)
-                return DwarfType(name, self, self._definition(best))
+            places = [Place(unit, offset) for unit, offsets in candidates for offset in offsets]
+            for tags in choices:
+                likely = [place for place in places if self._is(place, last, tags)]
+                best = self._best(likely, outer)
+                if best is not None:
+                    self._check_sizes(name, best, likely, outer)
+                    return DwarfType(name, self, self._definition(best))
         return None
 
     def _best(self, likely: Sequence[Place], outer: tuple[str, ...]) -> Place | None:
@@ -225,7 +226,7 @@ class TypeInfo:
 
     def _defined_elsewhere(self, place: Place, tag: int, attributes: dict[int, Value]) -> Place:
         name = place.unit.string(attributes.get(DW_AT_NAME))
-        found = self._look_up(name, name, frozenset((tag,))) if name else None
+        found = self._look_up(name, name, (frozenset((tag,)),)) if name else None
         if found is None:
             raise TypeNotFound(name or "", f"{self._name}, which only declares it")
         return found.place

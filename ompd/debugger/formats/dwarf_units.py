@@ -351,23 +351,30 @@ class Unit:
         :raises MalformedFile: if they do not fit
         """
         cursor = self._cursor
+        data, end = cursor.data, self._end
         for step in steps:
             if step >= 0:
                 position += step
-                continue
-            cursor.position = position
-            if step == _PASS_ULEB:
-                cursor.uleb()
-            elif step == _PASS_STRING:
-                cursor.string()
-            elif step == _PASS_BLOCK:
-                cursor.take(cursor.uleb())
-            elif step == _PASS_INDIRECT:
-                self.read_form(cursor, DW_FORM_INDIRECT)
+            elif position < end and data[position] < 0x80 and step in (_PASS_ULEB, _PASS_BLOCK):
+                position += 1 if step == _PASS_ULEB else 1 + data[position]
             else:
-                cursor.take(cursor.unsigned(_PASS_INDIRECT - step))
-            position = cursor.position
+                position = self._passed_one(position, step)
         return position
+
+    def _passed_one(self, position: int, step: int) -> int:
+        cursor = self._cursor
+        cursor.position = position
+        if step == _PASS_ULEB:
+            cursor.uleb()
+        elif step == _PASS_STRING:
+            cursor.string()
+        elif step == _PASS_BLOCK:
+            cursor.take(cursor.uleb())
+        elif step == _PASS_INDIRECT:
+            self.read_form(cursor, DW_FORM_INDIRECT)
+        else:
+            cursor.take(cursor.unsigned(_PASS_INDIRECT - step))
+        return cursor.position
 
     # Values
 

@@ -19,6 +19,7 @@ _HOW_TO_GET_A_CORE = (
     "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited),"
     " gcore PID writes one of a running program"
 )
+_CUT_OFF = "copy the core again, whole, or have it written where the disk and the quota hold it"
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
 _MACHINE_NAMES = {
     3: "i386",
@@ -98,7 +99,7 @@ class CoreTarget:
                 raise BadFile(
                     path,
                     f"is cut off: it has {len(self._data)} bytes, its notes (threads, files) end at {end}",
-                    hint="copy the core again, whole; or have it written where the disk and the quota hold it",
+                    hint=_CUT_OFF,
                 )
             self._will_need(segment.p_offset, segment.p_filesz)
             for owner, kind, raw in iter_notes(self._elf.segment_data(segment), order):
@@ -170,7 +171,7 @@ class CoreTarget:
             offset = segment.p_offset + within
             data = self._data[offset : offset + count]
             if len(data) < count:
-                raise MemoryFault(address, size, f"the core file is cut off before the page of {at:#x}")
+                raise MemoryFault(address, size, f"the core file is cut off before the page of {at:#x}", hint=_CUT_OFF)
             pieces.append(data)
             at += count
         return b"".join(pieces)

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
+from ompd.contract.code import RUNTIME, USER, owner
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
@@ -33,6 +34,9 @@ _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
 )
 
+# Routines that call the function of an explicit task.
+TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
+
 # Teams have many threads that would all say the same; one that does not tell is seldom alone.
 _MAX_ASKED = 8
 
@@ -48,18 +52,31 @@ def routine_name(symbol: str | None) -> str:
     return name.removeprefix("__kmp_api_")
 
 
+def owner_at(runtime: Runtime, address: int) -> str:
+    """Return whose code lies at *address*; see :func:`ompd.contract.code.owner`."""
+    known = runtime.owners
+    if address not in known:
+        known[address] = owner(runtime.process, (runtime.module,), address)
+    return known[address]
+
+
 def routine_at(runtime: Runtime, address: int) -> str | None:
     """Return the name of the runtime's routine at *address*, None where that is not the runtime's code."""
     known = runtime.routines
     if address not in known:
-        inside = runtime.process.module_at(address) == runtime.module
+        inside = owner_at(runtime, address) == RUNTIME
         known[address] = routine_name(runtime.process.locate(address).symbol) if inside else None
     return known[address]
 
 
+def calls_user_code(routine: str) -> bool:
+    """Tell whether a routine of the runtime is one that calls the function of a region or an explicit task."""
+    return _INVOKER.match(routine) is not None or routine in TASK_INVOKERS
+
+
 def is_wrapper(runtime: Runtime, entry: int) -> bool:
     """Tell whether a microtask is the runtime's own, as the wrapper around the function of gcc's code."""
-    return runtime.process.module_at(entry) == runtime.module
+    return routine_at(runtime, entry) is not None
 
 
 def region_entry(region: Region) -> int:
@@ -121,20 +138,37 @@ def hosted(thread: Thread) -> Hosted:
 
 
 def _match(thread: Thread) -> Hosted:
-    process = thread.runtime.process
+    runtime = thread.runtime
+    process = runtime.process
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     frames = process.stack(native).frames
-    places: list[int | None] = [
-        index for index, pair in enumerate(pairwise(frames)) if _is_regions(thread.runtime, *pair)
-    ]
+    places = [index for index, pair in enumerate(pairwise(frames)) if _is_regions(runtime, *pair)]
     regions = thread.hosted_regions()
-    left = len(places) == len(regions) - 1
-    # A worker that is done with a region's code, or has not begun it, has no user's frame at all.
-    if left and (_is_forking(thread.runtime, frames) or not any(is_users(thread.runtime, frame) for frame in frames)):
-        places.insert(0, None)
-    if len(places) != len(regions):
-        return Hosted(frames, {})  # a compiler inlined one of the functions: which, nobody can tell
-    return Hosted(frames, dict(zip(regions, places, strict=True)))
+    # A region has no frame while its first or last routine runs. That may be so for the innermost region, and for one
+    # at whose end the thread runs tasks, in which it may be in further regions.
+    gaps = []
+    if _is_forking(runtime, frames) or not any(is_users(runtime, frame) for frame in frames):
+        gaps.append(0)
+    task = next((i for i, f in enumerate(frames) if routine_at(runtime, f.call_site) in TASK_INVOKERS), None)
+    if task is not None and _is_closing(runtime, frames[task:]):
+        gaps.append(sum(1 for place in places if place < task) + len(gaps))
+    missing = len(regions) - len(places)
+    if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2):
+        return Hosted(frames, {})  # a compiler inlined one of the functions, or it is open which left: nobody can tell
+    found: list[int | None] = list(places)
+    for gap in gaps[:missing]:
+        found.insert(gap, None)
+    return Hosted(frames, dict(zip(regions, found, strict=True)))
+
+
+def _is_closing(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
+    # Whether, up to the next frame that is the user's, the routine of a region's closing barrier runs.
+    for frame in frames:
+        if is_users(runtime, frame):
+            return False
+        if routine_at(runtime, frame.call_site) in ("__kmp_join_barrier", "__kmp_fork_barrier"):
+            return True
+    return False
 
 
 def _is_regions(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
@@ -166,9 +200,8 @@ def _is_region_call(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
 
 
 def is_users(runtime: Runtime, frame: Frame) -> bool:
-    """Tell whether a frame's code is neither the runtime's nor of the C and compiler libraries."""
-    module = runtime.process.module_at(frame.call_site)
-    return module is not None and module != runtime.module and not module.is_system_library
+    """Tell whether a frame's code is the user's."""
+    return owner_at(runtime, frame.call_site) == USER
 
 
 def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | None) -> int | None:

@@ -100,7 +100,8 @@ class Runtime:
         self._teams: dict[int, Team] = {}
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
-        # and of addresses of code: the runtime's routines, and pairs of callee and caller that begin a region's code
+        # and of addresses of code: whose they are, the runtime's routines, calls that begin a region's code
+        self.owners: dict[int, str] = {}
         self.routines: dict[int, str | None] = {}
         self.region_calls: dict[tuple[int, int], bool] = {}
 
@@ -156,14 +157,10 @@ class Runtime:
     @cached_property
     def _thread_addresses(self) -> tuple[int, ...]:
         # kmp_info_t **__kmp_threads, with gaps: LLVM keeps places 1 to 8 for hidden helpers
-        capacity = read_signed(self.process, self.global_address("__kmp_threads_capacity"), 4)
-        where = self.global_address("__kmp_threads")
-        array = read_pointer(self.process, where)
+        array = read_pointer(self.process, self.global_address("__kmp_threads"))
         if array is None:
             raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
-        if not 0 < capacity <= _MAX_CAPACITY:
-            raise CorruptState(where, f"__kmp_threads_capacity is {capacity}")
-        return tuple(dict.fromkeys(self._pointers(array, capacity)))
+        return tuple(dict.fromkeys(self._pointers(array, self.capacity)))
 
     def _pointers(self, address: int, count: int) -> list[int]:
         # The non-null pointers of an array.
@@ -172,10 +169,17 @@ class Runtime:
         values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
         return [value for value in values if value]
 
-    @property
+    @cached_property
     def capacity(self) -> int:
-        """A bound for the number of threads of a team."""
-        return len(self._thread_addresses)
+        """``__kmp_threads_capacity``, a bound for the number of threads of a team.
+
+        :raises CorruptState: if it cannot be
+        """
+        where = self.global_address("__kmp_threads_capacity")
+        capacity = read_signed(self.process, where, 4)
+        if not 0 < capacity <= _MAX_CAPACITY:
+            raise CorruptState(where, f"__kmp_threads_capacity is {capacity}")
+        return capacity
 
     @cached_property
     def _threads(self) -> dict[int, Thread]:
@@ -263,8 +267,11 @@ class Runtime:
         return self._internals
 
     def innermost_region(self, team: Team) -> Region | None:
-        """Return the innermost region of *team*, None for a team at level 0."""
-        return team.regions[-1] if team.regions else None
+        """Return the innermost region that *team* executes: its own, or, for a league's, that of a team around it.
+
+        None outside of all regions.
+        """
+        return next((around.regions[-1] for around in team.chain if around.regions), None)
 
     # Settings
 

@@ -41,7 +41,7 @@ class Team:
         """
         count = self._view.signed("t_nproc")
         if not 1 <= count <= self.runtime.capacity:
-            raise CorruptState(self.address, f"team of {count} threads, the runtime has {self.runtime.capacity}")
+            raise CorruptState(self.address, f"team of {count} threads, room is for {self.runtime.capacity}")
         return count
 
     @cached_property
@@ -156,7 +156,10 @@ class Team:
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
-        """The regions that it stands for, outermost first: none at level 0, several where serialized regions nest."""
+        """The regions that it stands for, outermost first: several where serialized regions nest.
+
+        None for the team of an initial thread, and for those of a ``teams`` construct, which do not count as a level.
+        """
         parent = self.t_parent
         if parent is None:
             if self.t_level:
@@ -167,8 +170,7 @@ class Team:
             raise CorruptState(
                 self.address, f"team of {self.t_nproc} at level {self.t_level}, its parent at {parent.t_level}"
             )
-        # A league of teams does not count as a level, but its region is one.
-        return tuple(Region(self, place, max(count, 1)) for place in range(1, max(count, 1) + 1))
+        return tuple(Region(self, place, count) for place in range(1, count + 1))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ompd.contract.code import UNKNOWN, USER
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import ThreadState
-from ompd.errors import Unavailable
+from ompd.errors import OmpdError, Unavailable
 from ompd.plugins.libomp import constructs
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ DERIVED = "derived"
 # user code calls come before those that the runtime itself calls, since both are looked for from the user's frame
 # inwards.
 _ROUTINE_STATES = {
-    "__kmpc_barrier": State.WAIT_BARRIER_EXPLICIT,
-    "GOMP_barrier": State.WAIT_BARRIER_EXPLICIT,
+    # gcc's code calls the same barrier at the end of worksharing constructs and for the directive.
+    "GOMP_barrier": State.WAIT_BARRIER,
+    "GOMP_barrier_cancel": State.WAIT_BARRIER,
+    "GOMP_loop_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
+    "GOMP_loop_end_cancel": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
+    "GOMP_sections_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
+    "GOMP_sections_end_cancel": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
     "__kmpc_critical": State.WAIT_CRITICAL,
     "__kmpc_critical_with_hint": State.WAIT_CRITICAL,
     "GOMP_critical_start": State.WAIT_CRITICAL,
@@ -47,6 +53,9 @@ _ROUTINE_STATES = {
     "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
 }
 
+# kmp.h, flags of ident_t
+_IDENT_BARRIER_EXPLICIT, _IDENT_BARRIER_IMPLICIT = 0x20, 0x40
+
 
 def thread_state(thread: Thread) -> ThreadState:
     """Return what *thread* is doing, and how that is known.
@@ -66,7 +75,7 @@ def thread_state(thread: Thread) -> ThreadState:
 def _derived(thread: Thread) -> State:
     routines, reaches_user = _routines(thread)
     for name in routines:
-        state = _ROUTINE_STATES.get(name)
+        state = _barrier_kind(thread) if name == "__kmpc_barrier" else _ROUTINE_STATES.get(name)
         if state is not None:
             return state
     if reaches_user and not routines:
@@ -76,20 +85,35 @@ def _derived(thread: Thread) -> State:
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {untold}")
 
 
+def _barrier_kind(thread: Thread) -> State:
+    # clang's code tells the barrier which it is, by the flags of the place that the runtime notes for the thread.
+    try:
+        flags = thread.runtime.internals().ident_flags(thread)
+    except OmpdError:
+        return State.WAIT_BARRIER
+    if flags & _IDENT_BARRIER_EXPLICIT:
+        return State.WAIT_BARRIER_EXPLICIT
+    return State.WAIT_BARRIER_IMPLICIT_WORKSHARE if flags & _IDENT_BARRIER_IMPLICIT else State.WAIT_BARRIER
+
+
 def _routines(thread: Thread) -> tuple[list[str], bool]:
     # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is such a
     # frame.
     process = thread.runtime.process
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     names: list[str] = []
+    unknown = False
     for frame in process.stack(native).frames:
         routine = constructs.routine_at(thread.runtime, frame.call_site)
         if routine is not None:
+            if unknown and not names and constructs.calls_user_code(routine):
+                return [], True  # whatever it is, the runtime called it as user code
             names.append(routine)
             continue
-        where = process.module_at(frame.call_site)
-        if where is None or not where.is_system_library:
-            return names[::-1], where is not None
+        owner = constructs.owner_at(thread.runtime, frame.call_site)
+        if owner == USER:
+            return names[::-1], True
+        unknown = unknown or owner == UNKNOWN
         if names:
             break
     return names[::-1], False

@@ -50,10 +50,16 @@ class Thread:
         team = self.th_team
         if team is None or not team.is_live:
             return None
+        if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:
+            return None  # kept ready for regions of a team of a league
+        return team if self._place(team) is not None else None
+
+    def _place(self, team: Team) -> int | None:
+        # Its number in the team. While it leaves an inner region it has its number in the enclosing one already.
         number = self._view.signed("ds_tid")
-        if not 0 <= number < team.t_nproc or team.t_threads[number] != self.address:
-            return None
-        return team
+        if 0 <= number < team.t_nproc and team.t_threads[number] == self.address:
+            return number
+        return team.t_threads.index(self.address) if self.address in team.t_threads else None
 
     @cached_property
     def _is_initial(self) -> bool:
@@ -68,8 +74,8 @@ class Thread:
         return "initial" if self._is_initial else "worker"
 
     def thread_num(self) -> int | None:
-        """Return ``ds_tid``, None while the thread is idle: a pooled one keeps its last number."""
-        return self._view.signed("ds_tid") if self.team is not None else None
+        """Return its place in ``t_threads``, None while the thread is idle: a pooled one keeps its last ``ds_tid``."""
+        return self._place(self.team) if self.team is not None else None
 
     def current_parallel(self) -> Region | None:
         """See :meth:`ThreadHandle.current_parallel`."""

@@ -65,6 +65,12 @@ class Internals:
     def _layout(self, name: str) -> StructLayout:
         return self._layouts[name]
 
+    def ident_flags(self, thread: Thread) -> int:
+        """Return the flags of the ``ident_t`` that the runtime last noted for *thread*, 0 where it has none."""
+        info = StructView(self._process, self._layout("kmp_base_info_t"), thread.address)
+        ident = info.pointer("th_ident")
+        return StructView(self._process, self._layout("ident_t"), ident).unsigned("flags") if ident is not None else 0
+
     # Locks
 
     @cached_property

@@ -1,0 +1,53 @@
+"""Whose code lies at an address: the user's, an OpenMP runtime's, or that of the C and compiler libraries beneath both.
+
+By module, where a module has one owner. A runtime that is linked into the program, or into a library of the user's,
+shares its module with the user; then the names of its routines tell. A program that is linked statically has the C
+library in it too, whose routines nobody can list; but they come without debug information, and what has some is the
+user's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ompd.contract.process import Module, Process
+
+USER, RUNTIME, SYSTEM, UNKNOWN = "user", "runtime", "system", "unknown"
+
+_RUNTIME_FILE = re.compile(r"(?:^|/)lib(?:i?omp5?|gomp)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$")
+# What the sources of libomp and libgomp call their functions: entry points, their own, and C++ members by their mangled
+# names.
+_RUNTIME_SYMBOL = re.compile(
+    r"_{0,3}(?:kmpc?|itt|ompt|ompd)_|__kmp|GOMP_|gomp_|ompc_|hwloc_"
+    r"|omp_(?:get|set|unset|init|destroy|test|in|is|pause|display|capture|control|target|fulfill)_"
+    r"|_Z\w*(?:__kmp|kmp_|__itt|__ompt|distributedBarrier|hierarchy_info)"
+)
+
+
+def is_runtime_file(name: str) -> bool:
+    """Tell whether a module's file is called as an OpenMP runtime is."""
+    return _RUNTIME_FILE.search(name) is not None
+
+
+def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
+    """Return whose code lies at *address*: ``user``, ``runtime``, ``system``, or ``unknown`` where that cannot be told.
+
+    :param runtimes: the modules that hold an OpenMP runtime
+    """
+    module = process.module_at(address)
+    if module is None:
+        return UNKNOWN
+    if module.is_system_library:
+        return SYSTEM
+    if module not in runtimes:
+        return USER
+    if is_runtime_file(module.name):
+        return RUNTIME
+    symbol = process.locate(address).symbol
+    if symbol is None:
+        return UNKNOWN
+    if _RUNTIME_SYMBOL.match(symbol):
+        return RUNTIME
+    if module.is_program and not any(other.is_system_library for other in process.modules()):
+        return USER if process.line_of(address) != (None, None) else UNKNOWN
+    return USER
