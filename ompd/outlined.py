@@ -28,6 +28,14 @@ def critical_name(symbol: str) -> str | None:
     return symbol.removeprefix(CRITICAL_PREFIX).removesuffix(".var")
 
 
+def source_function(text: str) -> str | None:
+    """Return the function in the text of an ``ident_t`` (``;file;function;line;column;;``), None if it names none."""
+    parts = text.split(";")
+    if len(parts) < 4 or parts[0] or not parts[2] or parts[2] == "unknown" or not parts[3].isdigit() or parts[3] == "0":
+        return None
+    return parts[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Outlined:
     """A compiler-made function: the function whose construct it holds (None where its name does not say), and of what

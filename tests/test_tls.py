@@ -62,9 +62,9 @@ def sample(name: str, kind: str, *flags: str, libraries: bool = True) -> Sample:
 
 # What the libraries that the program opens are compiled with.
 OPENED = {
-    "first": ("-DNAME=first_variable", "-DSIZE=300"),
-    "second": ("-DNAME=second_variable", "-DSIZE=4"),
-    "static": ("-DNAME=static_variable", "-DSIZE=4", "-ftls-model=initial-exec"),
+    "first": ("-DNAME=first_variable", "-DSIZE=300", "-DOWN=first_own"),
+    "second": ("-DNAME=second_variable", "-DSIZE=4", "-DOWN=second_own"),
+    "static": ("-DNAME=static_variable", "-DSIZE=4", "-DOWN=static_own", "-ftls-model=initial-exec"),
 }
 
 
@@ -158,7 +158,7 @@ def check_variables(process: InspectedProcess, truth: dict[str, Any], names: set
 
 
 OF_PROGRAM = {"exe_initialised", "exe_aligned", "exe_static", "counted"}
-OF_LIBRARIES = {"linked_variable", "linked_hidden", "second_variable", "static_variable"}
+OF_LIBRARIES = {"linked_variable", "linked_hidden", "second_variable", "static_variable", "static_own"}
 
 
 @PROGRAMS
@@ -263,19 +263,23 @@ class Without(FileFinder):
         return "/nonexistent" if self._missing in name else super().resolve(name)
 
 
-def test_without_the_file_of_libc_the_programs_variables_are_found_and_others_are_unavailable() -> None:
-    taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
+@PROGRAMS
+def test_without_the_file_of_libc_nothing_is_guessed(program: str) -> None:
+    # The program's own variables, and those of a library that was built for static TLS, do not need it.
+    taken = sample(*KINDS_OF_PROGRAMS[program])
     process = taken.process(Without("libc.so"))
     for thread in taken.truth["threads"]:
-        assert process.find_symbol("exe_static", thread=thread["id"]) == thread["variables"]["exe_static"]
-        for ask in (
-            lambda thread=thread: process.find_symbol("second_variable", thread=thread["id"]),
-            lambda thread=thread: process.pthread_key(thread["id"], 1),
-        ):
-            with pytest.raises(Unavailable, match="does not describe its threads") as raised:
-                ask()
+        native = thread["id"]
+        for name in ("exe_static", "exe_aligned", "static_own", "static_variable"):
+            address = thread["variables"][name] - WITHIN.get(name, 0)
+            assert process.find_symbol(name, thread=native) == address, name
+        for name in ("linked_variable", "second_variable"):
+            with pytest.raises(Unavailable, match=f"{name}: .*does not describe its threads") as raised:
+                process.find_symbol(name, thread=native)
             assert raised.value.hint
-    assert process.environment()["GIVEN"] == "at the start"
+        with pytest.raises(Unavailable, match="does not describe its threads"):
+            process.pthread_key(native, 1)
+    assert process.environment() == ENVIRONMENT
 
 
 def test_lists_that_do_not_end_are_told_as_such() -> None:

@@ -273,5 +273,14 @@ class RuntimeInternals(Protocol):
     def barrier(self, region: ParallelHandle) -> BarrierState | None:
         """Return the barrier a region's threads gather at, None if they gather at none."""
 
+    def task_source(self, handle: TaskHandle) -> str | None:
+        """Return what the compiler wrote down of the construct that created an explicit task, None if it wrote nothing.
+
+        The text of an ``ident_t``: file, function, line and column, each after a semicolon.
+        """
+
+    def region_source(self, handle: ParallelHandle) -> str | None:
+        """Return the same of the construct of a region of several threads."""
+
     def queued_tasks(self) -> Sequence[TaskHandle]:
         """Return explicit tasks that were created and have not begun."""

@@ -25,11 +25,9 @@ _MEMBERS = (
     *("rtld_global__dl_stack_used", "rtld_global__dl_stack_user", "rtld_global__dl_tls_dtv_slotinfo_list"),
 )
 _SIZES = ("sizeof_pthread", "sizeof_pthread_key_data")
-_VARIABLES = (
-    *("__nptl_rtld_global", "__pthread_keys"),
-    # Before glibc 2.34, and in a program without shared libraries, these are not members of _rtld_global.
-    *("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list"),
-)
+_VARIABLES = ("__nptl_rtld_global", "__pthread_keys")
+# Before glibc 2.34, and in a program without shared libraries, these are not members of _rtld_global.
+_LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
 _NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
 
 # glibc's list of TLS modules grows by 62 at a time (TLS_SLOTINFO_SURPLUS), and Linux has at most 2^22 threads.
@@ -60,26 +58,30 @@ class GlibcThreads:
     # Descriptions
 
     @cached_property
-    def _symbols(self) -> Mapping[str, int]:
-        # Of the module that has the descriptions: libc since glibc 2.34, libpthread before, or the program itself.
-        modules = sorted(self._process.modules(), key=_rank)
+    def _home(self) -> tuple[Module, Mapping[str, int]]:
+        # The module that has the descriptions: libc since glibc 2.34, libpthread before, or the program itself.
         missing = ""
-        for module in modules:
+        for module in sorted(self._process.modules(), key=_rank):
+            if _rank(module) > _PROGRAM:
+                break
             found = self._process.symbols_in(module, _NAMES)
             if _PREFIX + "pthread_dtvp" in found:
-                return found
-            if _rank(module) < 2 and not missing:
+                return module, found
+            if not missing and _rank(module) < _PROGRAM:
                 missing = f"; {module.fault}" if module.fault else f"; {module.name} has none"
         raise Unavailable(
             f"the C library does not describe its threads (no {_PREFIX} symbols in any module{missing})",
             hint="the exact libc of the target is needed: --sysroot names a copy of its files",
         )
 
-    def _symbol(self, *names: str) -> int:
-        for name in names:
-            if name in self._symbols:
-                return self._symbols[name]
-        raise Unavailable(f"this C library has no symbol {' or '.join(names)}")
+    @cached_property
+    def _loader_symbols(self) -> Mapping[str, int]:
+        return self._process.symbols_in(self._home[0], _LOADER_VARIABLES)
+
+    def _symbol(self, name: str) -> int:
+        if name not in self._home[1]:
+            raise Unavailable(f"this C library has no symbol {name}")
+        return self._home[1][name]
 
     def _size(self, name: str) -> int:
         return int.from_bytes(self._read_constant(self._symbol(_PREFIX + name), 4), self._process.byte_order)
@@ -111,9 +113,13 @@ class GlibcThreads:
 
     def _loader_variable(self, member: str, *names: str) -> int:
         # Address of a variable of the loader's, which is a member of its _rtld_global where that is shared.
-        if _PREFIX + "rtld_global_" + member in self._symbols and "__nptl_rtld_global" in self._symbols:
+        symbols = self._home[1]
+        if _PREFIX + "rtld_global_" + member in symbols and "__nptl_rtld_global" in symbols:
             return self._address("rtld_global_" + member, self._word(self._symbol("__nptl_rtld_global")))
-        return self._symbol(*names)
+        for name in names:
+            if name in self._loader_symbols:
+                return self._loader_symbols[name]
+        raise Unavailable(f"this C library has no symbol {' or '.join(names)}")
 
     # Threads
 
@@ -221,11 +227,14 @@ class GlibcThreads:
         return self._value("pthread_key_data_data", data) or None
 
 
+_PROGRAM = 1
+
+
 def _rank(module: Module) -> int:
     file = module.name.rpartition("/")[2]
     if file.startswith(("libc.so", "libc-", "libpthread")):
-        return 0 if module.is_system_library else 1
-    return 2 if module.is_program else 3
+        return 0
+    return _PROGRAM if module.is_program else _PROGRAM + 1
 
 
 class LinkMap(NamedTuple):

@@ -14,7 +14,18 @@ from typing import NamedTuple
 from ompd.contract.memory import read_signed, read_unsigned
 from ompd.contract.process import Process
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.formats.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC, PT_TLS, SHF_ALLOC, SHT_RELA, ElfFile, Section, Segment, order_mark
+from ompd.debugger.formats.elf import (
+    DT_DEBUG,
+    DT_NULL,
+    PT_DYNAMIC,
+    PT_TLS,
+    SHF_ALLOC,
+    SHT_RELA,
+    ElfFile,
+    Section,
+    Segment,
+    order_mark,
+)
 from ompd.debugger.formats.symbols import Symbol
 from ompd.debugger.glibc import GlibcThreads, LinkMap, iter_link_maps
 from ompd.debugger.modules import LoadedModule

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from ompd import outlined
 from ompd.contract.code import UNKNOWN, USER
 from ompd.contract.code import owner as owner_of
-from ompd.contract.plugin import ParallelHandle
+from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
 from ompd.session import Session
 
 
-def innermost_user_place(session: Session, thread: int, region: ParallelHandle | None = None) -> Place | None:
+def innermost_user_place(
+    session: Session, thread: int, context: tuple[AddressSpace, ThreadHandle] | None = None
+) -> Place | None:
     """Return the innermost frame of *thread* that is the user's: neither an OpenMP runtime's nor the C library's.
 
     None for a thread that has no such frame, as an idle one of the pool.
 
-    :param region: the innermost region *thread* executes
+    :param context: the runtime and handle of *thread*, if it is an OpenMP thread
     :raises Unavailable: if the stack could not be followed to its end and none of its frames is the user's
     """
     stack = session.process.stack(thread)
@@ -27,7 +29,7 @@ def innermost_user_place(session: Session, thread: int, region: ParallelHandle |
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
         if owner == USER:
-            return _place(session, frame.call_site, _function(session, stack.frames[index:], region))
+            return _place(session, frame.call_site, _function(session, stack.frames[index:], context))
         unknown = unknown or owner == UNKNOWN
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
@@ -62,12 +64,29 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
     return RegionFunction(entry, name, file, line, "parallel")
 
 
-def task_function(session: Session, entry: int) -> RegionFunction:
-    """Return what is known of the function the compiler made of an explicit task's code, which starts at *entry*."""
-    name = _symbol(session, entry)
-    known = outlined.parse(name or "")
+def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
+    """Return what is known of the function the compiler made of an explicit task's code, None if the task has none.
+
+    ``function`` is the user's function that has the construct in it.
+    """
+    entry = task.function()
+    if entry is None:
+        return None
     file, line = session.process.line_of(entry, entry=True)
-    return RegionFunction(entry, known.parent if known is not None and known.parent else name, file, line, "task")
+    name = _task_source_function(space, task, _symbol(session, entry)) or _symbol(session, entry)
+    return RegionFunction(entry, name, file, line, "task")
+
+
+def _task_source_function(space: AddressSpace, task: TaskHandle, symbol: str | None) -> str | None:
+    # gcc's names tell; clang writes down where the construct is.
+    known = outlined.parse(symbol or "")
+    if known is not None and known.parent is not None:
+        return known.parent
+    try:
+        source = space.internals().task_source(task)
+    except OmpdError:
+        return None
+    return outlined.source_function(source) if source is not None else None
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:
@@ -90,9 +109,23 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
             here = here.enclosing() if found is None else None
         except OmpdError:
             break  # a region or stack that cannot be read tells nothing
+    if found is None:
+        found = _noted_function(session, region)
+        passed = [region.id]
     for identifier in passed:
         known[identifier] = found
     return found
+
+
+def _noted_function(session: Session, region: ParallelHandle) -> str | None:
+    for runtime in session.runtimes:
+        try:
+            source = runtime.space.internals().region_source(region) if runtime.space is not None else None
+        except OmpdError:
+            continue
+        if source is not None:
+            return outlined.source_function(source)
+    return None
 
 
 def _encountering_function(session: Session, region: ParallelHandle) -> str | None:
@@ -118,22 +151,34 @@ def _symbol(session: Session, address: int) -> str | None:
 
 
 def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandle | None) -> bool:
-    # With -g clang's code is in a function of its own, called by the one that the runtime knows.
-    starts = [session.process.locate(frame.call_site).symbol_address for frame in frames[:2]]
-    return region is not None and region.function() in starts
+    return region is not None and region.function() in _starts(session, frames)
 
 
-def _function(session: Session, frames: Sequence[Frame], region: ParallelHandle | None) -> str | None:
-    # The source's name of the function of frames[0]: for the code of *region* that of the function that has it.
+def _starts(session: Session, frames: Sequence[Frame]) -> list[int | None]:
+    # With -g clang's code is in a function of its own, called by the one that the runtime knows; a task's code may be
+    # too.
+    return [session.process.locate(frame.call_site).symbol_address for frame in frames[:2]]
+
+
+def _function(
+    session: Session, frames: Sequence[Frame], context: tuple[AddressSpace, ThreadHandle] | None
+) -> str | None:
+    # The source's name of the function of frames[0]: for the code of a region or task that of the function that has it.
     name = _symbol(session, frames[0].call_site)
     known = outlined.parse(name) if name is not None else None
-    if known is None or known.parent is not None or region is None:
+    if known is None or known.parent is not None or context is None:
         return known.parent if known is not None and known.parent is not None else name
+    space, handle = context
     try:
-        is_regions = _is_code_of(session, frames, region)
+        region, task = handle.current_parallel(), handle.current_task()
+        if task is not None and task.kind() == "explicit":
+            if task.function() in _starts(session, frames):
+                return _task_source_function(space, task, name) or name
+        elif region is not None and _is_code_of(session, frames, region):
+            return source_function(session, region) or name
     except OmpdError:
-        return name
-    return (source_function(session, region) if is_regions else None) or name
+        pass  # then the symbol has to do
+    return name
 
 
 def _place(session: Session, address: int, function: str | None) -> Place:

@@ -150,8 +150,7 @@ class _Collector:
         if kind != "explicit":
             region = task.parallel()
             return places.region_function(self._session, region) if region is not None else None
-        entry = task.function()
-        return places.task_function(self._session, entry) if entry is not None else None
+        return places.task_function(self._session, self._space, task)
 
 
 def _frame(frame: FrameAddress | None) -> TaskFrame | None:

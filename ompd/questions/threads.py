@@ -102,7 +102,8 @@ def _record(
         facts.unavailable["state_source"] = facts.unavailable["state"]
     wait = waits.of(state, handle, region, facts)
     task = facts.get("task", handle.current_task)
-    where = facts.get("where", lambda: places.innermost_user_place(session, thread, region))
+    context = (runtime.space, handle) if runtime.space is not None else None
+    where = facts.get("where", lambda: places.innermost_user_place(session, thread, context))
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=thread_num,

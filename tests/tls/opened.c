@@ -1,6 +1,6 @@
-/* A thread-local variable, NAME, of a library that the program opens, and one that no other file can see. */
+/* A thread-local variable, NAME, of a library that the program opens, and one, OWN, that no other file can see. */
 __thread long NAME[SIZE] = {1, 2, 3};
-static __thread long own = 4;
+static __thread long OWN = 4;
 
 void *address(void)
 {
@@ -9,5 +9,5 @@ void *address(void)
 
 void *own_address(void)
 {
-    return &own;
+    return &OWN;
 }

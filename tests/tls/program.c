@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { THREADS = 6, KEYS = 40, NAMES = 8 };
+enum { THREADS = 6, KEYS = 40, NAMES = 10 };
 
 __thread int exe_initialised = 41;
 __thread char exe_aligned[100] __attribute__((aligned(64)));
@@ -39,7 +39,7 @@ struct truth {
 pthread_barrier_t barrier;
 pthread_key_t keys[KEYS];
 int deleted;
-void *(*first_address)(void), *(*second_address)(void), *(*static_address)(void);
+void *(*first_address)(void), *(*second_address)(void), *(*static_address)(void), *(*own_address)(void);
 
 static void note(struct truth *truth, const char *name, void *address)
 {
@@ -75,6 +75,7 @@ static void *run(void *argument)
     note(truth, "linked_hidden", linked_hidden());
     note(truth, "second_variable", number % 2 == 0 ? second_address() : NULL);
     note(truth, "static_variable", static_address());
+    note(truth, "static_own", own_address());
 #endif
     pthread_barrier_wait(&barrier); /* one key was deleted, and another made anew */
     for (int i = 0; i < KEYS; i++)
@@ -111,6 +112,7 @@ static void *conduct(void *argument)
     dlclose(library);
     *(void **)&second_address = open_library(arguments[4], &other);
     *(void **)&static_address = open_library(arguments[5], &other);
+    *(void **)&own_address = dlsym(other, "own_address");
 #endif
     pthread_barrier_wait(&barrier);
     deleted = 6;

@@ -1,4 +1,4 @@
-"""Source lines of addresses, by the line tables of DWARF 2 to 5.
+"""Source lines of addresses, by the line tables of DWARF 2 to 5, and the functions that were inlined there.
 
 Our own reader, since the library that reads all of DWARF takes longer to import than a debugger may take to answer. All
 addresses are link-time addresses. Section numbers in comments are those of DWARF 5.
@@ -7,7 +7,7 @@ addresses are link-time addresses. Section numbers in comments are those of DWAR
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from operator import gt
 from typing import NamedTuple
@@ -18,11 +18,16 @@ from ompd.debugger.formats.dwarf_units import (
     DW_AT_COMP_DIR,
     DW_AT_DECL_FILE,
     DW_AT_DECL_LINE,
+    DW_AT_LINKAGE_NAME,
+    DW_AT_MIPS_LINKAGE_NAME,
     DW_AT_NAME,
     DW_AT_SPECIFICATION,
     DW_AT_STMT_LIST,
     DW_FORM_REF_ADDR,
+    DW_TAG_INLINED_SUBROUTINE,
     DW_TAG_SUBPROGRAM,
+    UNIT_REFERENCES,
+    Entry,
     Sections,
     Unit,
     Value,
@@ -31,10 +36,12 @@ from ompd.debugger.formats.dwarf_units import (
     read_length,
 )
 from ompd.debugger.formats.elf import ElfFile
-from ompd.errors import MalformedFile
+from ompd.errors import MalformedFile, Unsupported
 
 _MAX_ROWS = 1 << 21
 _MAX_REFERENCES = 8
+_MAX_DEPTH = 1 << 10
+_MAX_INLINED = 1 << 16
 
 # 6.2.5.2: standard opcodes. 6.2.5.3: extended ones. 6.2.4.1: what an entry of a table of files holds.
 _LNS_COPY, _LNS_ADVANCE_PC, _LNS_ADVANCE_LINE, _LNS_SET_FILE, _LNS_SET_COLUMN, _LNS_NEGATE_STMT = range(1, 7)
@@ -56,6 +63,21 @@ class _Sequence(NamedTuple):
     rows: list[_Row]
 
 
+class _Functions(NamedTuple):
+    # The functions of a unit, as far as they were asked for, and the walk that finds the others.
+
+    known: list[tuple[int, int, int]]  # start, end, offset of the entry
+    others: Iterator[Entry]
+
+
+class _Inlined(NamedTuple):
+    # A function that was inlined: how many others it was inlined into.
+
+    depth: int
+    outer: _Inlined | None
+    attributes: Mapping[int, Value]
+
+
 class LineInfo:
     """The line tables of one file: a module, or its separate debug file.
 
@@ -67,6 +89,8 @@ class LineInfo:
         self._units: dict[int, Unit] = {}
         self._tables: dict[int, _LineTable] = {}
         self._subprograms: dict[int, list[tuple[int, int, Mapping[int, Value]]]] = {}
+        self._functions: dict[tuple[int, bool], _Functions] = {}
+        self._inlined: dict[int, list[tuple[int, int, _Inlined]]] = {}
 
     def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
         """Return file and line of the code at *link_address*, None if the tables have none for it.
@@ -105,9 +129,40 @@ class LineInfo:
         if not covering:
             return None
         entry: Mapping[int, Value] = min(covering, key=lambda row: row[1] - row[0])[2]
-        known: dict[int, tuple[Unit, Value]] = {}
+        known = self._described(unit, entry)
+        name = self._text(known, DW_AT_NAME)
+        return None if name is None else (name, *self._declaration(known))
+
+    def inlined(self, link_address: int) -> list[str]:
+        """Return the names of the functions inlined at *link_address*, innermost first; empty where none is.
+
+        They are inlined into the function whose symbol covers the address, which is not among them. As symbols do,
+        names of C++ are the linker's, where DWARF has them.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        :raises Unsupported: as :meth:`locate` does, and if a name is in a supplementary file (dwz's)
+        """
+        unit = self._unit_at(link_address)
+        offset = None if unit is None else self._function_at(unit, link_address)
+        if unit is None or offset is None:
+            return []
+        covering = [row[2] for row in self._inlined_in(unit, offset) if row[0] <= link_address < row[1]]
+        names: list[str] = []
+        inlined = max(covering, key=lambda inlined: inlined.depth, default=None)
+        while inlined is not None:
+            known = self._described(unit, inlined.attributes)
+            attributes = (DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME, DW_AT_NAME)
+            name = next((text for attribute in attributes if (text := self._text(known, attribute))), None)
+            if name is None:
+                raise Unsupported("an inlined function has no name in this file")
+            names.append(name)
+            inlined = inlined.outer
+        return names
+
+    def _described(self, unit: Unit, entry: Mapping[int, Value]) -> dict[int, tuple[Unit, Value]]:
         # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not. These
         # may lie in other units, with strings and files of their own.
+        known: dict[int, tuple[Unit, Value]] = {}
         for _ in range(_MAX_REFERENCES):
             for attribute, value in entry.items():
                 known.setdefault(attribute, (unit, value))
@@ -116,11 +171,13 @@ class LineInfo:
                 break
             unit, offset = self._referenced(unit, origin.form, origin.raw)
             entry = unit.entry_at(offset)[1]
-        if DW_AT_NAME not in known:
+        return known
+
+    def _text(self, known: Mapping[int, tuple[Unit, Value]], attribute: int) -> str | None:
+        if attribute not in known:
             return None
-        unit, value = known[DW_AT_NAME]
-        name = unit.string(value)
-        return None if name is None else (name, *self._declaration(known))
+        unit, value = known[attribute]
+        return unit.string(value)
 
     def _declaration(self, known: Mapping[int, tuple[Unit, Value]]) -> tuple[str | None, int | None]:
         line = file = None
@@ -155,6 +212,10 @@ class LineInfo:
         rows.sort()
         return rows
 
+    @cached_property
+    def _unit_offsets(self) -> list[int]:
+        return [unit.offset for unit in iter_units(self._sections)]
+
     def _unit_at(self, address: int) -> Unit | None:
         for ranges in ("_aranges", "_unit_ranges"):
             rows: list[tuple[int, int, int]] = getattr(self, ranges)
@@ -179,20 +240,59 @@ class LineInfo:
     def _subprograms_of(self, unit: Unit) -> list[tuple[int, int, Mapping[int, Value]]]:
         if unit.offset not in self._subprograms:
             rows: list[tuple[int, int, Mapping[int, Value]]] = []
-            for attributes in unit.iter_entries(DW_TAG_SUBPROGRAM):
+            for *_, attributes in unit.iter_entries(DW_TAG_SUBPROGRAM):
                 rows += [(start, end, attributes) for start, end in unit.ranges(attributes)]
                 if len(rows) > _MAX_ROWS:
                     raise MalformedFile(".debug_info: functions have too many ranges")
             self._subprograms[unit.offset] = rows
         return self._subprograms[unit.offset]
 
+    def _function_at(self, unit: Unit, address: int) -> int | None:
+        # Offset of the entry of the function at an address. In a large unit the walk to it is what takes time, so it
+        # goes no further than it has to, and into functions (Fortran has them in others) only at the second try.
+        for outer in (True, False):
+            key = unit.offset, outer
+            if key not in self._functions:
+                self._functions[key] = _Functions([], unit.iter_entries(DW_TAG_SUBPROGRAM, outer=outer))
+            known, others = self._functions[key]
+            for start, end, offset in known:
+                if start <= address < end:
+                    return offset
+            for *_, offset, attributes in others:
+                ranges = unit.ranges(attributes)
+                known += [(start, end, offset) for start, end in ranges]
+                if any(start <= address < end for start, end in ranges):
+                    return offset
+        return None
+
+    def _inlined_in(self, unit: Unit, offset: int) -> list[tuple[int, int, _Inlined]]:
+        # Start and end of the code of what is inlined in one function.
+        key = unit.offset + offset
+        if key not in self._inlined:
+            rows: list[tuple[int, int, _Inlined]] = []
+            around: list[tuple[int, _Inlined]] = []
+            for count, entry in enumerate(unit.iter_entries(DW_TAG_INLINED_SUBROUTINE, below=offset)):
+                if count >= _MAX_INLINED or entry.depth > _MAX_DEPTH:
+                    raise MalformedFile(".debug_info: too many functions are inlined into one", offset=key)
+                while around and around[-1][0] >= entry.shared:
+                    around.pop()
+                inlined = _Inlined(len(around), around[-1][1] if around else None, entry.attributes)
+                around.append((entry.depth, inlined))
+                rows += [(start, end, inlined) for start, end in unit.ranges(entry.attributes)]
+            self._inlined[key] = rows
+        return self._inlined[key]
+
     def _referenced(self, unit: Unit, form: int, raw: int) -> tuple[Unit, int]:
         # Unit and offset in it of the entry that a reference points to; most count from the unit's start.
-        if form != DW_FORM_REF_ADDR:
+        if form in UNIT_REFERENCES:
             return unit, raw
-        for other in iter_units(self._sections):
-            if other.offset <= raw < other.next_offset:
-                return self._units.setdefault(other.offset, other), raw - other.offset
+        if form != DW_FORM_REF_ADDR:
+            raise Unsupported(f".debug_info: a reference of form {form:#x} is to another file")
+        index = bisect_right(self._unit_offsets, raw) - 1
+        if index >= 0:
+            other = self._unit(self._unit_offsets[index])
+            if raw < other.next_offset:
+                return other, raw - other.offset
         raise MalformedFile(f".debug_info: no entry at {raw:#x}")
 
 

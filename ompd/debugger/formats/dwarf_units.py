@@ -15,11 +15,14 @@ from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.elf import ElfFile, order_mark
 from ompd.errors import MalformedFile
 
-DW_TAG_COMPILE_UNIT, DW_TAG_SUBPROGRAM = 0x11, 0x2E
+DW_TAG_COMPILE_UNIT, DW_TAG_INLINED_SUBROUTINE, DW_TAG_SUBPROGRAM = 0x11, 0x1D, 0x2E
+# Units, modules and namespaces: what functions lie in, apart from those of languages that have functions in functions
+_SCOPES = frozenset((DW_TAG_COMPILE_UNIT, 0x1E, 0x39, 0x3C))
 
 DW_AT_NAME, DW_AT_STMT_LIST, DW_AT_LOW_PC, DW_AT_HIGH_PC, DW_AT_COMP_DIR = 0x03, 0x10, 0x11, 0x12, 0x1B
 DW_AT_ABSTRACT_ORIGIN, DW_AT_DECL_FILE, DW_AT_DECL_LINE, DW_AT_SPECIFICATION = 0x31, 0x3A, 0x3B, 0x47
 DW_AT_RANGES, DW_AT_STR_OFFSETS_BASE, DW_AT_ADDR_BASE, DW_AT_RNGLISTS_BASE = 0x55, 0x72, 0x73, 0x74
+DW_AT_SIBLING, DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME = 0x01, 0x6E, 0x2007
 
 DW_FORM_ADDR, DW_FORM_BLOCK2, DW_FORM_BLOCK4, DW_FORM_STRING, DW_FORM_BLOCK, DW_FORM_BLOCK1 = (
     0x01,
@@ -45,6 +48,7 @@ _OFFSETS = frozenset((DW_FORM_STRP, DW_FORM_LINE_STRP, DW_FORM_SEC_OFFSET, 0x1D,
 _ULEB = frozenset(
     (0x0F, 0x15, DW_FORM_STRX, DW_FORM_ADDRX, 0x22, DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX)
 )
+UNIT_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1 … ref8, ref_udata: from the unit's start
 _BLOCKS = {DW_FORM_BLOCK1: 1, DW_FORM_BLOCK2: 2, DW_FORM_BLOCK4: 4}
 STRING_INDEX_FORMS = frozenset((DW_FORM_STRX, DW_FORM_GNU_STR_INDEX, 0x25, 0x26, 0x27, 0x28))
 _ADDRESS_INDEXES = frozenset((DW_FORM_ADDRX, DW_FORM_GNU_ADDR_INDEX, 0x29, 0x2A, 0x2B, 0x2C))
@@ -56,6 +60,7 @@ _PASS_ULEB, _PASS_STRING, _PASS_BLOCK, _PASS_INDIRECT = -1, -2, -3, -4  # below 
 
 _MAX_UNITS = 1 << 20
 _MAX_RANGES = 1 << 18
+_MAX_RANGES_OF_UNIT = 1 << 21  # lists may share their bytes
 _MAX_ABBREVIATIONS = 1 << 16
 _MAX_ATTRIBUTES = 128
 
@@ -66,6 +71,27 @@ class Abbreviation(NamedTuple):
     tag: int
     has_children: bool
     attributes: tuple[tuple[int, int, int], ...]
+
+
+class Entry(NamedTuple):
+    """An entry that a walk found: how many it lies in, where from the unit's start, and its attributes.
+
+    ``shared`` is how many of those in which it lies the entry found before lies in too, or is.
+    """
+
+    depth: int
+    shared: int
+    offset: int
+    attributes: Mapping[int, Value]
+
+
+class _Shape(NamedTuple):
+    # What the walk has to know of an abbreviation.
+    abbreviation: Abbreviation
+    has_children: bool
+    steps: int | tuple[int, ...]  # Unit.steps of all attributes
+    # Where the entry behind its children is told: steps to DW_AT_sibling and its form
+    sibling: tuple[int | tuple[int, ...], int] | None
 
 
 class Value(NamedTuple):
@@ -192,6 +218,8 @@ class Unit:
         self._cursor = cursor
         self._first = cursor.position
         self._abbreviations: Abbreviations | None = None
+        self._shapes: dict[int, _Shape] = {}
+        self._ranges_left = _MAX_RANGES_OF_UNIT
         self._top: Mapping[int, Value] | None = None
 
     @property
@@ -250,39 +278,70 @@ class Unit:
             attribute: self.read_form(cursor, form, implicit) for attribute, form, implicit in abbreviation.attributes
         }
 
-    def iter_entries(self, tag: int) -> Iterator[Mapping[int, Value]]:
-        """Yield the attributes of every entry with *tag*, at whatever depth, in the unit's order."""
-        cursor = self._cursor
-        position = self._first
-        sizes: dict[int, int | None] = {}
-        while position < self._end:
-            cursor.position = position
-            code = cursor.uleb()
-            if code:
-                abbreviation = self.abbreviations.get(code)
-                if abbreviation.tag == tag:
-                    attributes = self._attributes(cursor, abbreviation)
-                    position = cursor.position
-                    yield attributes
-                    continue
-                if code not in sizes:
-                    sizes[code] = self._fixed_size(abbreviation)
-                size = sizes[code]
-                if size is None:
-                    self._attributes(cursor, abbreviation)
-                else:
-                    cursor.position += size
-            position = cursor.position
+    def iter_entries(self, tag: int, *, below: int | None = None, outer: bool = False) -> Iterator[Entry]:
+        """Yield every entry with *tag*, in the unit's order.
 
-    def _fixed_size(self, abbreviation: Abbreviation) -> int | None:
-        # Bytes of such an entry's attributes, None if entries differ.
-        total = 0
-        for _, form, _ in abbreviation.attributes:
-            size = self.size_of(form)
-            if size is None:
-                return None
-            total += size
-        return total
+        :param below: only those in the entry that lies there, this one among them; their depth counts from it
+        :param outer: pass over what lies in entries that are no scopes, where the file tells where these end
+        :raises MalformedFile: when it reaches an entry that is malformed
+        """
+        # One long function, because this is where all the time of the first lookup in a unit goes.
+        cursor = self._cursor if below is None else self.cursor(below)
+        data, shapes, end = cursor.data, self._shapes, self._end
+        position = self._first if below is None else cursor.position
+        depth = shared = 0
+        while position < end:
+            at = position
+            code = data[position]
+            position += 1
+            if code == 0:
+                depth -= 1
+                shared = min(shared, depth)
+                if depth <= 0 and below is not None:
+                    return
+                continue
+            if code >= 0x80:
+                cursor.position = at
+                code, position = cursor.uleb(), cursor.position
+            abbreviation, inside, steps, sibling = shapes.get(code) or self._shape(code)
+            following = None
+            if outer and sibling is not None and abbreviation.tag not in _SCOPES:
+                following, inside = self._sibling(position, *sibling), False
+            if abbreviation.tag == tag:
+                cursor.position = position
+                attributes = self._attributes(cursor, abbreviation)
+                position = cursor.position if following is None else following
+                yield Entry(depth, shared, at - self._start, attributes)
+                shared = depth + inside
+            elif following is not None:
+                position = following
+            else:
+                position = position + steps if isinstance(steps, int) else self.passed(position, steps)
+            if inside:
+                depth += 1
+            elif depth == 0 and below is not None:
+                return
+
+    def _shape(self, code: int) -> _Shape:
+        if code not in self._shapes:
+            abbreviation = self.abbreviations.get(code)
+            _, has_children, attributes = abbreviation
+            sibling = None
+            for index, (attribute, form, _) in enumerate(attributes):
+                if attribute == DW_AT_SIBLING and form in UNIT_REFERENCES and has_children:
+                    sibling = self.steps(attributes[:index]), form
+            self._shapes[code] = _Shape(abbreviation, has_children, self.steps(attributes), sibling)
+        return self._shapes[code]
+
+    def _sibling(self, position: int, steps: int | tuple[int, ...], form: int) -> int:
+        # Where the entry lies that follows the one whose attributes begin at *position*, and all that is in that.
+        cursor = self._cursor
+        cursor.position = position + steps if isinstance(steps, int) else self.passed(position, steps)
+        raw = self.read_form(cursor, form).raw
+        following = self._start + raw if isinstance(raw, int) else 0
+        if not cursor.position <= following <= self._end:
+            cursor.fail("an entry is followed by one before it")
+        return following
 
     def size_of(self, form: int) -> int | None:
         """Return how many bytes a value of *form* takes, None if that differs or the form is unknown."""
@@ -438,7 +497,7 @@ class Unit:
         cursor = self.sections.cursor(".debug_ranges", self.number(value) or 0)
         pair = struct.Struct(order_mark(self.sections.byte_order) + ("QQ" if self.address_size == 8 else "II"))
         base, largest = self._base(), (1 << 8 * self.address_size) - 1
-        for _ in range(_MAX_RANGES):
+        for _ in self._range_steps(cursor):
             start, end = pair.unpack(cursor.take(pair.size))
             if start == largest:
                 base = end
@@ -446,7 +505,6 @@ class Unit:
                 return
             else:
                 yield base + start, base + end
-        cursor.fail("a list of ranges does not end")
 
     def _rnglist(self, value: Value) -> Iterator[tuple[int, int]]:
         # 7.25. rnglistx counts entries of an array of offsets, which lies at the base and is what they count from.
@@ -457,7 +515,7 @@ class Unit:
             offset = base_offset + self.sections.cursor(".debug_rnglists", entry).unsigned(self.offset_size)
         cursor = self.sections.cursor(".debug_rnglists", offset)
         base = self._base()
-        for _ in range(_MAX_RANGES):
+        for _ in self._range_steps(cursor):
             kind = cursor.byte()
             if kind == 0x00:  # DW_RLE_end_of_list
                 return
@@ -479,6 +537,13 @@ class Unit:
                 yield start, start + cursor.uleb()
             else:
                 cursor.fail(f"unknown kind of range {kind:#x}")
+
+    def _range_steps(self, cursor: Cursor) -> Iterator[None]:
+        for _ in range(_MAX_RANGES):
+            self._ranges_left -= 1
+            if self._ranges_left < 0:
+                cursor.fail("the ranges of a unit's entries are too many")
+            yield
         cursor.fail("a list of ranges does not end")
 
 

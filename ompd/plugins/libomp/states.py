@@ -43,16 +43,27 @@ _ROUTINE_STATES = {
     "omp_set_nest_lock": State.WAIT_LOCK,
     "__kmpc_ordered": State.WAIT_ORDERED,
     "GOMP_ordered_start": State.WAIT_ORDERED,
+    "GOMP_atomic_start": State.WAIT_ATOMIC,
+    "__kmpc_atomic_start": State.WAIT_ATOMIC,
     "__kmpc_omp_taskwait": State.WAIT_TASKWAIT,
     "GOMP_taskwait": State.WAIT_TASKWAIT,
+    "__kmpc_omp_taskwait_51": State.WAIT_TASKWAIT,
+    "__kmpc_omp_wait_deps": State.WAIT_TASKWAIT,
+    "__kmpc_omp_taskwait_deps_51": State.WAIT_TASKWAIT,
+    "GOMP_taskwait_depend": State.WAIT_TASKWAIT,
     "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
     "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
     "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
     # A worker that has arrived at a region's closing barrier waits in the next region's opening one already. One of a
     # team that is live has arrived, unless the primary thread has only just called it and it has not woken up yet.
     "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
+    # Of reductions, after whatever entry point their kind has.
+    "__kmp_enter_critical_section_reduce_block": State.WAIT_LOCK,
+    "__kmp_barrier": State.WAIT_BARRIER,
 }
 
+_WORKING = (State.WORK_SERIAL, State.WORK_PARALLEL)
+_UNMARKED = {name for name, state in _ROUTINE_STATES.items() if State.WAIT_TASKWAIT <= state < State.WAIT_TARGET}
 # kmp.h, flags of ident_t
 _IDENT_BARRIER_EXPLICIT, _IDENT_BARRIER_IMPLICIT = 0x20, 0x40
 
@@ -67,9 +78,22 @@ def thread_state(thread: Thread) -> ThreadState:
     if thread.team is None:
         # A worker that left a region for good keeps the state of that region's closing barrier.
         return ThreadState(State.IDLE, None, RUNTIME if value == State.IDLE else DERIVED)
-    if kept:
-        return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
-    return ThreadState(_derived(thread), None, DERIVED)
+    if not kept:
+        return ThreadState(_derived(thread), None, DERIVED)
+    if value in _WORKING:
+        unmarked = _waiting_routine(thread)
+        if unmarked is not None:
+            return ThreadState(unmarked, None, DERIVED)
+    return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
+
+
+def _waiting_routine(thread: Thread) -> State | None:
+    # libomp never notes that a thread waits in taskwait or taskgroup, or for a lock of another kind than queuing.
+    try:
+        routines, _ = _routines(thread)
+    except OmpdError:
+        return None  # without a stack the runtime's word stands
+    return next((_ROUTINE_STATES[name] for name in routines if name in _UNMARKED), None)
 
 
 def _derived(thread: Thread) -> State:

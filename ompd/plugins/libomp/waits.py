@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ompd import outlined
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, ThreadHandle
+from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
 from ompd.plugins.layout import selfdescribed
 from ompd.plugins.libomp import constructs
@@ -34,6 +34,7 @@ LOCK_ROUTINES = {
     "__kmpc_critical_with_hint": "critical",
     "GOMP_critical_start": "critical",
     "GOMP_critical_name_start": "critical",
+    "GOMP_atomic_start": "atomic",
     "__kmpc_set_lock": "lock",
     "__kmpc_set_nest_lock": "lock",
     "omp_set_lock": "lock",
@@ -44,6 +45,7 @@ LOCK_ROUTINES = {
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
 # A stack from a lock routine to user code is some hundred bytes.
 _MAX_STACK = 1 << 16
+_MAX_SOURCE = 4096
 _MAX_QUEUED_TASKS = 1 << 20
 
 
@@ -70,6 +72,27 @@ class Internals:
         info = StructView(self._process, self._layout("kmp_base_info_t"), thread.address)
         ident = info.pointer("th_ident")
         return StructView(self._process, self._layout("ident_t"), ident).unsigned("flags") if ident is not None else 0
+
+    def task_source(self, handle: TaskHandle) -> str | None:
+        """See :meth:`RuntimeInternals.task_source`: ``td_ident``, which clang's code sets."""
+        task = self._runtime.task_at(int(handle.id.partition("/")[0], 16))
+        view = StructView(self._process, self._layout("kmp_taskdata_t"), task.address)
+        return self._source(view.pointer("td_ident"))
+
+    def region_source(self, handle: ParallelHandle) -> str | None:
+        """See :meth:`RuntimeInternals.region_source`: ``t_ident``, set when a team of several threads forms."""
+        if handle.size() == 1:
+            return None
+        address = int(handle.id.partition("/")[0], 16)
+        return self._source(StructView(self._process, self._layout("kmp_base_team_t"), address).pointer("t_ident"))
+
+    def _source(self, ident: int | None) -> str | None:
+        if ident is None:
+            return None
+        text = StructView(self._process, self._layout("ident_t"), ident).pointer("psource")
+        if text is None:
+            return None
+        return self._process.read_string(text, _MAX_SOURCE).decode("utf-8", "replace")
 
     # Locks
 
