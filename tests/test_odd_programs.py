@@ -466,7 +466,6 @@ def test_tail_calls_leave_facts_open_but_not_wrong(compiler_name: str, name: str
     words.check(missing=True)
 
 
-@pytest.mark.xfail(strict=True, reason="the line is of the function that was inlined, the name of the one it is in")
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 def test_an_inlined_function_is_not_called_by_the_name_of_another(compiler_name: str) -> None:
     Words(core_of(Odd("single", flags=("-O2",)), compiler_name)).check(missing=True)

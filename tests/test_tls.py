@@ -65,6 +65,7 @@ OPENED = {
     "first": ("-DNAME=first_variable", "-DSIZE=300", "-DOWN=first_own"),
     "second": ("-DNAME=second_variable", "-DSIZE=4", "-DOWN=second_own"),
     "static": ("-DNAME=static_variable", "-DSIZE=4", "-DOWN=static_own", "-ftls-model=initial-exec"),
+    "other": ("-DNAME=other_variable", "-DSIZE=4", "-DOWN=other_own"),
 }
 
 
@@ -119,7 +120,7 @@ def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> Non
 KINDS_OF_PROGRAMS = {
     "gcc-pie-kernel": ("gcc", "kernel", "-fPIE", "-pie"),
     "gcc-no_pie-gcore": ("gcc", "gcore", "-fno-pie", "-no-pie"),
-    "gcc-bind_now-stripped-kernel": ("gcc", "kernel", "-Wl,-z,now", "-Wl,--build-id=none", "-rdynamic"),
+    "gcc-bind_now-no_build_id-kernel": ("gcc", "kernel", "-Wl,-z,now", "-Wl,--build-id=none", "-rdynamic"),
     "clang-pie-gcore": ("clang", "gcore", "-fPIE", "-pie"),
     "clang-no_pie-kernel": ("clang", "kernel", "-fno-pie", "-no-pie"),
 }
@@ -138,7 +139,7 @@ def found(process: InspectedProcess, name: str, thread: int) -> int:
 
 
 # What the accessor of the library that is opened returns is the third of its elements.
-WITHIN = {"second_variable": 16, "static_variable": 16}
+WITHIN = {"second_variable": 16, "static_variable": 16, "other_variable": 16}
 ALIASES = {"linked_hidden": "linked_hidden_variable"}
 
 
@@ -158,7 +159,14 @@ def check_variables(process: InspectedProcess, truth: dict[str, Any], names: set
 
 
 OF_PROGRAM = {"exe_initialised", "exe_aligned", "exe_static", "counted"}
-OF_LIBRARIES = {"linked_variable", "linked_hidden", "second_variable", "static_variable", "static_own"}
+OF_LIBRARIES = {
+    "linked_variable",
+    "linked_hidden",
+    "second_variable",
+    "static_variable",
+    "static_own",
+    "other_variable",
+}
 
 
 @PROGRAMS
@@ -273,7 +281,7 @@ def test_without_the_file_of_libc_nothing_is_guessed(program: str) -> None:
         for name in ("exe_static", "exe_aligned", "static_own", "static_variable"):
             address = thread["variables"][name] - WITHIN.get(name, 0)
             assert process.find_symbol(name, thread=native) == address, name
-        for name in ("linked_variable", "second_variable"):
+        for name in ("linked_variable", "second_variable", "other_variable"):
             with pytest.raises(Unavailable, match=f"{name}: .*does not describe its threads") as raised:
                 process.find_symbol(name, thread=native)
             assert raised.value.hint
@@ -285,7 +293,7 @@ def test_without_the_file_of_libc_nothing_is_guessed(program: str) -> None:
 def test_lists_that_do_not_end_are_told_as_such() -> None:
     taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
     process = taken.process()
-    links = process._storage._link_maps
+    links = process._loader.link_maps
     following = links[3].address + 3 * 8
     looped = changed(taken, {following: links[1].address.to_bytes(8, "little")})
     with pytest.raises(CorruptState, match="modules does not end"):
@@ -302,7 +310,7 @@ def test_damaged_memory_is_an_error_and_no_address() -> None:
     process = taken.process()
     first = taken.truth["threads"][0]
     vector = int.from_bytes(process.read(first["pthread"] + 8, 8), "little")
-    link = next(link for link in process._storage._link_maps if process._glibc.tls_module(link.address)[0] > 1)
+    link = next(link for link in process._loader.link_maps if process._glibc.tls_module(link.address)[0] > 1)
     for address in (vector, vector - vector % 4096, link.address):
         for data in (None, b"\0" * 16, b"\xff" * 16, b"\x01" * 4000):
             for name in ("linked_variable", "second_variable", "static_variable", "exe_static"):

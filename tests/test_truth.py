@@ -22,17 +22,20 @@ from ompd.errors import OmpdError
 from ompd.plugins.layout import published
 from ompd.plugins.libomp import regions as libomp_regions
 from tests.support import COMPILERS, KINDS, MODES, PROGRAMS, stopped
-from tests.truth import compare
+from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS
+from tests.truth import Comparison, compare
 
 FACTS = Path(__file__).with_name("facts.json")
 # gdb's core of 64 default-sized stacks is 1.5 GB, which tells nothing that the others do not.
 TOO_LARGE = {("many", "gcore")}
+# Both kinds of core for every program of regions; for those of tasks and waits, which are about the runtime, a few.
+GCORES = {*PROGRAMS, "task_tree", "icvs", "nest_lock"}
 PARAMETERS = [
-    pytest.param(
-        program, kind, id=f"{program}-{kind}", marks=[pytest.mark.xdist_group("busy")] * PROGRAMS[program].spins
-    )
-    for program, kind in itertools.product(PROGRAMS, KINDS)
-    if (program, kind) not in TOO_LARGE
+    pytest.param(program, compiler, kind, id=f"{program}-{compiler}-{kind}", marks=marks)
+    for program, known in ALL_PROGRAMS.items()
+    for compiler, kind in itertools.product(known.compilers, KINDS)
+    for marks in [[pytest.mark.xdist_group("busy")] * known.spins]
+    if (program, kind) not in TOO_LARGE and (kind == "kernel" or program in GCORES)
 ]
 
 
@@ -40,15 +43,32 @@ def expected(program: str, mode: str) -> dict[str, int]:
     return json.loads(FACTS.read_text())[program][mode]
 
 
-@pytest.mark.parametrize(("program", "kind"), PARAMETERS)
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(("program", "compiler", "kind"), PARAMETERS)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str, kind: str) -> None:
     found = compare(stopped(program, compiler=compiler, mode=mode, kind=kind))
     assert found.differences == []
+    assert facts_told(found, program) == expected(program, mode)
+
+
+def facts_told(found: Comparison, program: str) -> dict[str, int]:
     # With -g clang's bodies are in functions of their own, so that one fact is compared for gcc alone.
-    told = {key: count for key, count in found.equal.items() if key != "address"}
-    assert told == expected(program, mode)
+    return {key: count for key, count in sorted(found.equal.items()) if key != "address"}
+
+
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("lock_kind", LOCK_KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_kind_of_lock(lock_kind: str, mode: str) -> None:
+    found = compare(stopped("lock_kinds", mode=mode, env={"KMP_LOCK_KIND": lock_kind}))
+    assert found.differences == []
+    # These kinds store who holds them.
+    assert found.equal["wait.owner"] >= (2 if lock_kind in ("tas", "futex") else 0)
+
+
+@pytest.mark.parametrize("method", REDUCTIONS)
+def test_every_method_of_reduction(method: str) -> None:
+    assert compare(stopped("reduction", compiler="clang", env={"KMP_FORCE_REDUCTION": method})).differences == []
 
 
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-g0"), ("-gdwarf-4",)], ids=" ".join)
@@ -127,12 +147,11 @@ def test_teams_that_are_over_taken_for_live_are_noticed(monkeypatch: pytest.Monk
 def write_facts() -> None:
     """Write anew how many facts are told, from gcc's programs and kernel cores."""
     facts: dict[str, dict[str, dict[str, int]]] = {}
-    for program, mode in itertools.product(PROGRAMS, MODES):
-        found = compare(stopped(program, mode=mode))
+    for (program, known), mode in itertools.product(ALL_PROGRAMS.items(), MODES):
+        found = compare(stopped(program, compiler=known.compilers[0], mode=mode))
         if found.differences:
             sys.exit(f"{program}, {mode}: {found.differences}")
-        told = {key: count for key, count in sorted(found.equal.items()) if key != "address"}
-        facts.setdefault(program, {})[mode] = told
+        facts.setdefault(program, {})[mode] = facts_told(found, program)
     FACTS.write_text(json.dumps(facts, indent=1) + "\n")
 
 

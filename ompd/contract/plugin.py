@@ -56,6 +56,9 @@ class TaskHandle(Protocol):
     def status(self) -> str:
         """Return ``executing``, ``suspended`` (begun, and not on a thread) or ``queued`` (created, and not begun)."""
 
+    def thread(self) -> ThreadHandle | None:
+        """Return the thread that executes it, or on which it is suspended, None for a queued one."""
+
     def is_final(self) -> bool:
         """Tell whether it is a final task (final-task-var)."""
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from ompd.contract.memory import read_unsigned
 from ompd.contract.process import Module, Process
-from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
+from ompd.debugger.loader import Loader
+from ompd.errors import BadInput, CorruptState, Unavailable
 
 _PREFIX = "_thread_db_"
 _MEMBERS = (
@@ -29,6 +30,8 @@ _VARIABLES = ("__nptl_rtld_global", "__pthread_keys")
 # Before glibc 2.34, and in a program without shared libraries, these are not members of _rtld_global.
 _LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
 _NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
+
+_PROGRAM = 1  # where it comes among the modules that may have the descriptions
 
 # glibc's list of TLS modules grows by 62 at a time (TLS_SLOTINFO_SURPLUS), and Linux has at most 2^22 threads.
 _MAX_LISTS = 1 << 12
@@ -50,8 +53,9 @@ class GlibcThreads:
     :param read_constant: reads memory that no one writes to, which a core need not hold
     """
 
-    def __init__(self, process: Process, read_constant: Callable[[int, int], bytes]) -> None:
+    def __init__(self, process: Process, loader: Loader, read_constant: Callable[[int, int], bytes]) -> None:
         self._process = process
+        self._loader = loader
         self._read_constant = read_constant
         self._described: dict[str, _Member] = {}
 
@@ -61,9 +65,11 @@ class GlibcThreads:
     def _home(self) -> tuple[Module, Mapping[str, int]]:
         # The module that has the descriptions: libc since glibc 2.34, libpthread before, or the program itself.
         missing = ""
-        for module in sorted(self._process.modules(), key=_rank):
-            if _rank(module) > _PROGRAM:
-                break
+        candidates = [module for module in self._process.modules() if _rank(module) <= _PROGRAM]
+        if sum(_rank(module) < _PROGRAM for module in candidates) > 1:
+            # A tool loaded by LD_AUDIT or dlmopen() brings a libc of its own. The threads are those of the first one.
+            candidates.sort(key=lambda module: self._loader.position(module.start, module.end))
+        for module in sorted(candidates, key=_rank):
             found = self._process.symbols_in(module, _NAMES)
             if _PREFIX + "pthread_dtvp" in found:
                 return module, found
@@ -227,47 +233,8 @@ class GlibcThreads:
         return self._value("pthread_key_data_data", data) or None
 
 
-_PROGRAM = 1
-
-
 def _rank(module: Module) -> int:
     file = module.name.rpartition("/")[2]
     if file.startswith(("libc.so", "libc-", "libpthread")):
         return 0
     return _PROGRAM if module.is_program else _PROGRAM + 1
-
-
-class LinkMap(NamedTuple):
-    """One ``struct link_map`` of the loader (``<link.h>``)."""
-
-    address: int
-    l_addr: int
-    l_ld: int
-
-
-def iter_link_maps(process: Process, r_debug: int) -> Iterator[LinkMap]:
-    """Yield every module that the loader has, of all its namespaces, from its ``struct r_debug``.
-
-    :raises CorruptState: if its chain does not end
-    """
-    size = process.pointer_size
-    seen: set[int] = set()
-    while r_debug and r_debug not in seen:
-        seen.add(r_debug)
-        version = read_unsigned(process, r_debug, 4)
-        link_map = read_unsigned(process, r_debug + size, size)
-        while link_map:
-            if link_map in seen or len(seen) > _MAX_LISTS << 4:
-                raise CorruptState(link_map, "the loader's list of modules does not end")
-            seen.add(link_map)
-            raw = process.read(link_map, 4 * size)
-            l_addr, _, l_ld, following = (
-                int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, 4 * size, size)
-            )
-            yield LinkMap(link_map, l_addr, l_ld)
-            link_map = following
-        # r_version, padding, r_map, r_brk, r_state, padding, r_ldbase, and since version 2 (glibc 2.35) r_next
-        try:
-            r_debug = read_unsigned(process, r_debug + 5 * size, size) if version >= 2 else 0
-        except MemoryFault:
-            return

@@ -14,6 +14,7 @@ from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
+from ompd.debugger.loader import Loader
 from ompd.debugger.modules import LoadedModule, ModuleList
 from ompd.debugger.targets.base import PageOmitted, Target
 from ompd.debugger.tls import ThreadLocalStorage, thread_pointer_of
@@ -46,6 +47,7 @@ class InspectedProcess:
         self._stacks: dict[int, Stack] = {}
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
+        self._inlined_cache: dict[int, tuple[str, ...]] = {}
 
     # Memory
 
@@ -252,6 +254,41 @@ class InspectedProcess:
             pass  # damaged debug information tells nothing
         return None, None
 
+    def inlined_at(self, address: int) -> tuple[str, ...]:
+        """Return the names of the functions inlined at *address*, innermost first.
+
+        Empty where there are none, and where no debug information tells them.
+        """
+        found = self._inlined_cache.get(address)
+        if found is None:
+            found = self._inlined_cache[address] = self._inlined_at(self._modules.at(address), address)
+        return found
+
+    def _inlined_at(self, loaded: LoadedModule | None, address: int) -> tuple[str, ...]:
+        try:
+            if loaded is not None and loaded.lines is not None:
+                return tuple(loaded.lines.inlined(address - loaded.bias))
+        except OmpdError:
+            pass  # damaged debug information tells nothing
+        return ()
+
+    def source_name(self, module: Module | None, symbol: str) -> str:
+        """Return what the source calls the function *symbol* of *module*, as far as its debug information tells.
+
+        For the names that Fortran compilers make: ``name_``, ``__module_MOD_name``.
+        """
+        if not (symbol.endswith("_") or "_MOD_" in symbol) or module is None:
+            return symbol
+        loaded = self._by_start.get(module.start)
+        try:
+            if loaded is not None and loaded.symbols is not None and loaded.lines is not None:
+                found = loaded.symbols.find(symbol)
+                declared = loaded.lines.subprogram(found.address) if found is not None else None
+                return declared[0] if declared is not None else symbol
+        except OmpdError:
+            pass  # damaged debug information tells nothing
+        return symbol
+
     # What later parts of the debugger serve
 
     def to_host(self, raw: bytes, unit_size: int) -> bytes:
@@ -287,9 +324,17 @@ class InspectedProcess:
         """See :meth:`ompd.debugger.types.Types.layout`."""
         return self._types.layout(module, name, members)
 
+    @property
+    def _program(self) -> LoadedModule | None:
+        return next((m for m in self._modules if m.record.is_program), None)
+
+    @cached_property
+    def _loader(self) -> Loader:
+        return Loader(self, self._program)
+
     @cached_property
     def _glibc(self) -> GlibcThreads:
-        return GlibcThreads(self, self._read_constant)
+        return GlibcThreads(self, self._loader, self._read_constant)
 
     def _read_constant(self, address: int, size: int) -> bytes:
         # gcore leaves out mappings of files that no one wrote to altogether, so its core does not say that a page is
@@ -305,8 +350,9 @@ class InspectedProcess:
 
     @cached_property
     def _storage(self) -> ThreadLocalStorage:
-        program = next((m for m in self._modules if m.record.is_program), None)
-        return ThreadLocalStorage(self, self._target.architecture, self._glibc, program, self.thread_pointer)
+        return ThreadLocalStorage(
+            self, self._target.architecture, self._glibc, self._loader, self._program, self.thread_pointer
+        )
 
     def pthread_key(self, thread: int, key: int) -> int | None:
         """See :meth:`Callbacks.pthread_key`.

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import NamedTuple
 
-from ompd.contract.memory import read_signed, read_unsigned
+from ompd.contract.memory import read_signed
 from ompd.contract.process import Process
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.formats.elf import (
-    DT_DEBUG,
-    DT_NULL,
     PT_DYNAMIC,
     PT_TLS,
     SHF_ALLOC,
@@ -27,11 +24,10 @@ from ompd.debugger.formats.elf import (
     order_mark,
 )
 from ompd.debugger.formats.symbols import Symbol
-from ompd.debugger.glibc import GlibcThreads, LinkMap, iter_link_maps
+from ompd.debugger.glibc import GlibcThreads
+from ompd.debugger.loader import LinkMap, Loader
 from ompd.debugger.modules import LoadedModule
-from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
-
-_MAX_DYNAMIC = 1 << 12
+from ompd.errors import CorruptState, MalformedFile, Unavailable
 
 
 class _Block(NamedTuple):
@@ -53,12 +49,14 @@ class ThreadLocalStorage:
         process: Process,
         architecture: Architecture,
         glibc: GlibcThreads,
+        loader: Loader,
         program: LoadedModule | None,
         thread_pointer: Callable[[int], int],
     ) -> None:
         self._process = process
         self._architecture = architecture
         self._glibc = glibc
+        self._loader = loader
         self._program = program
         self._thread_pointer = thread_pointer
         self._blocks: dict[int, _Block] = {}
@@ -136,40 +134,12 @@ class ThreadLocalStorage:
     def _link_map(self, module: LoadedModule, name: str) -> LinkMap:
         elf = module.elf
         dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
-        for link_map in self._link_maps:
+        for link_map in self._loader.link_maps:
             if dynamic is not None and link_map.l_ld == module.bias + dynamic.p_vaddr:
                 if link_map.l_addr != module.bias:
                     raise CorruptState(link_map.address, f"the loader has {module.name} at {link_map.l_addr:#x}")
                 return link_map
         raise Unavailable(f"{name}: the loader's list does not have {module.name}")
-
-    @cached_property
-    def _link_maps(self) -> tuple[LinkMap, ...]:
-        return tuple(iter_link_maps(self._process, self._r_debug()))
-
-    def _r_debug(self) -> int:
-        # The loader leaves its address in the program's dynamic section; its own symbol tells where there is none.
-        program = self._program
-        elf = program.elf if program is not None else None
-        dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
-        size = self._process.pointer_size
-        if program is not None and dynamic is not None:
-            start = program.bias + dynamic.p_vaddr
-            for entry in range(min(dynamic.p_memsz // (2 * size), _MAX_DYNAMIC)):
-                try:
-                    tag = read_unsigned(self._process, start + entry * 2 * size, size)
-                    value = read_unsigned(self._process, start + entry * 2 * size + size, size)
-                except MemoryFault:
-                    break
-                if tag == DT_DEBUG and value:
-                    return value
-                if tag == DT_NULL:
-                    break
-        for module in self._process.modules():
-            address = self._process.symbol_in(module, "_r_debug")
-            if address is not None:
-                return address
-        raise Unavailable("the loader's list of modules was not found (no DT_DEBUG in the program, no _r_debug)")
 
 
 def thread_pointer_of(pthread: int, architecture: Architecture, glibc: GlibcThreads) -> int:

@@ -61,7 +61,7 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
         return None
     name = source_function(session, region) or _symbol(session, entry)
     file, line = session.process.line_of(entry, entry=True)
-    return RegionFunction(entry, name, file, line, "parallel")
+    return RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
 
 
 def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
@@ -74,7 +74,7 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
         return None
     file, line = session.process.line_of(entry, entry=True)
     name = _task_source_function(space, task, _symbol(session, entry)) or _symbol(session, entry)
-    return RegionFunction(entry, name, file, line, "task")
+    return RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
 
 
 def _task_source_function(space: AddressSpace, task: TaskHandle, symbol: str | None) -> str | None:
@@ -164,6 +164,10 @@ def _function(
     session: Session, frames: Sequence[Frame], context: tuple[AddressSpace, ThreadHandle] | None
 ) -> str | None:
     # The source's name of the function of frames[0]: for the code of a region or task that of the function that has it.
+    # The line is that of the innermost function that was inlined there. Compilers inline what they outlined, too.
+    for inlined in session.process.inlined_at(frames[0].call_site):
+        if outlined.parse(inlined) is None:
+            return inlined
     name = _symbol(session, frames[0].call_site)
     known = outlined.parse(name) if name is not None else None
     if known is None or known.parent is not None or context is None:
@@ -183,4 +187,9 @@ def _function(
 
 def _place(session: Session, address: int, function: str | None) -> Place:
     file, line = session.process.line_of(address)
-    return Place(address, function, file, line)
+    return Place(address, _as_in_source(session, address, function), file, line)
+
+
+def _as_in_source(session: Session, address: int, symbol: str | None) -> str | None:
+    process = session.process
+    return process.source_name(process.module_at(address), symbol) if symbol is not None else None

@@ -100,7 +100,6 @@ class _Collector:
             for number in range(region.size()):
                 task = region.implicit_task(number)
                 self._with_ancestors(task)
-                self._threads.setdefault(task.id, native_thread(self._session, region.thread(number)))
         except OmpdError as error:
             self._problems.unreadable(f"{self._runtime.id}: tasks of region {region.id}: {error}")
 
@@ -125,10 +124,8 @@ class _Collector:
             facts.unavailable["enter_frame"] = facts.unavailable["exit_frame"]
         exit_frame, enter_frame = frames if frames is not None else (None, None)
         thread = self._threads.get(task.id)
-        if thread is None and status == "executing":
-            facts.unavailable["thread"] = "no thread has it as its current task"
-        elif thread is None and status == "suspended" and kind != "initial":
-            facts.unavailable["thread"] = "the runtime does not keep which thread suspended it"
+        if thread is None:
+            thread = facts.get("thread", lambda: self._thread(task))
         return TaskRecord(
             id=task.id,
             runtime=self._runtime.id,
@@ -145,6 +142,10 @@ class _Collector:
             tool_data=facts.get("tool_data", task.tool_data),
             unavailable=facts.unavailable,
         )
+
+    def _thread(self, task: TaskHandle) -> int | None:
+        handle = task.thread()
+        return native_thread(self._session, handle) if handle is not None else None
 
     def _function(self, task: TaskHandle, kind: str | None) -> RegionFunction | None:
         if kind != "explicit":

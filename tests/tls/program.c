@@ -1,6 +1,6 @@
 /* Threads with thread-local variables of every kind, and POSIX thread keys, which write down where they are.
 
-   Usage: program TRUTH_FILE READY_FD [FIRST SECOND STATIC], the libraries that it opens when it runs. It does not end by
+   Usage: program TRUTH_FILE READY_FD [FIRST SECOND STATIC OTHER], the libraries that it opens when it runs. It does not end by
    itself. STAND_ALONE leaves out the libraries. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -39,7 +39,7 @@ struct truth {
 pthread_barrier_t barrier;
 pthread_key_t keys[KEYS];
 int deleted;
-void *(*first_address)(void), *(*second_address)(void), *(*static_address)(void), *(*own_address)(void);
+void *(*first_address)(void), *(*second_address)(void), *(*static_address)(void), *(*own_address)(void), *(*other_address)(void);
 
 static void note(struct truth *truth, const char *name, void *address)
 {
@@ -76,6 +76,7 @@ static void *run(void *argument)
     note(truth, "second_variable", number % 2 == 0 ? second_address() : NULL);
     note(truth, "static_variable", static_address());
     note(truth, "static_own", own_address());
+    note(truth, "other_variable", number == 2 ? other_address() : NULL);
 #endif
     pthread_barrier_wait(&barrier); /* one key was deleted, and another made anew */
     for (int i = 0; i < KEYS; i++)
@@ -87,9 +88,10 @@ static void *run(void *argument)
 }
 
 #ifndef STAND_ALONE
-static void *open_library(char *path, void **library)
+static void *open_library(char *path, void **library, int elsewhere)
 {
-    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    /* Elsewhere, with a libc of its own, as tools are that the loader loads by LD_AUDIT. */
+    *library = elsewhere ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW) : dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *function = *library ? dlsym(*library, "address") : NULL;
     if (!function) {
         fprintf(stderr, "%s\n", dlerror());
@@ -104,15 +106,16 @@ static void *conduct(void *argument)
     char **arguments = argument;
 #ifndef STAND_ALONE
     void *library, *other;
-    *(void **)&first_address = open_library(arguments[3], &library);
+    *(void **)&first_address = open_library(arguments[3], &library, 0);
 #endif
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
 #ifndef STAND_ALONE
     dlclose(library);
-    *(void **)&second_address = open_library(arguments[4], &other);
-    *(void **)&static_address = open_library(arguments[5], &other);
+    *(void **)&second_address = open_library(arguments[4], &other, 0);
+    *(void **)&static_address = open_library(arguments[5], &other, 0);
     *(void **)&own_address = dlsym(other, "own_address");
+    *(void **)&other_address = open_library(arguments[6], &other, 1);
 #endif
     pthread_barrier_wait(&barrier);
     deleted = 6;

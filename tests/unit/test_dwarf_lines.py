@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MalformedFile
-from tests.support import intel_runtime, require
+from tests.support import clean_environment, intel_runtime, require
 from tests.unit.samples import compiled, libc, mapped, run, source, survives
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3, 4, 5])
@@ -132,7 +134,7 @@ def test_damaged_tables_are_read_or_refused(compiler: str, version: int) -> None
     def use(data: bytes) -> None:
         info = LineInfo(ElfFile(data, "damaged"))
         for address in addresses:
-            for question in (info.locate, info.subprogram):
+            for question in (info.locate, info.subprogram, info.inlined):
                 question(address)
 
     survives(path.read_bytes(), use, debug_regions(elf))
@@ -150,3 +152,230 @@ def test_line_tables_that_lie_are_refused() -> None:
         damaged[section.sh_offset + offset : section.sh_offset + offset + len(damage)] = damage
         with pytest.raises(MalformedFile):
             LineInfo(ElfFile(bytes(damaged), "damaged")).locate(address)
+
+
+# Inlined functions
+
+# Calls in calls, in loops and blocks; the same function several times; code moved away as cold; functions that the
+# compiler outlines, which it may inline itself.
+INLINING = """\
+#include <stdlib.h>
+extern
+#ifdef __cplusplus
+"C"
+#endif
+int omp_get_thread_num(void);
+volatile int sink, cold;
+#ifdef __cplusplus
+namespace space {
+#endif
+static inline __attribute__((always_inline)) int leaf(int x) { sink += x; if (x == cold) abort(); return sink * 3; }
+static inline __attribute__((always_inline)) int middle(int x)
+{
+    int total = 0;
+    for (int i = 0; i < x; i++) {
+        int y = i * sink;
+        total += leaf(y) + leaf(i);
+    }
+    return total;
+}
+static inline __attribute__((always_inline)) int outer(int x)
+{
+    if (x > 4) {
+        int z = sink;
+        return middle(x) + middle(z);
+    }
+    return leaf(x);
+}
+#ifdef __cplusplus
+struct Thing {
+    int value;
+    int get(int x) const { return outer(x) + value; }
+    template <class T> T twice(T x) { return get(x) + get(x * 2); }
+};
+}
+using namespace space;
+#endif
+static void in_region(int n)
+{
+    if (omp_get_thread_num() == n)
+        sink += outer(n);
+}
+__attribute__((noinline)) int alone(int x)
+{
+#ifdef __cplusplus
+    Thing thing = {x};
+    sink += thing.twice(x);
+#endif
+    return outer(x) + sink;
+}
+__attribute__((noinline)) int plain(int x) { return x * sink; }
+int main(int argc, char **argv)
+{
+    int total = outer(argc);
+    #pragma omp parallel num_threads(4)
+    {
+        in_region(2);
+        #pragma omp barrier
+    }
+    #pragma omp parallel if (0)
+    in_region(3);
+    return total + alone(argc) + plain(argc) + atoi(argv[0]);
+}
+"""
+
+GDB_BLOCKS = """\
+import gdb
+for address in open("addresses").read().split():
+    block, names = gdb.block_for_pc(int(address, 16)), []
+    while block is not None and not block.is_global and not block.is_static:
+        if block.function is not None:
+            names.append(block.function.linkage_name.partition("(")[0])
+        block = block.superblock
+    print(address, *names)
+"""
+
+
+def inlining(compiler: str, *flags: str) -> Path:
+    return compiled(compiler, *flags, runtime="iomp" if compiler == "clang" else "gomp", text=INLINING)
+
+
+def of_gdb(path: Path, addresses: range, folder: Path) -> list[list[str]]:
+    (folder / "blocks.py").write_text(GDB_BLOCKS)
+    (folder / "addresses").write_text("\n".join(map(hex, addresses)))
+    command = [require("gdb"), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", "blocks.py", path]
+    done = subprocess.run(
+        list(map(str, command)), cwd=folder, capture_output=True, text=True, env=clean_environment(), check=False
+    )
+    if "Python" in done.stderr:
+        pytest.skip("gdb has no Python")
+    return [line.split()[1:] for line in done.stdout.splitlines()]
+
+
+def of_addr2line(path: Path, addresses: range) -> list[list[str]]:
+    # -i: a name and a place for each function at the address, innermost first
+    text = run(require("readelf").with_name("addr2line"), "-aif", "-e", path, *map(hex, addresses))
+    return [block.splitlines()[1::2] for block in re.split(r"^0x", text, flags=re.MULTILINE)[1:]]
+
+
+def check_inlined(path: Path, chains: list[list[str]]) -> None:
+    # The last of each chain is the function itself.
+    info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
+    for address, chain in zip(addresses, chains, strict=True):
+        assert info.inlined(address) == chain[:-1], hex(address)
+    assert max(map(len, chains)) > 3
+
+
+@VERSIONS
+@pytest.mark.parametrize("flags", [(), ("-gz",), ("-O3", "-ffunction-sections")], ids=" ".join)
+def test_inlined_functions_are_those_of_addr2line(version: int, flags: tuple[str, ...]) -> None:
+    path = inlining("gcc", f"-gdwarf-{version}", *flags)
+    check_inlined(path, of_addr2line(path, text_addresses(mapped(path))))
+
+
+@pytest.mark.parametrize(
+    ("version", "flags"),
+    [*((v, f) for v in (2, 3, 4, 5) for f in ((), ("-gz",), ("-O1",), ("-x", "c++"))), (4, ("-gdwarf64",))],
+    ids=str,
+)
+def test_inlined_functions_of_clang_are_those_of_gdb(version: int, flags: tuple[str, ...], tmp_path: Path) -> None:
+    path = inlining("clang", f"-gdwarf-{version}", *flags)
+    check_inlined(path, of_gdb(path, text_addresses(mapped(path)), tmp_path))
+
+
+@VERSIONS
+def test_inlined_functions_of_cplusplus_are_those_of_gdb_and_as_many_as_of_addr2line(
+    version: int, tmp_path: Path
+) -> None:
+    # gcc says that outlined functions lie in the user's, which gdb does not tell from inlined ones. addr2line says the
+    # symbol's name for an inlined function that has no linkage name.
+    path = inlining("gcc", f"-gdwarf-{version}", "-x", "c++", "-fno-exceptions")
+    info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
+    chains = zip(of_gdb(path, addresses, tmp_path), of_addr2line(path, addresses), strict=True)
+    for address, (by_gdb, by_addr2line) in zip(addresses, chains, strict=True):
+        found = info.inlined(address)
+        assert len(found) == len(by_addr2line) - 1, hex(address)
+        assert [name.rpartition("::")[2] for name in by_gdb[: len(found)]] == found, hex(address)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_inlined_functions_of_a_separate_compressed_debug_file(version: int, tmp_path: Path) -> None:
+    path = inlining("gcc", f"-gdwarf-{version}", "-gz")
+    separate = tmp_path / "sample.debug"
+    objcopy = require("readelf").with_name("objcopy")
+    subprocess.run([objcopy, "--only-keep-debug", path, separate], env=clean_environment(), check=True)
+    check_inlined(separate, of_addr2line(path, text_addresses(mapped(path))))
+
+
+def test_inlined_functions_of_functions_in_functions(tmp_path: Path) -> None:
+    text = """\
+program p
+  integer :: n
+  n = command_argument_count()
+  call work(n)
+contains
+  subroutine work(n)
+    integer, intent(inout) :: n
+    integer :: i
+    !$omp parallel do reduction(+:n)
+    do i = 1, n
+      n = n + times(i)
+    end do
+    if (n > 7) call abort()
+  end subroutine
+  integer function times(i)
+    integer, intent(in) :: i
+    times = i * 3 + n
+  end function
+end program
+"""
+    require("gfortran")
+    path = compiled("gfortran", "-x", "f95", "-Wl,-lgfortran", text=text)
+    info, names = LineInfo(mapped(path)), set()
+    addresses = text_addresses(mapped(path))
+    for address, chain in zip(addresses, of_gdb(path, addresses, tmp_path), strict=True):
+        found = info.inlined(address)
+        assert chain[: len(found)] == found, hex(address)
+        names |= set(found)
+    assert names == {"p", "work", "times"}
+
+
+@COMPILERS
+def test_nothing_is_inlined_where_nothing_tells_it(compiler: str) -> None:
+    path = inlining(compiler)
+    info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
+    names = {address: found[0] for address in addresses if (found := info.subprogram(address))}
+    assert {"plain", "alone", "main"} <= set(names.values())
+    assert [info.inlined(address) for address, name in names.items() if name == "plain"] == [[]] * list(
+        names.values()
+    ).count("plain")
+    assert [info.inlined(a) for a in (0, 1, mapped(path).e_entry, 1 << 63, 1 << 64)] == [[]] * 5
+    without = mapped(inlining(compiler, "-g0"))
+    assert not any(LineInfo(without).inlined(address) for address in text_addresses(without))
+
+
+@COMPILERS
+def test_inlined_functions_are_told_quickly(compiler: str) -> None:
+    path = inlining(compiler)
+    info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
+    for address in addresses:
+        info.inlined(address)
+    start = time.perf_counter()
+    for address in addresses:
+        info.inlined(address)
+    assert (time.perf_counter() - start) / len(addresses) < 0.001
+
+
+@COMPILERS
+@pytest.mark.parametrize("version", [4, 5])
+def test_damaged_entries_of_inlined_functions_are_read_or_refused(compiler: str, version: int) -> None:
+    path = inlining(compiler, f"-gdwarf-{version}")
+    elf = mapped(path)
+    addresses = text_addresses(elf, 13)
+
+    def use(data: bytes) -> None:
+        info = LineInfo(ElfFile(data, "damaged"))
+        for address in addresses:
+            info.inlined(address)
+
+    survives(path.read_bytes(), use, debug_regions(elf))

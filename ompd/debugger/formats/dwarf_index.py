@@ -78,10 +78,14 @@ _Key = tuple[str, int | bytes]  # a section of strings and an offset or index in
 _Hits = dict[tuple[str, int], list[tuple[str, int | bytes, list[int] | None]]]
 
 
-class _Names(NamedTuple):
+class _Names:
     # Definitions of types in one unit by name, and the entry around each type and scope, 0 around the unit's own.
-    places: dict[_Key, list[int]]
-    scopes: dict[int, int]
+
+    __slots__ = ("places", "scopes")
+
+    def __init__(self) -> None:
+        self.places: dict[_Key, list[int]] = {}
+        self.scopes: dict[int, int] = {}
 
 
 class TypeIndex:
@@ -379,7 +383,8 @@ class TypeIndex:
 
     def _span(self, unit: Unit) -> tuple[bytes | mmap.mmap, int, int]:
         span = self.sections.span(unit.section)
-        assert span is not None  # the unit was read from it
+        if span is None:
+            raise MalformedFile(f"no {unit.section}")  # not for a unit that was read from it
         return span
 
     def _definitions_of(self, unit: Unit) -> list[tuple[int, _Shape]]:
@@ -420,8 +425,8 @@ class TypeIndex:
 
     def _walk(self, unit: Unit) -> _Names:
         # One long function, because this is where all the time of a search goes.
-        names = _Names({}, {})
-        places, scopes = names
+        names = _Names()
+        places, scopes = names.places, names.scopes
         data = self._span(unit)[0]
         start, position, end = unit.bounds
         shapes = self._shapes.setdefault((unit.section, unit.offset), {})

@@ -26,6 +26,7 @@ from ompd.debugger.formats.dwarf_units import (
     DW_FORM_REF_ADDR,
     DW_TAG_INLINED_SUBROUTINE,
     DW_TAG_SUBPROGRAM,
+    OTHER_FILE_REFERENCES,
     UNIT_REFERENCES,
     Entry,
     Sections,
@@ -42,6 +43,8 @@ _MAX_ROWS = 1 << 21
 _MAX_REFERENCES = 8
 _MAX_DEPTH = 1 << 10
 _MAX_INLINED = 1 << 16
+
+_SUPPLEMENTARY = "in a supplementary file (dwz's), which is not read"
 
 # 6.2.5.2: standard opcodes. 6.2.5.3: extended ones. 6.2.4.1: what an entry of a table of files holds.
 _LNS_COPY, _LNS_ADVANCE_PC, _LNS_ADVANCE_LINE, _LNS_SET_FILE, _LNS_SET_COLUMN, _LNS_NEGATE_STMT = range(1, 7)
@@ -154,7 +157,9 @@ class LineInfo:
             attributes = (DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME, DW_AT_NAME)
             name = next((text for attribute in attributes if (text := self._text(known, attribute))), None)
             if name is None:
-                raise Unsupported("an inlined function has no name in this file")
+                if DW_AT_NAME in known:
+                    raise Unsupported(f"{_SUPPLEMENTARY}: the name of an inlined function")
+                raise MalformedFile(".debug_info: an inlined function has no name")
             names.append(name)
             inlined = inlined.outer
         return names
@@ -287,7 +292,9 @@ class LineInfo:
         if form in UNIT_REFERENCES:
             return unit, raw
         if form != DW_FORM_REF_ADDR:
-            raise Unsupported(f".debug_info: a reference of form {form:#x} is to another file")
+            if form in OTHER_FILE_REFERENCES:
+                raise Unsupported(f"{_SUPPLEMENTARY}: what an entry is made of")
+            raise MalformedFile(f".debug_info: a reference of form {form:#x}")
         index = bisect_right(self._unit_offsets, raw) - 1
         if index >= 0:
             other = self._unit(self._unit_offsets[index])

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
@@ -52,15 +52,15 @@ _KEYWORDS = {
     "enum": (DW_TAG_ENUMERATION_TYPE,),
 }
 _ANY = (frozenset((DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE)), NAMED_TYPES - {DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE})
-_STEP = re.compile(r"([^.\[\]]+)((?:\[\d{1,9}\])*)")
+_STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
 
 _MAX_CHAIN = 64
+_MAX_SEARCHES = 8
 _MAX_MEMBERS = 1 << 16
 _MAX_BYTES = 1 << 48
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member: ``offset`` from the outer structure's start and ``size``, in bytes.
 
     Of a bit field they are those of the bytes that it lies in, ``first_bit`` counts from the structure's start, from
@@ -74,13 +74,18 @@ class Member:
     bits: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class DwarfType:
-    """A type that :class:`TypeInfo` found; typedefs and qualifiers are already followed."""
+    """A type that :class:`TypeInfo` found; typedefs and qualifiers are already followed.
 
-    name: str
-    info: TypeInfo
-    place: Place
+    ``name`` is what it was asked for by, ``place`` where its entry lies.
+    """
+
+    __slots__ = ("_info", "name", "place")
+
+    def __init__(self, name: str, info: TypeInfo, place: Place) -> None:
+        self.name = name
+        self.place = place
+        self._info = info
 
     @property
     def size(self) -> int:
@@ -89,7 +94,7 @@ class DwarfType:
         :raises MalformedFile: if the file contradicts itself
         :raises Unsupported: if the size is worked out at run time
         """
-        return self.info.size_at(self.place)
+        return self._info.size_at(self.place)
 
     @property
     def byte_order(self) -> ByteOrder:
@@ -105,7 +110,7 @@ class DwarfType:
         :raises MalformedFile: if the file contradicts itself
         :raises Unsupported: if its offset or size is worked out at run time
         """
-        return self.info.member_at(self.place, path, self.name)
+        return self._info.member_at(self.place, path, self.name)
 
 
 class TypeInfo:
@@ -115,6 +120,7 @@ class TypeInfo:
         self._name = elf.name
         self._index = TypeIndex(elf)
         self._found: dict[str, DwarfType | None] = {}
+        self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
         self._members: dict[tuple[str, int, int], _Members] = {}
 
     def find(self, name: str) -> DwarfType | None:
@@ -225,10 +231,17 @@ class TypeInfo:
         raise MalformedFile(f"{self._name}: a chain of types does not end", offset=place.unit.offset + place.offset)
 
     def _defined_elsewhere(self, place: Place, tag: int, attributes: dict[int, Value]) -> Place:
-        name = place.unit.string(attributes.get(DW_AT_NAME))
-        found = self._look_up(name, name, (frozenset((tag,)),)) if name else None
+        name = place.unit.string(attributes.get(DW_AT_NAME)) or ""
+        # A definition that leads to a declaration again, and so on: no compiler writes that.
+        if name in self._searched or len(self._searched) > _MAX_SEARCHES:
+            raise MalformedFile(f"{self._name}: declarations of {name!r} lead to each other")
+        self._searched.append(name)
+        try:
+            found = self._look_up(name, name, (frozenset((tag,)),)) if name else None
+        finally:
+            self._searched.pop()
         if found is None:
-            raise TypeNotFound(name or "", f"{self._name}, which only declares it")
+            raise TypeNotFound(name, f"{self._name}, which only declares it")
         return found.place
 
     # Sizes
@@ -287,7 +300,7 @@ class TypeInfo:
         offset = 0
         steps = path.split(".")
         for number, step in enumerate(steps):
-            parsed = _STEP.fullmatch(step)
+            parsed = re.fullmatch(_STEP, step)
             place = self._element_type(place)
             member = self._members_of(place).find(parsed[1]) if parsed is not None else None
             if parsed is None or member is None:
@@ -400,8 +413,7 @@ class TypeInfo:
         return offset
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     offset: int
     first_bit: int
     bits: int | None

@@ -163,6 +163,9 @@ class CoreTarget:
             index = bisect_right(self._starts, at) - 1
             segment = self._loads[index] if index >= 0 else None
             if segment is None or at >= segment.p_vaddr + segment.p_memsz:
+                # gcore leaves out a mapping of a file that no one wrote to altogether, and names it in NT_FILE alone.
+                if any(mapping.start <= at < mapping.end for mapping in self._mappings):
+                    raise PageOmitted(address, size, f"the core file leaves out the mapping of {at:#x}")
                 raise MemoryFault(address, size, f"nothing was mapped at {at:#x}")
             within = at - segment.p_vaddr
             count = min(end - at, segment.p_filesz - within)

@@ -93,6 +93,21 @@ class Team:
         count = max(len(self.regions), 1)
         return Task(self.runtime, array + thread_num * size, count, count)
 
+    def thread_of_implicit_task(self, address: int) -> Thread:
+        """The thread whose implicit task lies at *address*.
+
+        :raises CorruptState: if none of this team's does
+        """
+        array = self._view.pointer("t_implicit_task_taskdata")
+        size = self.runtime.task_layout.size
+        number, rest = divmod(address - (array or 0), size or 1)
+        if array is None or not size or rest or not 0 <= number < self.t_nproc:
+            raise CorruptState(address, "an implicit task does not lie among those of its team")
+        thread = self.t_threads[number]
+        if thread is None:
+            raise Unavailable(f"thread {number} has not joined its team yet")
+        return self.runtime.thread_at(thread)
+
     @cached_property
     def _displaced(self) -> tuple[StructView, ...]:
         # ompt_lw_taskteam_t nodes, innermost first: what OMPT keeps of all but the innermost serialized region of this

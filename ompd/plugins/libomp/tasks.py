@@ -17,6 +17,7 @@ from ompd.errors import CorruptState, Unavailable
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.regions import Region, Team
+    from ompd.plugins.libomp.threads import Thread
 
 # ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
 _FRAME_SIZE = 24
@@ -77,6 +78,17 @@ class Task:
         if self.place < self.count:
             return "suspended"
         return "executing" if self.address in self.runtime.current_tasks else "suspended"
+
+    def thread(self) -> Thread | None:
+        """See :meth:`TaskHandle.thread`. An implicit task's is told by its place in the array of its team.
+
+        :raises Unavailable: for a suspended explicit task that waits for no children of its own
+        """
+        if self.kind() != "explicit":
+            return self.team().thread_of_implicit_task(self.address)
+        if self.status() == "queued":
+            return None
+        return self.runtime.current_tasks.get(self.address) or self.runtime.internals().waiting_thread(self)
 
     def is_final(self) -> bool:
         """See :meth:`TaskHandle.is_final`."""

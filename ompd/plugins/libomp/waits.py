@@ -133,6 +133,11 @@ class Internals:
         if len(direct) == 1:
             ((variable, gtid),) = filter(None, direct)
             return LockState(variable, asked, self._native(gtid), (), variable)
+        if asked == "critical":
+            held = {self._descriptor_of(variable): variable for variable in self._criticals}
+            used = [lock for lock in held if lock is not None and lock in candidates]
+            if len(used) == 1:
+                return LockState(used[0], asked, None, (), held[used[0]])
         raise Unavailable("the lock is of a kind that does not name those who wait for it")
 
     def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> Iterator[int]:
@@ -253,7 +258,22 @@ class Internals:
         inside = hosted.frames if place is None else hosted.frames[:place]
         return any(constructs.routine_at(self._runtime, frame.call_site) in _BARRIERS for frame in inside)
 
-    # Queued tasks
+    # Tasks
+
+    def waiting_thread(self, task: Task) -> Thread:
+        """Return the thread on which *task* waits for its children: ``td_taskwait_thread``, its gtid + 1, is positive
+        then.
+
+        :raises Unavailable: if it waits for none
+        """
+        view = StructView(self._process, self._layout("kmp_taskdata_t"), task.address)
+        gtid = view.signed("td_taskwait_thread") - 1
+        if gtid < 0:
+            raise Unavailable("the runtime keeps on which thread it is only for tools, and while it waits for children")
+        thread = self._by_gtid.get(gtid)
+        if thread is None:
+            raise CorruptState(task.address, f"task on thread {gtid}, which there is none of")
+        return thread
 
     def queued_tasks(self) -> list[Task]:
         """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
