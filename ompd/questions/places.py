@@ -61,6 +61,9 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
         return None
     name = source_function(session, region) or _symbol(session, entry)
     file, line = session.process.line_of(entry, entry=True)
+    noted = _noted_place(session, region) if line is None else None
+    if noted is not None:
+        file, _, line = noted
     return RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
 
 
@@ -73,20 +76,23 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     if entry is None:
         return None
     file, line = session.process.line_of(entry, entry=True)
-    name = _task_source_function(space, task, _symbol(session, entry)) or _symbol(session, entry)
+    noted = _noted_task_place(space, task)
+    if noted is not None and line is None:
+        file, _, line = noted
+    name = _symbol(session, entry)
+    known = outlined.parse(name or "")
+    if known is not None:
+        name = known.parent or (noted[1] if noted is not None else name)
     return RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
 
 
-def _task_source_function(space: AddressSpace, task: TaskHandle, symbol: str | None) -> str | None:
-    # gcc's names tell; clang writes down where the construct is.
-    known = outlined.parse(symbol or "")
-    if known is not None and known.parent is not None:
-        return known.parent
+def _noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, int] | None:
+    # clang writes down where a construct is, also in programs without debug information or symbols if -g was given.
     try:
         source = space.internals().task_source(task)
     except OmpdError:
         return None
-    return outlined.source_function(source) if source is not None else None
+    return outlined.source_place(source) if source is not None else None
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:
@@ -110,21 +116,22 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
         except OmpdError:
             break  # a region or stack that cannot be read tells nothing
     if found is None:
-        found = _noted_function(session, region)
+        noted = _noted_place(session, region)
+        found = noted[1] if noted is not None else None
         passed = [region.id]
     for identifier in passed:
         known[identifier] = found
     return found
 
 
-def _noted_function(session: Session, region: ParallelHandle) -> str | None:
+def _noted_place(session: Session, region: ParallelHandle) -> tuple[str, str, int] | None:
     for runtime in session.runtimes:
         try:
             source = runtime.space.internals().region_source(region) if runtime.space is not None else None
         except OmpdError:
             continue
         if source is not None:
-            return outlined.source_function(source)
+            return outlined.source_place(source)
     return None
 
 
@@ -177,7 +184,8 @@ def _function(
         region, task = handle.current_parallel(), handle.current_task()
         if task is not None and task.kind() == "explicit":
             if task.function() in _starts(session, frames):
-                return _task_source_function(space, task, name) or name
+                noted = _noted_task_place(space, task)
+                return noted[1] if noted is not None else name
         elif region is not None and _is_code_of(session, frames, region):
             return source_function(session, region) or name
     except OmpdError:
