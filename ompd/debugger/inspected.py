@@ -334,19 +334,7 @@ class InspectedProcess:
 
     @cached_property
     def _glibc(self) -> GlibcThreads:
-        return GlibcThreads(self, self._loader, self._read_constant)
-
-    def _read_constant(self, address: int, size: int) -> bytes:
-        # gcore leaves out mappings of files that no one wrote to altogether, so its core does not say that a page is
-        # left out. Where the file is the proven one, what no one writes to can be read there.
-        try:
-            return self.read(address, size)
-        except MemoryFault:
-            module = self._modules.at(address)
-            data = module.read_file(address, size) if module is not None else None
-            if data is None:
-                raise
-            return data
+        return GlibcThreads(self, self._loader, self.read)
 
     @cached_property
     def _storage(self) -> ThreadLocalStorage:

@@ -98,6 +98,7 @@ class Runtime:
         self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
         self.task_flags: Mapping[str, int] = layouts["kmp_tasking_flags_t"].masks
         self._teams: dict[int, Team] = {}
+        self.flag_words: dict[int, int] = {}  # td_flags of tasks
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
         # and of addresses of code: whose they are, the runtime's routines, calls that begin a region's code

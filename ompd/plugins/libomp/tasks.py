@@ -53,7 +53,10 @@ class Task:
         mask = self.runtime.task_flags.get(name)
         if mask is None:
             raise Unavailable(f"the runtime does not publish the task flag {name!r}")
-        return bool(self.view.unsigned("td_flags") & mask)
+        known = self.runtime.flag_words
+        if self.address not in known:
+            known[self.address] = self.view.unsigned("td_flags")
+        return bool(known[self.address] & mask)
 
     def team(self) -> Team:
         """Return the team the task belongs to.
