@@ -75,7 +75,8 @@ def _make(command: Command) -> click.Command:
     def run(target: str, **options: Any) -> None:
         _run(command, target, **options)
 
-    run.__doc__ = command.help
+    lines = "\n".join(f"  {line}" for line in command.example.splitlines())
+    run.__doc__ = f"{command.help}\n\n\b\n  $ ompd {command.name} core.1234\n{lines}"
     decorated: Callable[..., None] = run
     extra = (
         (click.option("--all", "unfold", is_flag=True, help="Give every row a line of its own."),)

@@ -25,15 +25,15 @@ class Command:
     """One command.
 
     ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer, which
-    is not imported before it is needed. ``folds`` tells whether the text folds equal rows, so that ``--all`` makes
-    sense.
-    """
+    is not imported before it is needed. ``example`` is what it prints, ``folds`` tells whether the text folds equal
+    rows, so that ``--all`` makes sense."""
 
     name: str
     summary: str
     help: str
     ask: Callable[[Session], Answer[Any]]
     printer: str
+    example: str
     folds: bool = False
     options: tuple[Option, ...] = ()
 
@@ -47,6 +47,10 @@ COMMANDS = (
         " threads.",
         runtimes.ask,
         "print_runtimes",
+        "libiomp5 5.0.20260828\n"
+        "  file           /opt/lib/libiomp5.so\n"
+        "  layout         published\n"
+        "  keeps states   no (OMP_DEBUG=enabled or a tool makes it)",
     ),
     Command(
         "threads",
@@ -55,6 +59,9 @@ COMMANDS = (
         " state, what it waits for, and where it is in the user's source. Equal threads are one row.",
         threads.ask,
         "print_threads",
+        "OMP      LEVEL  THREADS         STATE         WAITS FOR                         WHERE\n"
+        "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived missing 1235  hang.c:59 simulate\n"
+        "1/4      1      1235            wait_lock     lock 0x7fe42f5e7cc0               hang.c:39 report",
         folds=True,
     ),
     Command(
@@ -65,6 +72,8 @@ COMMANDS = (
         " regions too.",
         regions.ask,
         "print_parallel",
+        "parallel  main.c:25 main   level 1   active level 1   3 threads   [1234 1236 1237]\n"
+        "   3 x   parallel  main.c:29 work   level 2   active level 2   2 threads",
         folds=True,
     ),
     Command(
@@ -75,6 +84,10 @@ COMMANDS = (
         " tools.",
         tasks.ask,
         "print_tasks",
+        "initial task   suspended   thread 1234\n"
+        "   implicit task   tree.c:84 main   suspended   thread 1234\n"
+        "      explicit task   tree.c:67 plant   executing   thread 1235\n"
+        "         78 x   explicit task   tree.c:19 grow   queued",
         folds=True,
     ),
     Command(
@@ -84,6 +97,10 @@ COMMANDS = (
         " values, each value has a row that says whose it is.",
         icvs.ask,
         "print_icvs",
+        "ICV            SCOPE   VALUE      OF\n"
+        "nthreads-var   thread  4          [1234]\n"
+        "nthreads-var   thread  2          [1235 1236]\n"
+        "run-sched-var  task    dynamic,7",
         folds=True,
         options=(Option("changed", "Only the variables that differ between threads, regions or tasks.", icvs.changed),),
     ),
