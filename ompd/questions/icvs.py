@@ -8,7 +8,7 @@ from functools import partial
 
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace, ThreadHandle
-from ompd.errors import OmpdError
+from ompd.errors import OmpdError, Unavailable
 from ompd.model import Answer, IcvRecord
 from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
 from ompd.questions.regions import live_regions
@@ -22,7 +22,7 @@ def ask(session: Session) -> Answer[IcvRecord]:
     """Return each internal control variable for each handle of its scope.
 
     Those of a thread for every thread of a team, those of a region for every region that is being executed, those of a
-    task for every task that a thread executes.
+    task for every task that a thread executes. Last come the display control variables, with the scope ``display``.
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
@@ -33,6 +33,9 @@ def ask(session: Session) -> Answer[IcvRecord]:
             rows += _rows(session, runtime, runtime.space, problems)
     return answer(session, rows, records(session, problems), problems)
 
+
+DISPLAY = "display"
+"""The scope of what is no ICV: a setting as the runtime displays it, by the name of its environment variable."""
 
 # What numbers threads differs between them by definition.
 _NUMBERS = ("thread-num-var", "ompd-thread-num-var")
@@ -59,6 +62,15 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
             value = facts.get("value", partial(space.icv, description.name, handle))
             scope = _SCOPES[description.scope]
             yield IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
+    try:
+        displayed = space.display_control_vars()
+    except Unavailable as error:
+        problems.note(f"{runtime.id}: display control variables: {error}")
+    except OmpdError as error:
+        problems.unreadable(f"{runtime.id}: display control variables: {error}")
+    else:
+        for name, value in displayed.items():
+            yield IcvRecord(runtime.id, name, DISPLAY, value, runtime.id)
 
 
 def _threads_and_tasks(

@@ -73,7 +73,7 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
 def print_icvs(console: Console, answer: Answer[IcvRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``icvs``."""
     _print_head(console, answer)
-    _print_table(console, text.icvs_table(answer, unfold=unfold))
+    _print_table(console, text.icvs_table(answer, unfold=unfold, display=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

@@ -126,6 +126,15 @@ def threads_table(answer: Answer[ThreadRecord], *, unfold: bool = False, verbose
     many = len(answer.runtimes) > 1
     titles: tuple[str, ...] = ("OMP", "LEVEL", "REGION", "THREADS", "STATE", "WAITS FOR", "WHERE")
     lines = tuple(_thread_line(rows, verbose) for rows in groups.values())
+    if verbose:
+        titles = (*titles, "TASK", "TOOL DATA")
+        lines = tuple(
+            Line(
+                (*line.cells, *(_value(rows[0], key) if len(rows) == 1 else "" for key in ("task", "tool_data"))),
+                line.style,
+            )
+            for rows, line in zip(groups.values(), lines, strict=True)
+        )
     if many:
         titles = ("RUNTIME", *titles)
         lines = tuple(
@@ -249,6 +258,8 @@ def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: 
         words.append(_listed([str(t) if t is not None else _UNKNOWN for t in row.threads]))
     if len(group) == 1 and not inside_folded:
         words.append(row.id)
+        if verbose:
+            words.append(f"tool data {_value(row, 'tool_data')}")
     return clean("   ".join(words))
 
 
@@ -330,15 +341,17 @@ def _frame(row: TaskRecord, key: str) -> str:
 # icvs
 
 
-def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False) -> Table:
+def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False, display: bool = False) -> Table:
     """Return the table of ``icvs``: a line for each variable and each of its values, with the handles that have it.
 
-    A variable that goes by two names has lines for both only if *unfold*.
+    A variable that goes by two names has lines for both only if *unfold*, display control variables have some only if
+    *display*.
     """
     names = {row.name for row in answer.rows}
     groups: dict[tuple[str, str, str], list[tuple[str, list[str]]]] = {}
     for row in answer.rows:
-        if not unfold and row.name.startswith("ompd-") and _later_name(row.name) in names:
+        twice = row.name.startswith("ompd-") and _later_name(row.name) in names
+        if (twice and not unfold) or (row.scope == "display" and not display):
             continue
         values = groups.setdefault((row.runtime, row.name, row.scope), [])
         value = _value(row, "value", _icv_value(row.value)) or '""'
