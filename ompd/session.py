@@ -80,6 +80,7 @@ class Session:
     def close(self) -> None:
         """Let go of the target. What was answered stays; asking on raises :class:`~ompd.errors.TargetGone`."""
         self._is_open = False
+        self.process.close()
         self.target.close()
 
     @property

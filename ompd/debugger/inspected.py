@@ -49,6 +49,10 @@ class InspectedProcess:
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._inlined_cache: dict[int, tuple[str, ...]] = {}
 
+    def close(self) -> None:
+        """Let go of the modules' files. The target is its owner's to close."""
+        self._modules.close()
+
     # Memory
 
     @property

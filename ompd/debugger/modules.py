@@ -6,8 +6,10 @@ by build-id, or, where there is none, by every page that the target holds of wha
 
 from __future__ import annotations
 
+import mmap
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 from ompd.contract.process import Module
@@ -199,6 +201,15 @@ class LoadedModule:
         elf = self.elf
         return UnwindTable.from_elf(elf) if elf is not None else None
 
+    def close(self) -> None:
+        """Let go of the module's files, as far as they were opened and no one holds a view of them."""
+        for name in ("_opened", "debug_elf"):
+            opened = self.__dict__.get(name)
+            elf = opened[0] if isinstance(opened, tuple) else opened
+            if elf is not None and isinstance(elf.data, mmap.mmap):
+                with suppress(BufferError):
+                    elf.data.close()
+
     def read_file(self, address: int, size: int) -> bytes | None:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
         had.
@@ -257,6 +268,11 @@ class ModuleList:
 
     def __iter__(self) -> Iterator[LoadedModule]:
         return iter(self._modules)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for module in self._modules:
+            module.close()
 
     def at(self, address: int) -> LoadedModule | None:
         """Return the module with *address* in its mappings or between them, None if there is none."""

@@ -7,6 +7,7 @@ equal have the same one. What a routine refuses is ``{"rc": code}``.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -241,8 +242,10 @@ class Host:
         vector = self.made("ompd_get_display_control_vars", self.space)
         lines = ctypes.cast(vector, POINTER(c_char_p))
         found: dict[str, str] = {}
-        for line in iter(iter_vector(lines).__next__, None):
-            name, _, value = line.decode().partition("=")
+        for number in itertools.count():
+            if lines[number] is None:
+                break
+            name, _, value = lines[number].decode().partition("=")
             found[name] = value
         self.call("ompd_rel_display_control_vars", byref(vector))
         return found
@@ -321,9 +324,7 @@ class Host:
             "tool_data": attempt(lambda: self.tool_data(handle, Scope.PARALLEL)),
             "icvs": icvs,
             "threads": [self.native(self.made("ompd_get_thread_in_parallel", handle, c_int(i))) for i in size],
-            "tasks": [
-                self.identity("task", self.made("ompd_get_task_in_parallel", handle, c_int(i))) for i in size
-            ],
+            "tasks": [self.identity("task", self.made("ompd_get_task_in_parallel", handle, c_int(i))) for i in size],
             "outside": [
                 attempt(lambda i=i: self.native(self.made("ompd_get_thread_in_parallel", handle, c_int(i))))
                 for i in (-5, len(size), 199)
@@ -338,12 +339,8 @@ class Host:
             "icvs": self.values(handle, Scope.TASK),
             "function": attempt(lambda: self.function(handle)),
             "frames": attempt(lambda: self.frames(handle)),
-            "parallel": attempt(
-                lambda: self.identity("parallel", self.made("ompd_get_task_parallel_handle", handle))
-            ),
-            "scheduling": attempt(
-                lambda: self.identity("task", self.made("ompd_get_scheduling_task_handle", handle))
-            ),
+            "parallel": attempt(lambda: self.identity("parallel", self.made("ompd_get_task_parallel_handle", handle))),
+            "scheduling": attempt(lambda: self.identity("task", self.made("ompd_get_scheduling_task_handle", handle))),
         }
 
     def function(self, handle: c_void_p) -> int:
@@ -362,14 +359,6 @@ class Host:
         """Let the library go."""
         self.call("ompd_rel_address_space_handle", self.space)
         self.call("ompd_finalize")
-
-
-def iter_vector(lines: Any) -> Any:
-    """Yield the members of a NULL-terminated vector, and the NULL."""
-    number = 0
-    while True:
-        yield lines[number]
-        number += 1
 
 
 def attempt(ask: Callable[[], Any]) -> Any:

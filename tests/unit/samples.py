@@ -58,6 +58,7 @@ int main(void)
     signal(SIGUSR1, handler);
     #pragma omp parallel num_threads(4)
     {
+        #pragma omp barrier
         if (omp_get_thread_num() == 2)
             exported_object[0] = recurse(5) + per_thread;
         #pragma omp barrier
