@@ -87,6 +87,8 @@ class Victim:
             return QUESTIONS[question](session)
         except OmpdError as error:
             return error
+        finally:
+            session.process.close()  # and not the target, of which more is asked
 
 
 DAMAGES: dict[str, Callable[[Victim], None]] = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,14 @@ from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, SymbolNo
 from tests.support import NotReady, clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
-from tests.support.runs import READY_SECONDS, _require_kernel_cores, _write_gcore, _write_kernel_core, allow_cores
+from tests.support.runs import (
+    READY_SECONDS,
+    _require_kernel_cores,
+    _write_gcore,
+    _write_kernel_core,
+    allow_cores,
+    can_be_read,
+)
 
 SOURCES = Path(__file__).parent / "tls"
 ENVIRONMENT = {
@@ -46,7 +52,23 @@ class Sample:
     truth: dict[str, Any]
 
     def process(self, finder: FileFinder | None = None) -> InspectedProcess:
-        return InspectedProcess(CoreTarget(str(self.core)), finder or FileFinder())
+        return opened(InspectedProcess(CoreTarget(str(self.core)), finder or FileFinder()))
+
+
+_open: list[InspectedProcess] = []
+
+
+def opened(process: InspectedProcess) -> InspectedProcess:
+    """Return *process*, which is closed when the test is over."""
+    _open.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while _open:
+        _open.pop().close()
 
 
 def sample(name: str, kind: str, *flags: str, libraries: bool = True) -> Sample:
@@ -103,8 +125,7 @@ def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> Non
         )
         os.close(told)
         try:
-            readable, _, _ = select.select([ready], [], [], READY_SECONDS)
-            if not readable or not os.read(ready, 1):
+            if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):
                 raise NotReady("tls/program.c")
             if kind == "gcore":
                 _write_gcore(process.pid, folder / "core.gcore")
@@ -248,7 +269,7 @@ class Changed:
 
 
 def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, hidden: str = "") -> InspectedProcess:
-    return InspectedProcess(Changed(CoreTarget(str(taken.core)), memory, hidden), FileFinder())
+    return opened(InspectedProcess(Changed(CoreTarget(str(taken.core)), memory, hidden), FileFinder()))
 
 
 @PROGRAMS

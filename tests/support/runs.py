@@ -62,6 +62,13 @@ class Running:
     mode: str
 
 
+def can_be_read(descriptor: int, seconds: float) -> bool:
+    """Wait until something can be read from *descriptor*, however large its number is."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(1000 * seconds))
+
+
 def kernel_core_obstacle() -> str | None:
     """Return why the kernel cannot write a core into the folder of a run, None if it can."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
@@ -189,8 +196,7 @@ class _Prepared:
         finally:
             os.close(told)
         try:
-            readable, _, _ = select.select([ready], [], [], READY_SECONDS)
-            if not readable or os.read(ready, 1) == b"":
+            if not can_be_read(ready, READY_SECONDS) or os.read(ready, 1) == b"":
                 process.kill()
                 status = process.wait()
                 said = output.read_text(errors="replace")
