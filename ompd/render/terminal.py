@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, TaskRecord, ThreadRecord
-from ompd.render import text
+from ompd.render import icvs, regions, runtimes, tasks, threads, words
 
-# Styles by the names that text.Line uses.
+# Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
 # A pipe has no width; nothing may be cut off or wrapped in it.
 _UNBOUNDED = 100_000
@@ -42,18 +42,18 @@ def make_console(color: str) -> Console:
 
 
 def _print_head(console: Console, answer: Answer[Any]) -> None:
-    console.print(Text(text.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
+    console.print(Text(words.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
     console.print()
 
 
 def print_threads(console: Console, answer: Answer[ThreadRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``threads``."""
     _print_head(console, answer)
-    _print_table(console, text.threads_table(answer, unfold=unfold, verbose=verbose))
+    _print_table(console, threads.threads_table(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
-def _print_table(console: Console, table: text.Table) -> None:
+def _print_table(console: Console, table: words.Table) -> None:
     grid = Table(box=None, pad_edge=False, header_style=_STYLES["head"], show_edge=False)
     for title in table.titles:
         grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL", "ICV", "SCOPE"))
@@ -65,7 +65,7 @@ def _print_table(console: Console, table: text.Table) -> None:
 def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``tasks``."""
     _print_head(console, answer)
-    for depth, line in text.task_lines(answer, unfold=unfold, verbose=verbose):
+    for depth, line in tasks.task_lines(answer, unfold=unfold, verbose=verbose):
         console.print(Text("   " * depth + line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
@@ -73,7 +73,7 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
 def print_icvs(console: Console, answer: Answer[IcvRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``icvs``."""
     _print_head(console, answer)
-    _print_table(console, text.icvs_table(answer, unfold=unfold, display=verbose))
+    _print_table(console, icvs.icvs_table(answer, unfold=unfold, display=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -82,7 +82,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     _print_head(console, answer)
     if not answer.rows:
         console.print(Text("no parallel region is being executed"))
-    for depth, line in text.region_lines(answer, unfold=unfold, verbose=verbose):
+    for depth, line in regions.region_lines(answer, unfold=unfold, verbose=verbose):
         console.print(Text("   " * depth + line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
@@ -90,7 +90,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
 def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``runtimes``."""
     _print_head(console, answer)
-    for line in text.runtime_lines(answer):
+    for line in runtimes.runtime_lines(answer):
         console.print(Text(line))
 
 
@@ -105,4 +105,4 @@ def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, 
     if reasons:
         console.print()
     for reason, keys in reasons.items():
-        console.print(Text(text.clean(f"not known: {', '.join(sorted(keys))}: {reason}"), style=_STYLES["dim"]))
+        console.print(Text(words.clean(f"not known: {', '.join(sorted(keys))}: {reason}"), style=_STYLES["dim"]))

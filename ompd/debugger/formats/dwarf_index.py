@@ -55,6 +55,10 @@ _MAX_DEPTH = 1 << 12
 _MAX_STRINGS = 1 << 10
 _MAX_PLACES = 1 << 20
 _MAX_HITS = 64
+_MAX_PASSED = 1 << 24
+_MAX_SCOPES = 32
+# How tables of abbreviations hold DW_TAG_imported_unit: no children, and DW_AT_import the first attribute
+_IMPORTED_UNIT, _IMPORT = 0x3D, b"\x3d\x00\x18"
 
 
 class Place(NamedTuple):
@@ -100,6 +104,7 @@ class TypeIndex:
         self._names: dict[tuple[str, int], _Names] = {}
         self._definitions: dict[tuple[str, int], list[tuple[int, _Shape]]] = {}
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
+        self._left = _MAX_PASSED  # entries that lie in each other can make many long walks
 
     # Units
 
@@ -186,6 +191,31 @@ class TypeIndex:
                 for place, unit in ((place, self._unit(*place)) for place in places)
             ]
         return self._candidates[key]
+
+    def units_with(self, names: Collection[str]) -> list[Unit]:
+        """Return the units of ``.debug_info`` that may hold one of *names*, or use what another unit has of them.
+
+        :raises MalformedFile: if the file is malformed
+        """
+        places: set[tuple[str, int]] = set()
+        for name in names:
+            raw = name.encode("utf-8", "replace")
+            places |= self._hits_of_string(raw).keys() | self._hits_of_entry(raw).keys()
+        found = [self._unit(*place) for place in sorted(places) if place[0] == ".debug_info"]
+        return found + [unit for unit in self._importing() if (unit.section, unit.offset) not in places] if found else []
+
+    def _importing(self) -> Iterator[Unit]:
+        # Units that begin with the import of others, as gcc's link-time optimiser and dwz make them.
+        if not self._find(".debug_abbrev", _IMPORT):
+            return
+        for offset in self._starts[".debug_info"]:
+            unit = self._unit(".debug_info", offset)
+            start, first, _ = unit.bounds
+            cursor = unit.cursor(first - start)
+            top = self._abbreviation(unit, cursor.uleb())
+            self._read(unit, cursor, top)
+            if top.has_children and self.entry(Place(unit, cursor.position - start))[0] == _IMPORTED_UNIT:
+                yield unit
 
     def _hits_of_entry(self, raw: bytes) -> _Hits:
         hits: _Hits = {}
@@ -321,6 +351,40 @@ class TypeIndex:
             offset = parent
         return tuple(reversed(scope))
 
+    def scopes_around(self, unit: Unit, offsets: Collection[int]) -> dict[int, tuple[str, ...]]:
+        """Return the names of the namespaces and types in which the entries at *offsets* of *unit* lie, from outside in.
+
+        Empty for what lies in a function. A scope without a name is left out.
+
+        :raises MalformedFile: if the unit is malformed
+        """
+        found: dict[int, tuple[str, ...]] = {}
+        data = self._span(unit)[0]
+        start, position, end = unit.bounds
+        stack: list[tuple[int, bool]] = []  # the entries around, and whether each is a scope
+        while position < end and len(found) < len(offsets):
+            at = position - start
+            if at in offsets:
+                inside = stack[1 : _MAX_SCOPES + 1]
+                names = [self._name_of(Place(unit, offset)) for offset, _ in inside] if all(s for _, s in inside) else []
+                found[at] = tuple(name for name in names if name)
+            code = data[position]
+            position += 1
+            if code == 0:
+                if stack:
+                    stack.pop()
+                continue
+            if code >= 0x80:
+                cursor = unit.cursor(at)
+                code, position = cursor.uleb(), cursor.position
+            steps, has_children, is_scope, _, _ = self._shape(unit, code)
+            position = position + steps if isinstance(steps, int) else unit.passed(position, steps)
+            if has_children:
+                if len(stack) > _MAX_DEPTH:
+                    raise MalformedFile(f"{unit.section}: entries are too deep in each other")
+                stack.append((at, is_scope))
+        return found
+
     def _name_of(self, place: Place) -> str:
         # A declaration of a type that lies in a type unit need not repeat its name.
         _, attributes = self.entry(place)
@@ -370,6 +434,9 @@ class TypeIndex:
                 depth -= 1
                 continue
             abbreviation = self._abbreviation(unit, code)
+            self._left -= 1
+            if self._left < 0:
+                raise MalformedFile(f"{unit.section}: too many entries to pass over")
             if depth == 1 and abbreviation.tag in tags:
                 yield self._read(unit, cursor, abbreviation)
             else:

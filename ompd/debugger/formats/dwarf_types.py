@@ -123,6 +123,11 @@ class TypeInfo:
         self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
         self._members: dict[tuple[str, int, int], _Members] = {}
 
+    @property
+    def index(self) -> TypeIndex:
+        """Where the file's types are found."""
+        return self._index
+
     def find(self, name: str) -> DwarfType | None:
         """Return the type called *name*, None if the file does not define it.
 
@@ -197,7 +202,8 @@ class TypeInfo:
 
     # From type to type
 
-    def _target(self, unit: Unit, value: Value) -> Place:
+    def target(self, unit: Unit, value: Value) -> Place:
+        """Return the entry that an attribute of one in *unit* refers to."""
         form, raw = value
         if not isinstance(raw, int):
             raise MalformedFile(f"{self._name}: a reference of form {form:#x}")
@@ -221,9 +227,9 @@ class TypeInfo:
             if tag == DW_TAG_TYPEDEF or tag in _QUALIFIERS:
                 if _DW_AT_TYPE not in attributes:
                     raise Unsupported(f"{self._name}: void has neither size nor members")
-                place = self._target(place.unit, attributes[_DW_AT_TYPE])
+                place = self.target(place.unit, attributes[_DW_AT_TYPE])
             elif _DW_AT_SIGNATURE in attributes:
-                place = self._target(place.unit, attributes[_DW_AT_SIGNATURE])
+                place = self.target(place.unit, attributes[_DW_AT_SIGNATURE])
             elif _DW_AT_DECLARATION in attributes and tag in NAMED_TYPES:
                 return self._defined_elsewhere(place, tag, attributes)
             else:
@@ -256,14 +262,14 @@ class TypeInfo:
             if size is None and tag == _DW_TAG_ARRAY_TYPE and _DW_AT_TYPE in attributes:
                 if _DW_AT_BYTE_STRIDE in attributes:
                     raise Unsupported(f"{self._name}: an array whose elements are apart")
-                for count in self._counts(place):
+                for count in self.counts(place):
                     total *= count
-                place = self._target(place.unit, attributes[_DW_AT_TYPE])
+                place = self.target(place.unit, attributes[_DW_AT_TYPE])
                 continue
             if size is None and tag in _POINTERS:
                 size = place.unit.address_size
             if size is None and tag == DW_TAG_ENUMERATION_TYPE and _DW_AT_TYPE in attributes:
-                place = self._target(place.unit, attributes[_DW_AT_TYPE])
+                place = self.target(place.unit, attributes[_DW_AT_TYPE])
                 continue
             if size is None:
                 raise Unsupported(f"{self._name}: the size of a type (DWARF tag {tag:#x}) is not known")
@@ -272,8 +278,10 @@ class TypeInfo:
             return size * total
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
-    def _counts(self, place: Place) -> list[int]:
-        # Elements in each dimension, the outermost first; 0 where there is no bound, as in a flexible array.
+    def counts(self, place: Place) -> list[int]:
+        """Return how many elements the array at *place* has in each dimension, the outermost first; 0 where there is no
+        bound, as in a flexible array.
+        """
         unit = place.unit
         counts = []
         for _tag, attributes in self._index.children(place, _COUNTED):
@@ -329,13 +337,13 @@ class TypeInfo:
             tag, attributes = self._index.entry(place)
             if tag != _DW_TAG_ARRAY_TYPE or _DW_AT_TYPE not in attributes:
                 return place
-            place = self._target(place.unit, attributes[_DW_AT_TYPE])
+            place = self.target(place.unit, attributes[_DW_AT_TYPE])
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
         # Size of the element with these indexes, one for each dimension, and where in the array it lies.
         place = self._definition(place)
-        counts = self._counts(place) if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE else []
+        counts = self.counts(place) if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE else []
         if len(counts) != len(indexes):
             raise FieldNotFound(name, path)
         position = 0
@@ -344,7 +352,7 @@ class TypeInfo:
             if index >= count and (count or depth):
                 raise FieldNotFound(name, path)
             position = position * count + index
-        size = self.size_at(self._target(place.unit, self._index.entry(place)[1][_DW_AT_TYPE]))
+        size = self.size_at(self.target(place.unit, self._index.entry(place)[1][_DW_AT_TYPE]))
         return size, position * size
 
     def _members_of(self, place: Place) -> _Members:
@@ -367,7 +375,7 @@ class TypeInfo:
 
     def type_of(self, unit: Unit, attributes: dict[int, Value]) -> Place:
         """Return the type of a member."""
-        return self._target(unit, attributes[_DW_AT_TYPE])
+        return self.target(unit, attributes[_DW_AT_TYPE])
 
     def inner(self, place: Place) -> Place:
         """Return the structure behind typedefs of a base class or a member without a name."""

@@ -1,0 +1,48 @@
+"""``icvs`` as a table, with a line for each value."""
+
+from __future__ import annotations
+
+from ompd.model import Answer, IcvRecord
+from ompd.render.words import Line, Table, clean, format_field, format_list
+
+
+def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False, display: bool = False) -> Table:
+    """Return the table of ``icvs``: a line for each variable and each of its values, with the handles that have it.
+
+    A variable that goes by two names has lines for both only if *unfold*, display control variables have some only if
+    *display*.
+    """
+    names = {row.name for row in answer.rows}
+    groups: dict[tuple[str, str, str], list[tuple[str, list[str]]]] = {}
+    for row in answer.rows:
+        twice = row.name.startswith("ompd-") and _later_name(row.name) in names
+        if (twice and not unfold) or (row.scope == "display" and not display):
+            continue
+        values = groups.setdefault((row.runtime, row.name, row.scope), [])
+        value = format_field(row, "value", _icv_value(row.value)) or '""'
+        same = next((known for text, known in values if text == value and not unfold), None)
+        if same is not None:
+            same.append(row.handle)
+        else:
+            values.append((value, [row.handle]))
+    many = len(answer.runtimes) > 1
+    lines = []
+    for (runtime, name, scope), values in groups.items():
+        for value, handles in values:
+            whose = "" if len(values) == 1 and not unfold else format_list(handles)
+            cells = (name, scope.replace("_", " "), value, whose)
+            lines.append(Line((clean(runtime), *cells) if many else cells))
+    titles = ("ICV", "SCOPE", "VALUE", "OF")
+    return Table(("RUNTIME", *titles) if many else titles, tuple(lines))
+
+
+def _later_name(name: str) -> str:
+    # What OpenMP 5.1 calls a variable of OMPD's.
+    plain = name.removeprefix("ompd-")
+    return {"final-var": "final-task-var", "implicit-var": "implicit-task-var"}.get(plain, plain)
+
+
+def _icv_value(value: int | bool | str | None) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)

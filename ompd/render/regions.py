@@ -1,0 +1,72 @@
+"""``parallel`` as a tree, with equal regions folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ompd.model import Answer, ParallelRecord
+from ompd.render.words import UNKNOWN, clean, format_field, format_list, format_place
+
+
+def region_lines(
+    answer: Answer[ParallelRecord], *, unfold: bool = False, verbose: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield the regions as ``(depth, text)``, each after the one that encloses it; equal siblings folded unless
+    *unfold*.
+    """
+    known = {row.id for row in answer.rows}
+    children: dict[str | None, list[ParallelRecord]] = {}
+    for row in answer.rows:
+        children.setdefault(row.enclosing if row.enclosing in known else None, []).append(row)
+    waiting = [(0, False, group) for group in reversed(_fold(children, None, unfold))]
+    while waiting:
+        depth, inside_folded, group = waiting.pop()
+        yield depth, _region_text(group, verbose, inside_folded)
+        folded = inside_folded or len(group) > 1
+        waiting += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, unfold))]
+
+
+def _fold(
+    children: Mapping[str | None, list[ParallelRecord]], parent: str | None, unfold: bool
+) -> list[list[ParallelRecord]]:
+    groups: dict[Any, list[ParallelRecord]] = {}
+    for number, row in enumerate(children.get(parent, ())):
+        groups.setdefault(number if unfold else _shape(children, row), []).append(row)
+    return list(groups.values())
+
+
+def _shape(children: Mapping[str | None, list[ParallelRecord]], root: ParallelRecord) -> tuple[Any, ...]:
+    # What makes two regions look the same: they and all that is inside of them, thread ids aside.
+    found: list[Any] = []
+    waiting = [(0, root)]
+    while waiting:
+        depth, row = waiting.pop()
+        found.append(
+            (depth, row.runtime, row.team_size, row.active_level, row.function, tuple(sorted(row.unavailable)))
+        )
+        waiting += [(depth + 1, child) for child in children.get(row.id, ())]
+    return tuple(found)
+
+
+def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: bool) -> str:
+    # A row inside of a folded one stands for the like of it in each: it has no threads of its own to name.
+    row = group[0]
+    size = format_field(row, "team_size")
+    team = f"{size} thread{'' if row.team_size == 1 else 's'}"
+    place = format_place(row.function, verbose=verbose) if row.function is not None else format_field(row, "function")
+    words = [
+        f"parallel  {place}",
+        f"level {format_field(row, 'level')}",
+        f"active level {format_field(row, 'active_level')}",
+        team,
+    ]
+    if len(group) > 1:
+        words.insert(0, f"{len(group)} x")
+    elif not inside_folded:
+        words.append(format_list([str(t) if t is not None else UNKNOWN for t in row.threads]))
+    if len(group) == 1 and not inside_folded:
+        words.append(row.id)
+        if verbose:
+            words.append(f"tool data {format_field(row, 'tool_data')}")
+    return clean("   ".join(words))

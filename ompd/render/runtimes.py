@@ -1,0 +1,28 @@
+"""``runtimes`` as blocks of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ompd.model import Answer, RuntimeRecord
+from ompd.render.words import clean, format_field, format_runtime_name
+
+
+def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
+    """Yield what is known of each runtime, a block of lines each."""
+    for row in answer.rows:
+        yield clean(format_runtime_name(row))
+        yield f"  file           {clean(row.file)}"
+        yield f"  build-id       {format_field(row, 'build_id')}"
+        yield f"  OpenMP         {format_field(row, 'omp_version')}"
+        yield f"  layout         {format_field(row, 'layout')}"
+        names = ", ".join(row.dll_locations) if row.dll_locations is not None else None
+        yield f"  ompd_dll_locations  {format_field(row, 'dll_locations', names)}"
+        kept = (
+            {True: "yes", False: "no (OMP_DEBUG=enabled or a tool makes it)"}.get(row.keeps_states)
+            if row.keeps_states is not None
+            else None
+        )
+        yield f"  keeps states   {format_field(row, 'keeps_states', kept)}"
+        for reason in dict.fromkeys(row.unavailable.values()):
+            yield f"  unknown        {clean(reason)}"

@@ -1,0 +1,118 @@
+"""What all text answers share: names, numbers and places as people read them. Sees records only.
+
+Nothing of the target reaches the terminal as it is: names are data, and a control character in one could do anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ompd.model import (
+    Place,
+    RegionFunction,
+    RuntimeRecord,
+    TargetRecord,
+)
+
+# Thread ids of a folded row that are listed before the rest is counted.
+LISTED = 4
+UNKNOWN = "?"
+NONE = "-"
+
+
+def clean(text: str) -> str:
+    """Return *text* with what a terminal might act on written out (``\\x1b``)."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode("ascii") for c in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an answer: its cells, and the style of the row (``""``, ``dim``, ``wait`` …)."""
+
+    cells: tuple[str, ...]
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table to print: a heading above it, the columns' titles, its lines."""
+
+    titles: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+def format_field(record: Any, key: str, shown: Any = None) -> str:
+    """Return a field for the screen: what it is, ``-`` where there is none, ``?`` where it could not be told."""
+    value = getattr(record, key)
+    if value is None:
+        return UNKNOWN if key in record.unavailable else NONE
+    return clean(str(value if shown is None else shown))
+
+
+def basename(path: str) -> str:
+    """Return a file name without its folders."""
+    return path.rpartition("/")[2] or path
+
+
+def format_target(target: TargetRecord, runtimes: Sequence[RuntimeRecord]) -> str:
+    """Return the line above every answer: what was asked, and which runtimes it has."""
+    parts = [basename(target.file)]
+    if target.executable is not None:
+        parts.append(basename(target.executable))
+    if target.process_id is not None:
+        parts.append(f"process {target.process_id}")
+    if target.signal is not None:
+        parts.append(target.signal_name or f"signal {target.signal}")
+    parts.append(format_count(target.thread_count, "thread"))
+    parts += [format_runtime_name(runtime) for runtime in runtimes]
+    return clean("   ".join(parts))
+
+
+def format_runtime_name(runtime: RuntimeRecord) -> str:
+    """Return a runtime's name and version."""
+    return runtime.id + (f" {runtime.version}" if runtime.version is not None else "")
+
+
+def format_count(number: int, what: str) -> str:
+    """Return a number of things: ``1 thread``, ``2 threads``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def format_place(place: Place | RegionFunction | None, *, verbose: bool = False) -> str:
+    """Return where something is: ``file.c:12 function``, as much of it as is known."""
+    if place is None:
+        return NONE
+    words = []
+    if place.file is not None:
+        words.append(f"{basename(place.file)}:{place.line}")
+    if place.function is not None:
+        words.append(place.function)
+    if verbose or not words:
+        words.append(f"{place.address:#x}")
+    return clean(" ".join(words))
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as people count them: ``0,2-5``."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def format_threads(threads: Sequence[int]) -> str:
+    """Return some native ids, the first and last of many."""
+    if len(threads) <= LISTED:
+        return ",".join(map(str, threads))
+    return f"{threads[0]} … {threads[-1]}"
+
+
+def format_list(threads: Sequence[str]) -> str:
+    """Return names in brackets, some and the last of many."""
+    shown = threads if len(threads) <= 2 * LISTED else [*threads[:LISTED], "…", threads[-1]]
+    return "[" + " ".join(shown) + "]"
