@@ -144,7 +144,7 @@ def test_equal_threads_are_one_row_and_all_unfolds_them(nested: Stopped) -> None
 def test_threads_say_state_wait_and_place() -> None:
     core = stopped("lock")
     text = run("threads", core.core).stdout
-    assert re.search(r"[0-3,-]+/4 .*wait_lock +lock 0x[0-9a-f]+ +lock\.c:\d+ ", text)
+    assert re.search(r"[0-3,-]+/4 .*wait_lock +lock &gate +lock\.c:\d+ ", text)
     assert re.search(r"not OpenMP +- +truth\.c:\d+ rest", text)
 
 

@@ -54,7 +54,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class Odd:
-    """A program and how it is built and run. *extra* are objects linked with it, by their flags."""
+    """A program, the folder of its source, and how it is built and run."""
 
     name: str
     flags: Sequence[str] = ()
@@ -62,6 +62,7 @@ class Odd:
     environment: Mapping[str, str] = field(default_factory=dict)
     strip: bool = False
     signal: int = signal.SIGABRT
+    folder: Path = SOURCES
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _compile(folder: Path, command: list[str]) -> None:
 
 
 def _build(odd: Odd, compiler_name: str) -> Path:
-    source = next(SOURCES.glob(f"{odd.name}.c*"))
+    source = next(odd.folder.glob(f"{odd.name}.c*"))
     used = compiler(compiler_name)
     driver = str(used.path)
     if source.suffix == ".cc":
@@ -114,7 +115,8 @@ def _build(odd: Odd, compiler_name: str) -> Path:
         if odd.strip:
             _compile(folder, ["strip", odd.name])
 
-    text = [source.read_text(), (SOURCES / "odd.h").read_text()]
+    headers = [SOURCES / "odd.h", *(path for path in odd.folder.glob("*.h") if path.name != "odd.h")]
+    text = [path.read_text() for path in (source, *headers)]
     version = table()["intel-openmp"].version
     key = key_of("odd", odd.name, text, used.version, compiling, linking, version, odd.strip)
     return entry("programs", key, make) / odd.name

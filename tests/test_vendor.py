@@ -45,8 +45,6 @@ TEXTS = {
     "bind-var",
 }
 
-pytestmark = pytest.mark.xdist_group("busy")
-
 
 @cache
 def told(program: str, compiler: str = "clang", mode: str = "debug") -> tuple[Stopped, dict[str, Any]]:
@@ -252,7 +250,9 @@ def compare(program: str, compiler: str, mode: str) -> tuple[Counter[str], Stopp
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program", [pytest.param(name, marks=[pytest.mark.xdist_group("busy")] * (name == "lock")) for name in PROGRAMS]
+)
 def test_the_vendors_library_tells_the_same(program: str, compiler: str) -> None:
     found, core, theirs = compare(program, compiler, "debug")
     assert found["state"] + found["state that the runtime does not note"] == found["thread id"]

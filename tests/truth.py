@@ -200,6 +200,8 @@ def _compare_waits(found: Comparison, stopped: Stopped, rows: tuple[ThreadRecord
             name = thread["object_symbol"]
             if name:
                 found.check(subject, "wait.symbol", row.wait.symbol, f"critical({name})")
+        if thread["blocked_in"] in ("lock", "nest_lock") and row.wait.object is not None:
+            found.check(subject, "wait.symbol", row.wait.symbol, f"&{thread['object_symbol']}")
         if row.wait.owner is not None and thread["holder"] is not None:
             found.check(subject, "wait.owner", row.wait.owner, thread["holder"])
         if thread["wait_id"] is not None and row.wait.object is not None:

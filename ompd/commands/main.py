@@ -172,4 +172,11 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OmpdError:
+        raise  # --debug asked for it
+    except Exception as error:  # the outer edge: a fault of ours is no fault of the user
+        if "--debug" in sys.argv:
+            raise
+        _say(f"ompd: internal error: {type(error).__name__}: {error}\nompd: --debug shows where; please report it")
+        sys.exit(EXIT_NO_ANSWER)
     sys.exit(0)

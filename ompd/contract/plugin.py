@@ -242,6 +242,10 @@ class Plugin(Protocol):
         """Return the source's name of a compiler-made one, None if it is none. ``DMPL_demangle_name``."""
 
 
+# What omp.h calls the types of lock variables.
+LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
+
+
 @dataclass(frozen=True, slots=True)
 class LockState:
     """A lock that a thread waits for.

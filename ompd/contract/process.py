@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ompd.contract.callbacks import Callbacks
+from ompd.contract.memory import StructLayout
 
 _SYSTEM_LIBRARY = re.compile(
     r"(?:^|/)(?:libc|libm|libdl|librt|libpthread|ld-linux[-\w]*|ld|libgcc_s|libstdc\+\+|libresolv|libutil|libanl)"
@@ -94,6 +95,14 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """What lies in static storage, as an expression of the source: ``lock``, ``table.rows[2].lock``."""
+
+    expression: str
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallResult:
     """What a routine of the target answered in the emulator: its value, and the ``(address, size)`` pairs it read."""
 
@@ -119,6 +128,13 @@ class Process(Callbacks, Protocol):
     def symbols_with_prefix(self, prefix: str) -> Mapping[str, int]:
         """Return the addresses of all symbols that begin with *prefix*, of all modules."""
 
+    def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
+        """Return the layout of type *name* from the debug information of *module*; members it lacks are absent.
+
+        :raises LayoutUnavailable: if *module* has no debug information
+        :raises TypeNotFound: if the type is not in it
+        """
+
     def threads(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads, in the target's order."""
 
@@ -136,6 +152,12 @@ class Process(Callbacks, Protocol):
 
     def line_of(self, address: int) -> tuple[str | None, int | None]:
         """Return file and line of *address*, ``(None, None)`` where no debug information tells them."""
+
+    def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
+        """Return all of static storage in *module* whose type is called by one of *names*, no address twice.
+
+        Variables, elements of arrays and members of structures, global or not. Empty without debug information.
+        """
 
     def environment(self) -> Mapping[str, str]:
         """Return the environment block the process was started with.

@@ -8,7 +8,7 @@ from functools import cached_property
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.process import CallResult, Location, Module, Stack
+from ompd.contract.process import CallResult, Location, Module, Stack, Variable
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.cfi import UnwindTable
@@ -48,6 +48,7 @@ class InspectedProcess:
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._inlined_cache: dict[int, tuple[str, ...]] = {}
+        self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
 
     def close(self) -> None:
         """Let go of the modules' files. The target is its owner's to close."""
@@ -327,6 +328,18 @@ class InspectedProcess:
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
         """See :meth:`ompd.debugger.types.Types.layout`."""
         return self._types.layout(module, name, members)
+
+    def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
+        """See :meth:`Process.variables_of_type`. An array of more than 65,536 elements is left out."""
+        key = module.start, tuple(names)
+        if key not in self._variables:
+            try:
+                rows = self._types.variables(module, names)
+            except OmpdError:
+                rows = []  # damaged debug information tells nothing
+            found = (Variable(expression, address + module.bias) for expression, address in rows)
+            self._variables[key] = tuple(v for v in found if module == self.module_at(v.address))
+        return self._variables[key]
 
     @property
     def _program(self) -> LoadedModule | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ompd.contract.callbacks import TypeRef
 from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import Module
 from ompd.debugger.formats.dwarf_types import DwarfType, TypeInfo
+from ompd.debugger.formats.dwarf_variables import find_variables
 from ompd.debugger.modules import LoadedModule, ModuleList
 from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 
@@ -72,8 +73,20 @@ class Types:
                 masks[path] = ((1 << member.bits) - 1) << low
         return StructLayout(name, size, fields, SOURCE, masks)
 
+    def variables(self, module: Module, names: Collection[str]) -> list[tuple[str, int]]:
+        """Return expressions and link-time addresses of all that is of one of the types *names* in static storage.
+
+        :raises MalformedFile: if the module's debug information is damaged
+        """
+        loaded = self._loaded(module)
+        info = self._info(loaded) if loaded is not None else None
+        return find_variables(info, names) if info is not None else []
+
+    def _loaded(self, module: Module) -> LoadedModule | None:
+        return next((m for m in self._modules if m.start == module.start), None)
+
     def _of(self, module: Module, name: str) -> DwarfType:
-        loaded = next((m for m in self._modules if m.start == module.start), None)
+        loaded = self._loaded(module)
         if loaded is None or self._info(loaded) is None:
             raise LayoutUnavailable(
                 f"{module.name} has no debug information",

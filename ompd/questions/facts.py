@@ -55,6 +55,13 @@ class Problems:
         self.complete = False
         self._warnings[text] = None
 
+    def lost(self, what: str, error: OmpdError) -> None:
+        """Tell the user why something is left out: as a note if this target cannot tell it, else as unreadable."""
+        if isinstance(error, Unavailable):
+            self.note(f"{what}: {error}")
+        else:
+            self.unreadable_fact(what, error)
+
     def unreadable_fact(self, what: str, error: OmpdError) -> None:
         """Tell the user once what went wrong, however many facts of how many rows are lost by it."""
         self.complete = False

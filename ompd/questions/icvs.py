@@ -8,7 +8,7 @@ from functools import partial
 
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace, ThreadHandle
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import OmpdError
 from ompd.model import Answer, IcvRecord
 from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
 from ompd.questions.regions import live_regions
@@ -64,10 +64,8 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
             yield IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
     try:
         displayed = space.display_control_vars()
-    except Unavailable as error:
-        problems.note(f"{runtime.id}: display control variables: {error}")
     except OmpdError as error:
-        problems.unreadable(f"{runtime.id}: display control variables: {error}")
+        problems.lost(f"{runtime.id}: display control variables", error)
     else:
         for name, value in displayed.items():
             yield IcvRecord(runtime.id, name, DISPLAY, value, runtime.id)
@@ -81,7 +79,7 @@ def _threads_and_tasks(
     try:
         handles: list[ThreadHandle] = list(space.threads())
     except OmpdError as error:
-        problems.unreadable(f"{runtime.id}: threads: {error}")
+        problems.lost(f"{runtime.id}: threads", error)
         handles = []
     for handle in handles:
         try:
@@ -90,5 +88,5 @@ def _threads_and_tasks(
                 threads.append((str(native_thread(session, handle)), handle))
                 tasks.setdefault(task.id, task)
         except OmpdError as error:
-            problems.unreadable(f"{runtime.id}: variables of thread descriptor {handle.address:#x}: {error}")
+            problems.lost(f"{runtime.id}: variables of thread descriptor {handle.address:#x}", error)
     return threads, list(tasks.items())

@@ -33,7 +33,7 @@ def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems
     try:
         threads = space.threads()
     except OmpdError as error:
-        problems.unreadable(f"{runtime.id}: threads: {error}")
+        problems.lost(f"{runtime.id}: threads", error)
         return found
     for thread in threads:
         try:
@@ -42,7 +42,7 @@ def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems
                 found[region.id] = region
                 region = region.enclosing()
         except OmpdError as error:
-            problems.unreadable(f"{runtime.id}: regions of thread descriptor {thread.address:#x}: {error}")
+            problems.lost(f"{runtime.id}: regions of thread descriptor {thread.address:#x}", error)
     return found
 
 

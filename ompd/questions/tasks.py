@@ -52,7 +52,7 @@ class _Collector:
         try:
             threads = self._space.threads()
         except OmpdError as error:
-            self._problems.unreadable(f"{self._runtime.id}: threads: {error}")
+            self._problems.lost(f"{self._runtime.id}: threads", error)
             return
         for handle in threads:
             try:
@@ -101,7 +101,7 @@ class _Collector:
                 task = region.implicit_task(number)
                 self._with_ancestors(task)
         except OmpdError as error:
-            self._problems.unreadable(f"{self._runtime.id}: tasks of region {region.id}: {error}")
+            self._problems.lost(f"{self._runtime.id}: tasks of region {region.id}", error)
 
     def _from_queues(self) -> None:
         try:
@@ -110,7 +110,7 @@ class _Collector:
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks are not known: {error}")
         except OmpdError as error:
-            self._problems.unreadable(f"{self._runtime.id}: queued tasks: {error}")
+            self._problems.lost(f"{self._runtime.id}: queued tasks", error)
 
     def _record(self, task: TaskHandle) -> TaskRecord:
         facts = Facts(f"task {task.id}", self._problems)

@@ -45,7 +45,7 @@ def _handle(
         try:
             handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread)
         except OmpdError as error:
-            problems.unreadable(f"{runtime.id}: threads: {error}")
+            problems.lost(f"{runtime.id}: threads", error)
             continue
         if handle is not None:
             return runtime, handle
@@ -64,7 +64,7 @@ def _complain_of_unmatched(runtimes: list[LoadedRuntime], matched: set[tuple[str
             try:
                 pthread = handle.native_id(ThreadIdKind.PTHREAD)
             except OmpdError as error:
-                problems.unreadable(f"{runtime.id}: thread descriptor {handle.address:#x}: {error}")
+                problems.lost(f"{runtime.id}: thread descriptor {handle.address:#x}", error)
                 continue
             if pthread:  # 0 while the thread is being created
                 problems.note(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from ompd import outlined
 from ompd.contract.ompt import State, is_wait
-from ompd.contract.plugin import AddressSpace, BarrierState, LockState, ParallelHandle, RuntimeInternals, ThreadHandle
+from ompd.contract.plugin import (
+    LOCK_TYPES,
+    AddressSpace,
+    BarrierState,
+    LockState,
+    ParallelHandle,
+    RuntimeInternals,
+    ThreadHandle,
+)
 from ompd.contract.plugin import ThreadState as KeptState
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Wait
@@ -102,6 +110,11 @@ class Waits:
         if lock.variable is None:
             return None
         place = self._session.process.locate(lock.variable)
+        if place.module is not None and lock.kind == "lock":
+            known = self._session.process.variables_of_type(place.module, LOCK_TYPES)
+            expression = next((v.expression for v in known if v.address == lock.variable), None)
+            if expression is not None:
+                return f"&{expression}"
         if place.symbol is None or place.symbol_address is None:
             return None
         critical = outlined.critical_name(place.symbol)

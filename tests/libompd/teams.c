@@ -5,7 +5,7 @@
 int main(void)
 {
     truth_start(4);
-    #pragma omp teams num_teams(2) thread_limit(2)
+    #pragma omp teams num_teams(2)
     {
         TRUTH_REGION(region);
         #pragma omp parallel num_threads(2)

@@ -1,4 +1,4 @@
-"""A host of somebody else's OMPD library: it reads a core through our session and writes what the library tells as JSON.
+"""A host of somebody else's OMPD library: it reads a core through our session and writes as JSON what that tells.
 
 ``python -m tests.support.vendor_host LIBRARY CORE``. Handles are named by numbers: those that the library itself calls
 equal have the same one. What a routine refuses is ``{"rc": code}``.
@@ -376,6 +376,8 @@ def main(library: str, core: str) -> None:
         process = session.process
         host = Host(library, process, runtime.found.module)
         told = {
+            "api_version": host.number("ompd_get_api_version"),
+            "version_string": ctypes.string_at(host.made("ompd_get_version_string").value or 0).decode(),
             "omp_version": host.number("ompd_get_omp_version", host.space),
             "omp_version_text": host.text("ompd_get_omp_version_string", host.space),
             "states": host.states(),

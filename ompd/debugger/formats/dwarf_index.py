@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_units import (
+    DW_AT_ABSTRACT_ORIGIN,
     DW_AT_NAME,
     DW_AT_SPECIFICATION,
     DW_AT_STR_OFFSETS_BASE,
     DW_FORM_IMPLICIT_CONST,
     DW_FORM_LINE_STRP,
+    DW_FORM_REF_ADDR,
     DW_FORM_STRING,
     DW_FORM_STRP,
     STRING_INDEX_FORMS,
@@ -37,7 +39,7 @@ DW_TAG_CLASS_TYPE, DW_TAG_ENUMERATION_TYPE, DW_TAG_STRUCTURE_TYPE = 0x02, 0x04, 
 DW_TAG_TYPEDEF, DW_TAG_UNION_TYPE, DW_TAG_BASE_TYPE = 0x16, 0x17, 0x24
 _DW_TAG_COMPILE_UNIT, _DW_TAG_MODULE, _DW_TAG_NAMESPACE = 0x11, 0x1E, 0x39
 _DW_TAG_PARTIAL_UNIT, _DW_TAG_TYPE_UNIT = 0x3C, 0x41
-_DW_AT_DECLARATION, _DW_AT_SIGNATURE = 0x3C, 0x69
+_DW_AT_DECLARATION, _DW_AT_TYPE, _DW_AT_SIGNATURE = 0x3C, 0x49, 0x69
 
 NAMED_TYPES = frozenset(
     (
@@ -57,8 +59,7 @@ _MAX_PLACES = 1 << 20
 _MAX_HITS = 64
 _MAX_PASSED = 1 << 24
 _MAX_SCOPES = 32
-# How tables of abbreviations hold DW_TAG_imported_unit: no children, and DW_AT_import the first attribute
-_IMPORTED_UNIT, _IMPORT = 0x3D, b"\x3d\x00\x18"
+_REFERRING = (DW_AT_ABSTRACT_ORIGIN, DW_AT_SPECIFICATION, _DW_AT_TYPE)
 
 
 class Place(NamedTuple):
@@ -202,19 +203,17 @@ class TypeIndex:
             raw = name.encode("utf-8", "replace")
             places |= self._hits_of_string(raw).keys() | self._hits_of_entry(raw).keys()
         found = [self._unit(*place) for place in sorted(places) if place[0] == ".debug_info"]
-        return found + [unit for unit in self._importing() if (unit.section, unit.offset) not in places] if found else []
+        others = self._referring() if found else ()
+        return found + [unit for unit in others if (unit.section, unit.offset) not in places]
 
-    def _importing(self) -> Iterator[Unit]:
-        # Units that begin with the import of others, as gcc's link-time optimiser and dwz make them.
-        if not self._find(".debug_abbrev", _IMPORT):
+    def _referring(self) -> Iterator[Unit]:
+        # Units with references into others, as link-time optimisers and dwz make them.
+        if not any(self._find(".debug_abbrev", bytes((attribute, DW_FORM_REF_ADDR))) for attribute in _REFERRING):
             return
         for offset in self._starts[".debug_info"]:
             unit = self._unit(".debug_info", offset)
-            start, first, _ = unit.bounds
-            cursor = unit.cursor(first - start)
-            top = self._abbreviation(unit, cursor.uleb())
-            self._read(unit, cursor, top)
-            if top.has_children and self.entry(Place(unit, cursor.position - start))[0] == _IMPORTED_UNIT:
+            attributes = {pair[:2] for row in self.abbreviations(unit).values() for pair in row.attributes}
+            if any((attribute, DW_FORM_REF_ADDR) in attributes for attribute in _REFERRING):
                 yield unit
 
     def _hits_of_entry(self, raw: bytes) -> _Hits:
@@ -352,7 +351,7 @@ class TypeIndex:
         return tuple(reversed(scope))
 
     def scopes_around(self, unit: Unit, offsets: Collection[int]) -> dict[int, tuple[str, ...]]:
-        """Return the names of the namespaces and types in which the entries at *offsets* of *unit* lie, from outside in.
+        """Return the names of the namespaces and types around the entries at *offsets* of *unit*, from outside in.
 
         Empty for what lies in a function. A scope without a name is left out.
 
@@ -366,8 +365,8 @@ class TypeIndex:
             at = position - start
             if at in offsets:
                 inside = stack[1 : _MAX_SCOPES + 1]
-                names = [self._name_of(Place(unit, offset)) for offset, _ in inside] if all(s for _, s in inside) else []
-                found[at] = tuple(name for name in names if name)
+                names = [self._name_of(Place(unit, offset)) for offset, _ in inside]
+                found[at] = tuple(name for name in names if name) if all(scope for _, scope in inside) else ()
             code = data[position]
             position += 1
             if code == 0:

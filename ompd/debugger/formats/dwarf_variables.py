@@ -88,11 +88,10 @@ class _Search:
         scopes = self._scopes(variables.values())
         found: dict[int, str] = {}
         for variable in variables.values():
+            if len(variable.inside) > self._left:
+                continue
             self._left -= len(variable.inside)
-            if self._left < 0:
-                break
-            scope = scopes.get((*_key(variable.declared),), ())
-            name = "::".join((*scope, variable.name))
+            name = "::".join((*scopes.get(_key(variable.declared), ()), variable.name))
             for label, offset in variable.inside:
                 found.setdefault(variable.address + offset, name + label)
         return [(expression, address) for address, expression in found.items()]
@@ -148,6 +147,14 @@ class _Search:
     # Types
 
     def _inside(self, outermost: Place) -> list[tuple[str, int]]:
+        if _key(outermost) not in self._known:
+            try:
+                self._look_inside(outermost)
+            except (MalformedFile, Unsupported, TypeNotFound):
+                self._known[_key(outermost)] = []
+        return self._known[_key(outermost)]
+
+    def _look_inside(self, outermost: Place) -> None:
         # No recursion: what a type consists of is looked at first, then the type again.
         known = self._known
         stack: list[tuple[Place, int, list[_Part] | None]] = [(outermost, 0, None)]
@@ -159,7 +166,7 @@ class _Search:
             if parts is not None:
                 known[key] = self._joined(parts)
                 continue
-            if depth > _MAX_DEPTH or len(known) + len(stack) > _MAX_TYPES:
+            if depth > _MAX_DEPTH or len(stack) > _MAX_TYPES:
                 raise MalformedFile("types are too deep in each other")
             if self._is_wanted(place):
                 known[key] = [("", 0)]
@@ -167,7 +174,6 @@ class _Search:
             parts = list(self._parts(place))
             stack.append((place, depth, parts))
             stack += [(part.type, depth + 1, None) for part in parts]
-        return known[_key(outermost)]
 
     def _is_wanted(self, place: Place) -> bool:
         tag, attributes = self._index.entry(place)
@@ -205,16 +211,14 @@ class _Search:
     def _joined(self, parts: Sequence[_Part]) -> list[tuple[str, int]]:
         rows: list[tuple[str, int]] = []
         for part in parts:
-            # What is not known by now contains itself, which nothing does.
-            inside = self._known.get(_key(part.type))
-            if inside is None:
-                raise MalformedFile("a type contains itself")
+            inside = self._known[_key(part.type)]
             if not inside:
                 continue
-            count = prod(part.counts)
-            self._left -= count * len(inside)
-            if self._left < 0 or len(part.label) + max(len(label) for label, _ in inside) > _MAX_TEXT:
-                raise MalformedFile("variables with too much in them")
+            count = prod(part.counts) * len(inside)
+            longest = len(part.label) + max(len(label) for label, _ in inside)
+            if len(rows) + count > _MAX_ELEMENTS or count > self._left or longest > _MAX_TEXT:
+                raise MalformedFile("a type with too much in it")
+            self._left -= count
             size = self._info.size_at(part.type) if part.counts else 0
             for number, indexes in enumerate(product(*map(range, part.counts))):
                 start = part.offset + number * size

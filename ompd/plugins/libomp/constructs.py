@@ -118,6 +118,23 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
     raise Unavailable("the function that encountered the region has left the stack by a tail call")
 
 
+def executes_explicit_task(thread: Thread) -> bool:
+    """Tell whether the innermost code of regions and tasks on a thread's stack is an explicit task's.
+
+    False where that cannot be told.
+    """
+    runtime = thread.runtime
+    stack = hosted(thread)
+    for index, frame in enumerate(stack.frames):
+        if index in stack.places.values():
+            return False
+        called = routine_at(runtime, frame.call_site)
+        known = outlined.parse(runtime.process.locate(frame.call_site).symbol or "") if called is None else None
+        if called in TASK_INVOKERS or called == "GOMP_task" or (known is not None and known.construct == "task"):
+            return None not in stack.places.values() and bool(stack.places)
+    return False
+
+
 class Hosted(NamedTuple):
     """A thread's stack, and the index of the frame of each region whose code is on it.
 

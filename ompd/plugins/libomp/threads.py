@@ -9,7 +9,7 @@ from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadState
 from ompd.errors import CorruptState, Unavailable, Unsupported
-from ompd.plugins.libomp import states
+from ompd.plugins.libomp import constructs, states
 from ompd.plugins.libomp.tasks import NOT_KEPT, Task
 
 if TYPE_CHECKING:
@@ -103,6 +103,10 @@ class Thread:
         task = self.runtime.task_at(address)
         if task.team() is not self.team:
             raise CorruptState(address, "a thread's current task belongs to another team than the thread")
+        if len(self.team.regions) > 1 and task.kind() == "explicit" and not constructs.executes_explicit_task(self):
+            # A serialized region that an explicit task of a serialized region starts has no descriptor of its own: the
+            # runtime goes on pointing at the explicit task.
+            raise Unavailable("the runtime does not tell the task of a serialized region inside of an explicit task")
         return task
 
     def state(self) -> ThreadState:

@@ -12,16 +12,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd import outlined
+from ompd.contract.code import is_runtime_file
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.contract.plugin import LOCK_TYPES, BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
 from ompd.plugins.layout import selfdescribed
 from ompd.plugins.libomp import constructs
 from ompd.plugins.libomp.tasks import Task
 
 if TYPE_CHECKING:
-    from ompd.contract.process import Frame
+    from ompd.contract.process import Frame, Module
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
@@ -43,6 +44,10 @@ LOCK_ROUTINES = {
 # kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
 # bit of that says that somebody waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
+# An indirect lock's word is twice its number in __kmp_i_lock_table: pointers to rows of kmp_indirect_lock_t, each of
+# two words, first the lock. A full table has one of twice the rows behind it. Before LLVM 14 the second field counted
+# entries, not rows, so that its first value, 1024, shows the table to be another.
+_LOCK_TABLE, _ROW, _FIRST_ROWS, _MAX_TABLES = "__kmp_i_lock_table", 1024, 8, 18
 # A stack from a lock routine to user code is some hundred bytes.
 _MAX_STACK = 1 << 16
 _MAX_SOURCE = 4096
@@ -128,11 +133,13 @@ class Internals:
             address, waiters = queue
             owner_id = self._lock_view(address).signed("owner_id")
             owner = self._native(owner_id - 1) if owner_id > 0 else None
-            return LockState(address, asked, owner, waiters, self._variable(address, asked))
+            return LockState(address, asked, owner, waiters, self._variable(address, asked, candidates))
         direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
         if len(direct) == 1:
-            ((variable, gtid),) = filter(None, direct)
-            return LockState(variable, asked, self._native(gtid), (), variable)
+            ((address, gtid),) = filter(None, direct)
+            # Nestable locks of these kinds are objects of the runtime's too.
+            variable = self._variable(address, asked, candidates) if asked == "lock" else None
+            return LockState(address, asked, self._native(gtid), (), variable or address)
         if asked == "critical":
             held = {self._descriptor_of(variable): variable for variable in self._criticals}
             used = [lock for lock in held if lock is not None and lock in candidates]
@@ -197,11 +204,65 @@ class Internals:
             pass
         return []
 
-    def _variable(self, lock: int, asked: str) -> int | None:
+    def _variable(self, lock: int, asked: str, candidates: list[int]) -> int | None:
         # The user's variable that leads to *lock*: a critical section's holds the address of the lock's descriptor.
         if asked == "critical":
             return next((variable for variable in self._criticals if self._descriptor_of(variable) == lock), None)
+        # A lock's variable holds its number, of which 0 is also what a variable never set holds, and others remain in
+        # one whose lock was destroyed or copied. So only one that the routine was given counts.
+        leading: dict[int, Module] = {}
+        for candidate in candidates:
+            module = self._process.module_at(candidate)
+            users = module is not None and not (module.is_system_library or is_runtime_file(module.name))
+            if module is not None and users and self._lock_of(candidate) == lock:
+                leading[candidate] = module
+        found = [
+            variable.address
+            for module in set(leading.values())
+            for variable in self._process.variables_of_type(module, LOCK_TYPES)
+            if variable.address in leading
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _lock_of(self, variable: int) -> int | None:
+        # The lock of which *variable* holds the number, None if it holds none.
+        try:
+            word = read_unsigned(self._process, variable, 4)
+            return self._numbered_lock(word >> 1) if word % 2 == 0 else None
+        except MemoryFault:
+            return None
+
+    def _numbered_lock(self, number: int) -> int | None:
+        size = self._process.pointer_size
+        for table, rows, used in self._lock_tables:
+            if number < used:
+                row = read_pointer(self._process, table + number // _ROW * size)
+                return read_pointer(self._process, row + number % _ROW * 2 * size) if row is not None else None
+            number -= rows * _ROW
+            if number < 0:
+                break
         return None
+
+    @cached_property
+    def _lock_tables(self) -> list[tuple[int, int, int]]:
+        # Where the pointers to rows lie, how many there are and how many locks are in use, of each table in the chain;
+        # none if it is no such chain.
+        size = self._process.pointer_size
+        address = self._process.symbol_in(self._runtime.module, _LOCK_TABLE)
+        found: list[tuple[int, int, int]] = []
+        try:
+            while address is not None and len(found) < _MAX_TABLES:
+                table = read_pointer(self._process, address)
+                rows, used = (read_unsigned(self._process, address + size + at, 4) for at in (0, 4))
+                following = read_pointer(self._process, address + size + 8)
+                full = used == rows * _ROW
+                if table is None or rows != _FIRST_ROWS << len(found) or used > rows * _ROW or (following and not full):
+                    return []
+                found.append((table, rows, used))
+                address = following
+        except MemoryFault:
+            return []
+        return found
 
     @cached_property
     def _criticals(self) -> list[int]:

@@ -1,0 +1,25 @@
+"""Layouts from the debug information of the very build: in the runtime's own file or its proven debug file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ompd.contract.memory import StructLayout
+from ompd.contract.process import Module, Process
+
+SOURCE = "dwarf"
+
+
+def load(process: Process, module: Module, wanted: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, StructLayout]:
+    """Return the layouts of the structures *wanted*, each the name of a type and its members.
+
+    A member that the type does not have is absent.
+
+    :raises LayoutUnavailable: if there is no debug information of *module*
+    :raises TypeNotFound: if a type is not in it
+    """
+    return {
+        name: replace(process.struct_layout(module, type_name, list(members)), name=name)
+        for name, (type_name, members) in wanted.items()
+    }
