@@ -7,7 +7,8 @@ the runtime's table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,13 @@ from ompd.contract.code import is_runtime_file
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import LOCK_TYPES, BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
-from ompd.plugins.layout import selfdescribed
+from ompd.errors import CorruptState, LayoutUnavailable, MemoryFault, OmpdError, TypeNotFound, Unavailable
+from ompd.plugins.layout import dwarf, selfdescribed
 from ompd.plugins.libomp import constructs
 from ompd.plugins.libomp.tasks import Task
 
 if TYPE_CHECKING:
-    from ompd.contract.process import Frame, Module
+    from ompd.contract.process import Frame, Module, Process
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
@@ -54,6 +55,37 @@ _MAX_SOURCE = 4096
 _MAX_QUEUED_TASKS = 1 << 20
 
 
+# What is read of each structure, by the type's name in the sources.
+_WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
+    "kmp_base_info_t": ("kmp_base_info", ("th_info", "th_ident", "th_next_waiting")),
+    "kmp_desc_base_t": ("kmp_desc_base", ("ds_gtid",)),
+    "kmp_base_team_t": ("kmp_base_team", ("t_ident", "t_task_team")),
+    "ident_t": ("ident", ("psource", "flags")),
+    "kmp_base_queuing_lock_t": ("kmp_base_queuing_lock", ("initialized", "tail_id", "head_id", "owner_id")),
+    "kmp_base_task_team_t": ("kmp_base_task_team", ("tt_threads_data", "tt_nproc")),
+    "kmp_taskdata_t": ("kmp_taskdata", ("td_ident", "td_taskwait_thread")),
+    # The runtime pads this one to a multiple of a cache line, so that the array's elements are the union's size apart.
+    "kmp_thread_data_t": ("kmp_base_thread_data", ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks")),
+}
+_THREAD_DATA = "kmp_thread_data"
+
+
+def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:
+    """Return the layouts beyond those that OMPD publishes: from the runtime itself, else from its debug information.
+
+    :raises LayoutUnavailable: if neither has them
+    """
+    try:
+        return selfdescribed.load(process, module)
+    except LayoutUnavailable as error:
+        try:
+            layouts = dwarf.load(process, module, _WANTED)
+            size = process.struct_layout(module, _THREAD_DATA, ()).size
+        except (LayoutUnavailable, TypeNotFound):
+            raise LayoutUnavailable(f"{error}, nor is there debug information of it") from error
+        return {**layouts, "kmp_thread_data_t": replace(layouts["kmp_thread_data_t"], size=size)}
+
+
 class Internals:
     """The optional protocol for one runtime; see :class:`ompd.contract.plugin.RuntimeInternals`.
 
@@ -63,11 +95,11 @@ class Internals:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._process = runtime.process
-        self._layouts = selfdescribed.load(runtime.process, runtime.module)
+        self._layouts = load_layouts(runtime.process, runtime.module)
         wrong = selfdescribed.contradiction(runtime.layouts, self._layouts)
         if wrong is not None:
             raise CorruptState(0, f"the runtime says two things about {wrong}")
-        self._known_locks: list[int] = []
+        self._queues: dict[int, tuple[int, ...]] = {}
 
     def _layout(self, name: str) -> StructLayout:
         return self._layouts[name]
@@ -127,13 +159,12 @@ class Internals:
         asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
             return None
-        candidates = list(self._candidates(thread, frames))
-        queue = self._queuing_lock(thread, candidates)
-        if queue is not None:
-            address, waiters = queue
+        candidates = self._candidates(thread, frames)
+        address = self._queuing_lock(thread, candidates)
+        if address is not None:
             owner_id = self._lock_view(address).signed("owner_id")
             owner = self._native(owner_id - 1) if owner_id > 0 else None
-            return LockState(address, asked, owner, waiters, self._variable(address, asked, candidates))
+            return LockState(address, asked, owner, self._waiters(address), self._variable(address, asked, candidates))
         direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
         if len(direct) == 1:
             ((address, gtid),) = filter(None, direct)
@@ -147,34 +178,27 @@ class Internals:
                 return LockState(used[0], asked, None, (), held[used[0]])
         raise Unavailable("the lock is of a kind that does not name those who wait for it")
 
-    def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> Iterator[int]:
+    def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> list[int]:
         # Every word that may be an address of what the routine was given: what OMPT noted, registers and stack.
-        if thread.runtime.keeps_states():
-            yield thread.kept_state()[1]
-        seen: set[int] = set()
+        noted = [thread.kept_state()[1]] if thread.runtime.keeps_states() else []
         size, order = self._process.pointer_size, self._process.byte_order
         start, end = frames[0].sp, frames[-1].sp
         words: list[int] = []
         if 0 < end - start <= _MAX_STACK:
             raw = self._process.read(start, end - start)
             words = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
-        for word in (*(value for frame in frames for value in frame.registers.values()), *words):
-            if word > 0xFFFF and word % 4 == 0 and word not in seen:
-                seen.add(word)
-                yield word
+        registers = [value for frame in frames for value in frame.registers.values()]
+        return [word for word in dict.fromkeys(noted + registers + words) if word > 0xFFFF and word % 4 == 0]
 
     def _lock_view(self, address: int) -> StructView:
         return StructView(self._process, self._layout("kmp_base_queuing_lock_t"), address)
 
-    def _queuing_lock(self, thread: Thread, candidates: list[int]) -> tuple[int, tuple[int, ...]] | None:
-        for address in (*self._known_locks, *candidates):
-            waiters = self._queue(address)
-            if waiters and thread.address in waiters:
-                if address not in self._known_locks:
-                    self._known_locks.append(address)
-                natives = (self._native_of(self._runtime.thread_at(waiter)) for waiter in waiters)
-                return address, tuple(native for native in natives if native is not None)
-        return None
+    def _queuing_lock(self, thread: Thread, candidates: list[int]) -> int | None:
+        return next((address for address in candidates if thread.address in self._queue(address)), None)
+
+    def _waiters(self, address: int) -> tuple[int, ...]:
+        natives = (self._native_of(self._runtime.thread_at(waiter)) for waiter in self._queue(address))
+        return tuple(native for native in natives if native is not None)
 
     def _native_of(self, thread: Thread) -> int | None:
         try:
@@ -182,27 +206,31 @@ class Internals:
         except OmpdError:
             return None
 
-    def _queue(self, address: int) -> list[int]:
-        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is no
-        # such lock.
+    def _queue(self, address: int) -> tuple[int, ...]:
+        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is none.
+        if address not in self._queues:
+            self._queues[address] = self._read_queue(address)
+        return self._queues[address]
+
+    def _read_queue(self, address: int) -> tuple[int, ...]:
         try:
             lock = self._lock_view(address)
             if lock.pointer("initialized") != address:
-                return []
+                return ()
             gtid, last = lock.signed("head_id") - 1, lock.signed("tail_id") - 1
-            found: list[int] = []
+            found: dict[int, None] = {}
             info = self._layout("kmp_base_info_t")
-            while gtid >= 0 and len(found) <= self._runtime.capacity:
+            while gtid >= 0:
                 thread = self._by_gtid.get(gtid)
                 if thread is None or thread.address in found:
-                    return []
-                found.append(thread.address)
+                    return ()
+                found[thread.address] = None
                 if gtid == last:
-                    return found
+                    return tuple(found)
                 gtid = StructView(self._process, info, thread.address).signed("th_next_waiting") - 1
         except MemoryFault:
             pass
-        return []
+        return ()
 
     def _variable(self, lock: int, asked: str, candidates: list[int]) -> int | None:
         # The user's variable that leads to *lock*: a critical section's holds the address of the lock's descriptor.

@@ -1,0 +1,66 @@
+"""Where layouts come from: what the runtime publishes, what it says of itself, and its debug information agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ompd.errors import LayoutUnavailable
+from ompd.plugins.layout import dwarf, selfdescribed
+from ompd.plugins.libomp.plugin import Runtime
+from ompd.plugins.libomp.waits import Internals, load_layouts
+from ompd.session import Session
+from tests.support import stopped
+from tests.truth import compare
+
+
+def runtime_of(session: Session) -> Runtime:
+    space = session.runtimes[0].space
+    assert isinstance(space, Runtime)
+    return space
+
+
+def without_self_description(*_: Any) -> dict[str, Any]:
+    raise LayoutUnavailable("hidden")
+
+
+def test_debug_information_and_self_description_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Session.open_core(stopped("lock").core) as session:
+        runtime = runtime_of(session)
+        told = selfdescribed.load(session.process, runtime.module)
+        assert selfdescribed.contradiction(runtime.layouts, told) is None
+        monkeypatch.setattr(selfdescribed, "load", without_self_description)
+        known = load_layouts(session.process, runtime.module)
+    compared = 0
+    for name, layout in known.items():
+        assert layout.source == dwarf.SOURCE
+        for field, where in layout.fields.items():
+            assert told[name].fields[field] == where, f"{name}.{field}"
+            compared += 1
+    assert compared == 20
+    assert known["kmp_thread_data_t"].size == told["kmp_thread_data_t"].size
+
+
+@pytest.mark.parametrize("program", ["lock", "task_queued", "nest_lock", "critical", "barrier"])
+def test_waits_and_queues_are_told_by_debug_information_too(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selfdescribed, "load", without_self_description)
+    assert compare(stopped(program, mode="neither")).differences == []
+
+
+def test_without_either_source_what_is_not_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selfdescribed, "load", without_self_description)
+    monkeypatch.setattr(dwarf, "load", without_self_description)
+    found = compare(stopped("lock", mode="neither"))
+    assert found.differences == []  # but fewer facts
+    with Session.open_core(stopped("lock", mode="neither").core) as session, pytest.raises(LayoutUnavailable):
+        Internals(runtime_of(session))
+
+
+def test_two_sources_that_contradict_each_other_are_not_believed() -> None:
+    with Session.open_core(stopped("lock").core) as session:
+        runtime = runtime_of(session)
+        told = selfdescribed.load(session.process, runtime.module)
+        fields = {**told["kmp_taskdata_t"].fields, "td_team": told["kmp_taskdata_t"].fields["td_parent"]}
+        wrong = {**told, "kmp_taskdata_t": type(told["kmp_taskdata_t"])("kmp_taskdata_t", None, fields, "published")}
+        assert selfdescribed.contradiction(runtime.layouts, wrong) == "kmp_taskdata_t.td_team"
