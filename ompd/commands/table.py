@@ -59,9 +59,9 @@ COMMANDS = (
         " state, what it waits for, and where it is in the user's source. Equal threads are one row.",
         threads.ask,
         "print_threads",
-        "OMP      LEVEL  THREADS         STATE         WAITS FOR                         WHERE\n"
-        "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived missing 1235  hang.c:59 simulate\n"
-        "1/4      1      1235            wait_lock     lock 0x7fe42f5e7cc0               hang.c:39 report",
+        "OMP      LEVEL  THREADS         STATE         WAITS FOR                          WHERE\n"
+        "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1235  hang.c:59 simulate\n"
+        "1/4      1      1235            wait_lock     lock &progress_lock                hang.c:39 report",
         folds=True,
     ),
     Command(

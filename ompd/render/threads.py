@@ -102,7 +102,7 @@ def _wait(rows: Sequence[ThreadRecord]) -> str:
     if wait.arrived is not None and wait.expected is not None:
         words.append(f"{wait.arrived}/{wait.expected} arrived")
     if wait.missing and all(r.wait is not None and r.wait.missing == wait.missing for r in rows):
-        words.append(f"missing {format_threads(wait.missing)}")
+        words[-1] += f", missing {format_threads(wait.missing)}"
     if wait.owner is not None:
         words.append(f"held by {wait.owner}")
     return clean(" ".join(words))
