@@ -198,9 +198,11 @@ FLAGS = {
 @COMPILERS
 @pytest.mark.parametrize("flags", FLAGS)
 def test_sizes_and_members_are_what_the_program_prints(name: str, flags: str) -> None:
+    linker = []
     if (name, flags) in (("clang", "lto"), ("clang", "dwarf64")):
-        pytest.skip("missing: lld")
-    program = built(name, C_SOURCE, *FLAGS[flags])
+        require("lld")
+        linker = ["-fuse-ld=lld"]
+    program = built(name, C_SOURCE, *FLAGS[flags], *linker)
     assert check(TypeInfo(mapped(program)), run(program)) == 41
 
 
