@@ -142,7 +142,7 @@ class TaskRecord:
     has suspended it, None for a queued one. ``generating`` is the id of the task that created it, for an implicit task
     the one that encountered the region; ``scheduling`` of the one that was suspended for it, which explicit tasks alone
     have. ``exit_frame`` is where the runtime called its code, ``enter_frame`` where it called the runtime, None while
-    it has not. ``status`` is ``executing``, ``suspended`` or ``queued``."""
+    it has not. ``status`` is ``executing``, ``suspended``, ``queued`` or ``complete`` (kept for tasks it generated)."""
 
     id: str
     runtime: str

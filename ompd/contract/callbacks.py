@@ -18,8 +18,7 @@ TypeRef = NewType("TypeRef", object)
 
 @dataclass(frozen=True, slots=True)
 class TypeSizes:
-    """Sizes of the target's fundamental C types, in bytes (``ompd_device_type_sizes_t``, ``DMPL_target_type_sizes_t``).
-    """
+    """Sizes of the target's fundamental C types, in bytes (``ompd_device_type_sizes_t``)."""
 
     sizeof_char: int
     sizeof_short: int

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from ompd.errors import FieldNotFound
+from ompd.errors import CorruptState, FieldNotFound
 
 ByteOrder = Literal["little", "big"]
 
@@ -29,14 +29,31 @@ class Memory(Protocol):
         """
 
 
+# No integer of a target's is wider.
+_MAX_INTEGER_SIZE = 16
+
+
 def read_unsigned(memory: Memory, address: int, size: int) -> int:
-    """Return the unsigned integer of *size* bytes at *address*."""
+    """Return the unsigned integer of *size* bytes at *address*.
+
+    :raises CorruptState: if no integer has that size
+    """
+    _check_integer(address, size)
     return int.from_bytes(memory.read(address, size), memory.byte_order)
 
 
 def read_signed(memory: Memory, address: int, size: int) -> int:
-    """Return the two's complement integer of *size* bytes at *address*."""
+    """Return the two's complement integer of *size* bytes at *address*.
+
+    :raises CorruptState: if no integer has that size
+    """
+    _check_integer(address, size)
     return int.from_bytes(memory.read(address, size), memory.byte_order, signed=True)
+
+
+def _check_integer(address: int, size: int) -> None:
+    if not 0 < size <= _MAX_INTEGER_SIZE:
+        raise CorruptState(address, f"an integer is said to have {size} bytes")
 
 
 def read_pointer(memory: Memory, address: int) -> int | None:

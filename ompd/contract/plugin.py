@@ -54,7 +54,10 @@ class TaskHandle(Protocol):
         """Return ``initial``, ``implicit`` or ``explicit`` (implicit-task-var)."""
 
     def status(self) -> str:
-        """Return ``executing``, ``suspended`` (begun, and not on a thread) or ``queued`` (created, and not begun)."""
+        """Return ``executing``, ``suspended``, ``queued`` (created, and not begun) or ``complete``.
+
+        A task that is complete is kept while tasks that it generated are not.
+        """
 
     def thread(self) -> ThreadHandle | None:
         """Return the thread that executes it, or on which it is suspended, None for a queued one."""
@@ -113,8 +116,7 @@ class ParallelHandle(Protocol):
         """Return the entry of the function the compiler made of the region's code."""
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """Return the primary thread's frames outside of the region, from the user's that encountered its construct on.
-        """
+        """Return the primary thread's frames outside of the region, from the user's that encountered it on."""
 
     def tool_data(self) -> int:
         """Return the word a tool keeps with the region. ``ompd_get_tool_data``."""
@@ -182,8 +184,7 @@ class AddressSpace(Protocol):
         """Return all of the runtime's threads that exist, idle ones too."""
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
-        """Return the thread with that native identifier, None if it is not the runtime's. ``ompd_get_thread_handle``.
-        """
+        """Return the thread with that native identifier, None if it is not one. ``ompd_get_thread_handle``."""
 
     def states(self) -> Mapping[int, str]:
         """Return the states the runtime may report, by number. ``ompd_enumerate_states``."""
@@ -253,7 +254,7 @@ class LockState:
     ``address`` is the runtime's object, ``kind`` what the user calls it (``lock`` or ``critical``). ``owner`` is the
     native id of its holder, None where the runtime does not store one; ``waiters`` those of all who wait, first in line
     first, empty where it keeps no list. ``variable`` is the address of the user's variable, None where that was not
-    found. """
+    found."""
 
     address: int
     kind: str
@@ -290,4 +291,4 @@ class RuntimeInternals(Protocol):
         """Return the same of the construct of a region of several threads."""
 
     def queued_tasks(self) -> Sequence[TaskHandle]:
-        """Return explicit tasks that were created and have not begun."""
+        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread."""

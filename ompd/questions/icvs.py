@@ -83,9 +83,11 @@ def _threads_and_tasks(
         handles = []
     for handle in handles:
         try:
+            if handle.thread_num() is None:
+                continue  # an idle thread has no task, and so no variables
+            threads.append((str(native_thread(session, handle)), handle))
             task = handle.current_task()
-            if task is not None:  # an idle thread has no task, and so no variables
-                threads.append((str(native_thread(session, handle)), handle))
+            if task is not None:
                 tasks.setdefault(task.id, task)
         except OmpdError as error:
             problems.lost(f"{runtime.id}: variables of thread descriptor {handle.address:#x}", error)

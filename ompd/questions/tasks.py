@@ -66,9 +66,7 @@ class _Collector:
                     self._threads.setdefault(suspended.id, thread)
                     self._with_ancestors(suspended)
             except OmpdError as error:
-                self._problems.unreadable(
-                    f"{self._runtime.id}: tasks of thread descriptor {handle.address:#x}: {error}"
-                )
+                self._problems.lost(f"{self._runtime.id}: tasks of thread descriptor {handle.address:#x}", error)
 
     def _suspended_by(self, task: TaskHandle) -> Iterator[TaskHandle]:
         # The tasks that lie below *task* on its thread, as long as the runtime tells.
@@ -105,6 +103,8 @@ class _Collector:
 
     def _from_queues(self) -> None:
         try:
+            if self._space.icv("max-task-priority-var", self._space):
+                self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known")
             for task in self._space.internals().queued_tasks():
                 self._with_ancestors(task)
         except LayoutUnavailable as error:

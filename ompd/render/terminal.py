@@ -15,6 +15,8 @@ from ompd.render import icvs, regions, runtimes, tasks, threads, words
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
+# Recursion of tasks goes thousands of levels deep.
+_MAX_INDENT = 40
 # A pipe has no width; nothing may be cut off or wrapped in it.
 _UNBOUNDED = 100_000
 
@@ -66,7 +68,7 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
     """Print the answer to ``tasks``."""
     _print_head(console, answer)
     for depth, line in tasks.task_lines(answer, unfold=unfold, verbose=verbose):
-        console.print(Text("   " * depth + line))
+        console.print(Text("   " * min(depth, _MAX_INDENT) + line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

@@ -35,7 +35,7 @@ _STRUCTURES: tuple[tuple[str, str], ...] = (
     (
         "kmp_base_team_t",
         "t_master_tid t_ident t_parent t_nproc t_threads t_serialized t_id t_pkfn t_task_team t_implicit_task_taskdata"
-        " t_cancel_request t_bar !t_b_master_arrived !t_b_team_arrived",
+        " t_cancel_request t_bar t_b_master_arrived t_b_team_arrived",
     ),
     ("kmp_base_root_t", "r_root_team r_hot_team r_uber_thread r_root_id"),
     ("ident_t", "psource flags"),

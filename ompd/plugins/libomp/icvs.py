@@ -42,14 +42,10 @@ _BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
 # enum __kmp_tool of ompt-general.cpp
 _TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
 
-# What OMPD leaves out, by the environment variable under which the runtime displays it.
+# What OMPD leaves out and no routine changes, by the environment variable under which the runtime displays it.
 _DISPLAYED = {
-    "place-partition-var": "OMP_PLACES",
     "wait-policy-var": "OMP_WAIT_POLICY",
     "target-offload-var": "OMP_TARGET_OFFLOAD",
-    "nteams-var": "OMP_NUM_TEAMS",
-    "teams-thread-limit-var": "OMP_TEAMS_THREAD_LIMIT",
-    "def-allocator-var": "OMP_ALLOCATOR",
 }
 
 
@@ -92,7 +88,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
     if size > _MAX_ENVIRONMENT:
         raise CorruptState(block, f"ompd_env_block of {size} bytes")
     text = runtime.process.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
@@ -106,7 +102,7 @@ def _icvs(task: Task) -> StructView:
 
 def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
     def read_of_current_task(thread: Thread) -> Value:
-        task = thread.current_task()
+        task = thread.icv_task()
         if task is None:
             raise Unavailable("the thread is idle: no task gives it this variable")
         return reader(task)

@@ -232,6 +232,8 @@ class Region:
     def implicit_task(self, thread_num: int) -> Task:
         """See :meth:`ParallelHandle.implicit_task`."""
         self._check(thread_num)
+        if self.count > 1:
+            self.thread(0).current_task()  # which says so if the regions' descriptors are not to be told apart
         return replace(self.team.implicit_task(thread_num), place=self.place)
 
     def _check(self, thread_num: int) -> None:

@@ -78,6 +78,8 @@ class Task:
         """See :meth:`TaskHandle.status`."""
         if self.kind() == "explicit" and not self.flag("started"):
             return "queued"
+        if self.kind() == "explicit" and self.flag("complete"):
+            return "complete"
         if self.place < self.count:
             return "suspended"
         return "executing" if self.address in self.runtime.current_tasks else "suspended"
@@ -89,7 +91,7 @@ class Task:
         """
         if self.kind() != "explicit":
             return self.team().thread_of_implicit_task(self.address)
-        if self.status() == "queued":
+        if self.status() in ("queued", "complete"):
             return None
         return self.runtime.current_tasks.get(self.address) or self.runtime.internals().waiting_thread(self)
 

@@ -93,8 +93,8 @@ class Thread:
                 break
         return tuple(found)
 
-    def current_task(self) -> Task | None:
-        """Return ``th_current_task``, None while the thread is idle."""
+    def icv_task(self) -> Task | None:
+        """Return the task in whose descriptor the thread's variables are kept, None while the thread is idle."""
         if self.team is None:
             return None
         address = self._view.pointer("th_current_task")
@@ -103,6 +103,16 @@ class Thread:
         task = self.runtime.task_at(address)
         if task.team() is not self.team:
             raise CorruptState(address, "a thread's current task belongs to another team than the thread")
+        return task
+
+    def current_task(self) -> Task | None:
+        """Return ``th_current_task``, None while the thread is idle.
+
+        :raises Unavailable: in a serialized region that an explicit task of a serialized region started
+        """
+        task = self.icv_task()
+        if task is None or self.team is None:
+            return None
         if len(self.team.regions) > 1 and task.kind() == "explicit" and not constructs.executes_explicit_task(self):
             # A serialized region that an explicit task of a serialized region starts has no descriptor of its own: the
             # runtime goes on pointing at the explicit task.

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 # Routines in which a thread has arrived at a barrier of its team. The last two are those of a region's end: a worker
 # that has arrived there waits for the next region already.
-_BARRIERS = frozenset(("__kmp_barrier", "__kmpc_barrier", "GOMP_barrier", "__kmp_join_barrier", "__kmp_fork_barrier"))
+_CLOSING = frozenset(("__kmp_join_barrier", "__kmp_fork_barrier"))
+_BARRIERS = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", *_CLOSING))
+# enum barrier_type of kmp.h: plain 0, fork and join 1, reduction 2. Only those are counted.
+_BARRIER_KINDS, _COUNTED_BARRIERS = 3, (0, 2)
+# The runtime's own number of the kind that locks have unless a hint asks for another; those up to 2 are direct.
+_LOCK_KIND, _LOCK_KIND_TAS, _LOCK_KIND_FUTEX = "__kmp_user_lock_seq", 1, 2
 # Routines that ask for a lock, and what their callers call it.
 LOCK_ROUTINES = {
     "__kmpc_critical": "critical",
@@ -303,6 +308,14 @@ class Internals:
         except MemoryFault:
             return None
 
+    @cached_property
+    def _direct_tag(self) -> int | None:
+        # What a direct lock's word begins with, None where locks are not direct: then a word that looks like one is
+        # chance.
+        address = self._process.symbol_in(self._runtime.module, _LOCK_KIND)
+        kind = read_unsigned(self._process, address, 4) if address is not None else None
+        return {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}.get(kind or 0)
+
     def _direct(self, thread: Thread, candidate: int) -> tuple[int, int] | None:
         # (variable, owner's gtid) if *candidate* is a test-and-set or futex lock that another thread holds.
         try:
@@ -314,7 +327,7 @@ class Internals:
             return None
         payload = word >> 8
         tag = word & 0xFF
-        if tag not in (_DIRECT_TAS, _DIRECT_FUTEX):
+        if tag != self._direct_tag:
             return None
         gtid = (payload >> 1 if tag == _DIRECT_FUTEX else payload) - 1
         owner = self._by_gtid.get(gtid)
@@ -336,16 +349,45 @@ class Internals:
         return BarrierState(region.size() - len(missing), region.size(), tuple(missing))
 
     def _has_arrived(self, thread: Thread, region: ParallelHandle) -> bool:
-        current = thread.current_parallel()
-        if current is None or current.id != region.id:
-            return False  # it is in a region of its own, inside of this one
-        hosted = constructs.hosted(thread)
-        places = {known.id: place for known, place in hosted.places.items()}
+        stack = constructs.hosted(thread)
+        places = {known.id: place for known, place in stack.places.items()}
         if region.id not in places:
             raise Unavailable("the region's frame is not to be told from others on a thread's stack")
         place = places[region.id]
-        inside = hosted.frames if place is None else hosted.frames[:place]
-        return any(constructs.routine_at(self._runtime, frame.call_site) in _BARRIERS for frame in inside)
+        routines = [constructs.routine_at(self._runtime, frame.call_site) for frame in stack.frames[:place]]
+        if place is None:
+            return any(name in _CLOSING for name in routines)
+        # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
+        entered = False
+        for name in reversed(routines):
+            if name in _BARRIERS:
+                return self._is_counted(thread, region)
+            if entered and name is None:
+                return False
+            entered = entered or name is not None
+        return False
+
+    def _is_counted(self, thread: Thread, region: ParallelHandle) -> bool:
+        # A thread may still be on its way out of the barrier before. Intel's runtime counts, for explicit and
+        # worksharing barriers and for reductions, how many its team has passed and each worker has reached.
+        info, team = self._layout("kmp_base_info_t").fields, self._layout("kmp_base_team_t").fields
+        needed = ("th_bar", "th_b_worker_arrived"), ("t_bar", "t_b_master_arrived", "t_b_team_arrived")
+        if not all(name in info for name in needed[0]) or not all(name in team for name in needed[1]):
+            return True
+        primary = region.thread(0).address == thread.address
+        start = int(region.id.partition("/")[0], 16) + team["t_bar"].offset
+        for kind in _COUNTED_BARRIERS:
+            at = start + kind * (team["t_bar"].size // _BARRIER_KINDS)
+            passed = read_unsigned(self._process, at + team["t_b_team_arrived"].offset, 8)
+            if primary:
+                reached = read_unsigned(self._process, at + team["t_b_master_arrived"].offset, 8)
+            else:
+                bar = info["th_bar"]
+                own = thread.address + bar.offset + kind * (bar.size // _BARRIER_KINDS)
+                reached = read_unsigned(self._process, own + info["th_b_worker_arrived"].offset % bar.offset, 8)
+            if reached > passed:
+                return True
+        return False
 
     # Tasks
 
@@ -386,7 +428,7 @@ class Internals:
                 for number in range(min(team.t_nproc, max(view.signed("tt_nproc"), 0))):
                     for task in self._deque(StructView(process, td, data + number * td.size)):
                         found.setdefault(task, self._runtime.task_at(task))
-        return [task for task in found.values() if task.status() == "queued"]
+        return list(found.values())
 
     def _deque(self, view: StructView) -> list[int]:
         array = view.pointer("td_deque")
