@@ -165,7 +165,7 @@ class IcvRecord:
     """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
 
     ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, as ``scope`` says. Of
-    scope ``display`` are settings as the runtime displays them, by the names of environment variables. """
+    scope ``display`` are settings as the runtime displays them, by the names of environment variables."""
 
     runtime: str
     name: str

@@ -199,3 +199,16 @@ def test_warnings_do_not_drown_the_answer() -> None:
     answer = victim.ask("threads")
     assert isinstance(answer, Answer) and not answer.complete
     assert len(answer.warnings) <= 51 and len(answer.rows) == len(victim.target.thread_ids())
+
+
+@pytest.mark.parametrize("size", [0, 3, 16, 2000, (1 << 64) - 1])
+def test_absurd_published_sizes_are_refused(size: int) -> None:
+    victim = Victim("nested")
+    with Session.open_core(victim.stopped.core) as session:
+        space = session.runtimes[0].space
+        assert isinstance(space, Runtime)
+        address = space.global_address("ompd_sizeof__kmp_internal_control_t__default_device")
+    victim.write(address, size)
+    for question, outcome in outcomes(victim):
+        if question == "icvs":
+            assert isinstance(outcome, OmpdError) or outcome.warnings

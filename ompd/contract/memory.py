@@ -29,8 +29,8 @@ class Memory(Protocol):
         """
 
 
-# No integer of a target's is wider.
-_MAX_INTEGER_SIZE = 16
+# Sizes, in bytes, that integers of a target have. Others, which damaged tables tell, would read neighbours too.
+_INTEGER_SIZES = frozenset({1, 2, 4, 8})
 
 
 def read_unsigned(memory: Memory, address: int, size: int) -> int:
@@ -52,7 +52,7 @@ def read_signed(memory: Memory, address: int, size: int) -> int:
 
 
 def _check_integer(address: int, size: int) -> None:
-    if not 0 < size <= _MAX_INTEGER_SIZE:
+    if size not in _INTEGER_SIZES:
         raise CorruptState(address, f"an integer is said to have {size} bytes")
 
 

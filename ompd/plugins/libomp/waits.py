@@ -384,7 +384,7 @@ class Internals:
             else:
                 bar = info["th_bar"]
                 own = thread.address + bar.offset + kind * (bar.size // _BARRIER_KINDS)
-                reached = read_unsigned(self._process, own + info["th_b_worker_arrived"].offset % bar.offset, 8)
+                reached = read_unsigned(self._process, own + info["th_b_worker_arrived"].offset, 8)
             if reached > passed:
                 return True
         return False

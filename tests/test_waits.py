@@ -1,0 +1,135 @@
+"""What threads wait for where appearances deceive: programs in ``tests/waits`` write which thread is late.
+
+The counts of the runtime, and not only the routines on a thread's stack, decide who has arrived at a barrier.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.debugger.files import FileFinder
+from ompd.model import Answer, TaskRecord, ThreadRecord, Wait
+from ompd.plugins.libomp.plugin import Runtime
+from ompd.plugins.libomp.threads import Thread
+from ompd.plugins.libomp.waits import Internals
+from ompd.questions import tasks, threads
+from ompd.session import Session
+from tests.support import stopped
+from tests.test_hostile import Overlaid
+from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of
+
+FOLDER = Path(__file__).parent / "waits"
+KINDS = [None, "tas", "futex", "ticket", "queuing", "drdpa"]
+EVERYWHERE = pytest.mark.parametrize(("compiler", "mode"), [*product(COMPILERS, MODES)])
+
+
+def waits(name: str, **environment: str) -> Odd:
+    return Odd(name, environment=environment, folder=FOLDER)
+
+
+def said(core: Core, word: str) -> list[Any]:
+    return sorted(words[word] for words in core.words if word in words)
+
+
+def told(core: Core) -> dict[int, ThreadRecord]:
+    with Session.open_core(core.path) as session:
+        return {row.native_thread_id: row for row in threads.ask(session).rows}
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(
+    ("odd", "team_size"),
+    [(waits("forks", KMP_BLOCKTIME="infinite"), 3), (waits("cancelled", OMP_CANCELLATION="true"), 4)],
+    ids=["forks", "cancelled"],
+)
+def test_barriers_name_who_is_late(odd: Odd, team_size: int, compiler: str, mode: str) -> None:
+    core = core_of(odd, compiler, mode)
+    barriers = [row.wait for row in told(core).values() if row.wait is not None and row.wait.kind == "barrier"]
+    assert barriers
+    for wait in barriers:
+        assert (wait.arrived, wait.expected, list(wait.missing or ())) == (
+            team_size - 1,
+            team_size,
+            said(core, "missing"),
+        )
+
+
+@EVERYWHERE
+def test_a_task_whose_child_goes_on_is_complete(compiler: str, mode: str) -> None:
+    core = core_of(waits("complete"), compiler, mode)
+    with Session.open_core(core.path) as session:
+        answer: Answer[TaskRecord] = tasks.ask(session)
+    assert answer.complete, answer.warnings
+    (child,) = (row for row in answer.rows if row.kind == "explicit" and row.status == "executing")
+    (parent,) = (row for row in answer.rows if row.kind == "explicit" and row.status != "executing")
+    assert (child.generating, child.thread) == (parent.id, said(core, "child")[0])
+    assert (parent.status, parent.thread) == ("complete", None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@EVERYWHERE
+def test_data_is_not_taken_for_a_lock(kind: str | None, compiler: str, mode: str) -> None:
+    odd = waits("lookalike", **({"KMP_LOCK_KIND": kind} if kind else {}))
+    core = core_of(odd, compiler, mode)
+    rows = told(core)
+    (start,), (size,) = ({words[key] for words in core.words if key in words} for key in ("data", "size"))
+    for thread in said(core, "waits"):
+        wait = rows[thread].wait
+        if wait is None:
+            assert kind in ("ticket", "drdpa"), "kinds of locks that do not tell of themselves"
+            continue
+        assert wait.object is None or not start <= wait.object < start + size
+        assert wait.symbol in (None, "&lock") and wait.owner in (None, *said(core, "holds"))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler: str) -> None:
+    # What the runtime counts for a thread in the barrier is laid over with the count of the barrier before.
+    program = stopped("barrier", compiler=compiler)
+    target = Overlaid(str(program.core))
+    with Session(target, FileFinder()) as session:
+        before = _barriers(session)
+        late = _member(session, number)
+        space = session.runtimes[0].space
+        assert isinstance(space, Runtime)
+        (team,) = (team for team in space.live_teams() if team.t_nproc == 4)
+        layouts = Internals(space)._layouts
+        info, base = layouts["kmp_base_info_t"].fields, layouts["kmp_base_team_t"].fields
+        (thread,) = (thread for thread in space.threads() if _native(session, thread) == late)
+        if number == 0:
+            counts, counted, whole = team.address, base["t_b_master_arrived"], base["t_bar"]
+        else:
+            counts, counted, whole = thread.address, info["th_b_worker_arrived"], info["th_bar"]
+        for kind in range(3):  # plain, fork and join, reduction
+            count = counts + whole.offset + kind * (whole.size // 3) + counted.offset
+            target.overlay[count] = bytes(counted.size)
+    again = Overlaid(str(program.core))
+    again.overlay = target.overlay
+    with Session(again, FileFinder()) as session:
+        after = _barriers(session)
+    assert {(len(wait.missing or ()), wait.arrived) for wait in before} == {(1, 3)}
+    assert {wait.missing for wait in after} == {tuple(sorted({*(before[0].missing or ()), late}))}
+    assert {wait.arrived for wait in after} == {2}
+
+
+def _native(session: Session, thread: Thread) -> int:
+    process = session.process
+    return process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+
+
+def _barriers(session: Session) -> list[Wait]:
+    waiting = [row.wait for row in threads.ask(session).rows]
+    return [wait for wait in waiting if wait is not None and wait.kind == "barrier"]
+
+
+def _member(session: Session, number: int) -> int:
+    (native,) = (
+        row.native_thread_id for row in threads.ask(session).rows if row.thread_num == number and row.level == 1
+    )
+    return native
