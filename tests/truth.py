@@ -1,4 +1,4 @@
-"""Comparing an inspection with what the program itself wrote; see ``fixtures/programs/truth.h`` for the truth's keys."""
+"""Comparing an inspection with what the program itself wrote; see ``fixtures/programs/truth.h`` for its keys."""
 
 from __future__ import annotations
 
