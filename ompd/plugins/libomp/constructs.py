@@ -37,6 +37,9 @@ _FORK = re.compile(
 # Routines that call the function of an explicit task.
 TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
 
+# The barrier at a region's end; its second half is where workers wait for the next region.
+CLOSING_BARRIERS = frozenset(("__kmp_join_barrier", "__kmp_fork_barrier"))
+
 # Teams have many threads that would all say the same; one that does not tell is seldom alone.
 _MAX_ASKED = 8
 
@@ -183,7 +186,7 @@ def _is_closing(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
     for frame in frames:
         if is_users(runtime, frame):
             return False
-        if routine_at(runtime, frame.call_site) in ("__kmp_join_barrier", "__kmp_fork_barrier"):
+        if routine_at(runtime, frame.call_site) in CLOSING_BARRIERS:
             return True
     return False
 

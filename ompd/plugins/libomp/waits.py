@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 # Routines in which a thread has arrived at a barrier of its team. The last two are those of a region's end: a worker
 # that has arrived there waits for the next region already.
-_CLOSING = frozenset(("__kmp_join_barrier", "__kmp_fork_barrier"))
-_BARRIERS = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", *_CLOSING))
+_BARRIERS = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", *constructs.CLOSING_BARRIERS))
 # enum barrier_type of kmp.h: plain 0, fork and join 1, reduction 2. Only those are counted.
 _BARRIER_KINDS, _COUNTED_BARRIERS = 3, (0, 2)
 # The runtime's own number of the kind that locks have unless a hint asks for another; those up to 2 are direct.
@@ -117,7 +116,7 @@ class Internals:
 
     def task_source(self, handle: TaskHandle) -> str | None:
         """See :meth:`RuntimeInternals.task_source`: ``td_ident``, which clang's code sets."""
-        task = self._runtime.task_at(int(handle.id.partition("/")[0], 16))
+        task = self._runtime.task_at(_structure(handle))
         view = StructView(self._process, self._layout("kmp_taskdata_t"), task.address)
         return self._source(view.pointer("td_ident"))
 
@@ -125,7 +124,7 @@ class Internals:
         """See :meth:`RuntimeInternals.region_source`: ``t_ident``, set when a team of several threads forms."""
         if handle.size() == 1:
             return None
-        address = int(handle.id.partition("/")[0], 16)
+        address = _structure(handle)
         return self._source(StructView(self._process, self._layout("kmp_base_team_t"), address).pointer("t_ident"))
 
     def _source(self, ident: int | None) -> str | None:
@@ -356,7 +355,7 @@ class Internals:
         place = places[region.id]
         routines = [constructs.routine_at(self._runtime, frame.call_site) for frame in stack.frames[:place]]
         if place is None:
-            return any(name in _CLOSING for name in routines)
+            return any(name in constructs.CLOSING_BARRIERS for name in routines)
         # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
         entered = False
         for name in reversed(routines):
@@ -375,7 +374,7 @@ class Internals:
         if not all(name in info for name in needed[0]) or not all(name in team for name in needed[1]):
             return True
         primary = region.thread(0).address == thread.address
-        start = int(region.id.partition("/")[0], 16) + team["t_bar"].offset
+        start = _structure(region) + team["t_bar"].offset
         for kind in _COUNTED_BARRIERS:
             at = start + kind * (team["t_bar"].size // _BARRIER_KINDS)
             passed = read_unsigned(self._process, at + team["t_b_team_arrived"].offset, 8)
@@ -442,6 +441,11 @@ class Internals:
         places = [(head + i) % size for i in range(count)]
         found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
         return [address for address in found if address]
+
+
+def _structure(handle: TaskHandle | ParallelHandle) -> int:
+    # Where the runtime's structure lies, which an id starts with; those that share it differ after the "/".
+    return int(handle.id.partition("/")[0], 16)
 
 
 def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
