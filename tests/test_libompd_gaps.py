@@ -242,22 +242,29 @@ def _break_at(program: Path, routine: str, folder: Path, environment: dict[str, 
 
 
 def test_thread_that_is_created_and_not_registered(tmp_path: Path) -> None:
-    # The first worker has only just begun to run.
+    # The first worker has only just begun to run; on a busy machine the next one has as well.
     program = build_fixture("barrier", mode="neither")
     core = _break_at(program, "__kmp_launch_worker", tmp_path, {})
     with Session.open_core(core) as session:
         answer = threads.ask(session)
         assert answer.complete, answer.warnings
-        (new,) = (
+        begun = [
             native
             for native in session.process.threads()
             if "__kmp_launch_worker" in (symbol_of(session, native) or "")
-        )
+        ]
+        assert begun
         rows = {row.native_thread_id: row for row in answer.rows}
         assert set(rows) == set(session.process.threads())
-        # Until it registers itself it is no thread of OpenMP; from its descriptor on it is idle.
-        assert (rows[new].state, rows[new].thread_type) in ((None, "other"), ("idle", "worker"))
-        assert (rows[new].parallel, rows[new].thread_num, rows[new].task) == (None, None, None)
+        # Until it registers itself it is no thread of OpenMP; from its descriptor on it is idle, or already in a team:
+        # then nothing tells its state yet.
+        for new in begun:
+            row = rows[new]
+            if row.thread_type == "worker" and row.state is None:
+                assert "state" in row.unavailable
+                continue
+            assert (row.state, row.thread_type) in ((None, "other"), ("idle", "worker"))
+            assert (row.parallel, row.thread_num, row.task) == (None, None, None)
         (initial,) = (row for row in answer.rows if row.thread_type == "initial")
         assert initial.native_thread_id == session.target.process_id
 
