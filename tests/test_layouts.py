@@ -8,8 +8,9 @@ import pytest
 
 from ompd.errors import LayoutUnavailable
 from ompd.plugins.layout import dwarf, selfdescribed
+from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.plugin import Runtime
-from ompd.plugins.libomp.waits import Internals, load_layouts
+from ompd.plugins.libomp.structures import load_layouts
 from ompd.session import Session
 from tests.support import stopped
 from tests.truth import compare

@@ -291,4 +291,13 @@ class RuntimeInternals(Protocol):
         """Return the same of the construct of a region of several threads."""
 
     def queued_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread."""
+        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread.
+
+        Those with a priority may be in queues of their own, see :meth:`prioritized_tasks`.
+        """
+
+    def prioritized_tasks(self) -> Sequence[TaskHandle]:
+        """Return the explicit tasks in queues of tasks that were given a priority.
+
+        :raises LayoutUnavailable: if nothing tells where they are
+        """

@@ -134,16 +134,16 @@ class InspectedProcess:
         found = loaded.symbols.find_many(names)
         return {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
 
-    def symbols_with_prefix(self, prefix: str) -> Mapping[str, int]:
+    def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """See :meth:`Process.symbols_with_prefix`."""
-        found: dict[str, int] = {}
+        found: list[tuple[str, int]] = []
         for loaded in self._modules:
             if loaded.symbols is None or loaded.record.is_system_library:
                 continue
             try:
                 for symbol in loaded.symbols.find_prefix(prefix):
                     if symbol.type != STT_TLS:
-                        found.setdefault(symbol.name, symbol.address + loaded.bias)
+                        found.append((symbol.name, symbol.address + loaded.bias))
             except MalformedFile:
                 continue  # a damaged symbol table names nothing
         return found
