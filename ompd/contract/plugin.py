@@ -171,6 +171,10 @@ class AddressSpace(Protocol):
     def layout_source(self) -> str:
         """How the layout of its structures is known: ``published``, ``dwarf``, ``table`` or ``queried``."""
 
+    @property
+    def layout_sources(self) -> Mapping[str, str]:
+        """The same for each structure that was asked about so far, by its name."""
+
     def omp_version(self) -> int:
         """Return the version of OpenMP as ``_OPENMP`` spells it. ``ompd_get_omp_version``."""
 

@@ -113,6 +113,11 @@ class Runtime:
         """See :attr:`AddressSpace.layout_source`."""
         return self._thread_layout.source
 
+    @property
+    def layout_sources(self) -> Mapping[str, str]:
+        """See :attr:`AddressSpace.layout_sources`."""
+        return {**{name: layout.source for name, layout in self.layouts.items()}, **self.structures.sources}
+
     def global_address(self, name: str) -> int:
         """Return where the runtime's global variable *name* lies.
 
