@@ -207,3 +207,19 @@ class Answer(Generic[Row]):
     rows: tuple[Row, ...]
     complete: bool
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot that was taken: its file and size, and what it holds, in bytes.
+
+    ``modules`` are those whose symbols, unwind tables and debug information it carries; ``problems`` what it lacks.
+    """
+
+    file: str
+    size: int
+    threads: int
+    memory_bytes: int
+    extract_bytes: int
+    modules: tuple[str, ...]
+    problems: tuple[str, ...]
