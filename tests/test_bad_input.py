@@ -509,13 +509,13 @@ def mapped_files(core: Path) -> set[Path]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, good: Stopped) -> Path:
-    """The folder with the files of the run, as if of another machine: links that a test may replace."""
+    """The folder with the files of the run, as if of another machine: copies that a test may replace."""
     root = tmp_path / "machine"
     for path in mapped_files(good.core):
         if path.exists():
-            link = root / path.relative_to("/")
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(path)
+            copy = root / path.relative_to("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
     return root
 
 

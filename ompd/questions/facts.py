@@ -157,4 +157,8 @@ def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
     """Return *rows* with all that goes with them."""
+    if session.fault is not None:
+        problems.unreadable(session.fault)
+    if session.note is not None:
+        problems.note(session.note)
     return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)

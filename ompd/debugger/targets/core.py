@@ -36,15 +36,16 @@ _MACHINE_NAMES = {
 class CoreTarget:
     """A core file, mapped and not copied: only what is asked for is ever touched.
 
+    :param data: the core itself, if it is not what lies at *path*
     :raises BadFile: if *path* is no readable ELF core of a known architecture
     """
 
     kind = "core"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, data: mmap.mmap | None = None) -> None:
         self.name = path
         try:
-            self._data = open_mapped(path)
+            self._data = data if data is not None else open_mapped(path)
         except BadFile as error:
             raise BadFile(path, error.fault, hint=error.hint or _HOW_TO_GET_A_CORE) from error
         try:
