@@ -81,15 +81,16 @@ class Session:
         except BadFile as error:
             if unpacked is None or unpacked.fault is None:
                 raise
-            raise BadFile(name, f"{unpacked.fault}; what there is of it {error.fault}", hint=error.hint) from error
+            raise BadFile(
+                name, f"{unpacked.fault}; what there is of it {error.fault}", hint="copy the file again, whole"
+            ) from error
         try:
             session = cls(target, finder, fspath(exe) if exe is not None else None)
         except BaseException:
             target.close()
             raise
         if unpacked is not None:
-            session.fault = f"{name}: {unpacked.fault}; copy it again, whole" if unpacked.fault is not None else None
-            session.note = f"{name}: {unpacked.note}" if unpacked.note is not None else None
+            session.fault, session.note = unpacked.fault, unpacked.note
         return session
 
     def __enter__(self) -> Self:

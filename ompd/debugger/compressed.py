@@ -242,7 +242,7 @@ def _decoded(source: _Input, decoder: _Decoder, error: type[Exception]) -> Itera
             yield decoder.decompress(data, _PIECE)
         except error as fault:
             raise _Damaged(str(fault)) from fault
-    source.give_back(decoder.unused_data)
+    source.give_back(decoder.unused_data or b"")  # lz4 has None for none
 
 
 def _zstd(source: _Input) -> Iterator[bytes]:
