@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ompd.session import Session
@@ -58,8 +60,8 @@ def test_whose_code_cannot_be_told_is_not_guessed(link: str) -> None:
     flags, pie = LINKS[link]
     core = stopped("uneven", mode="neither", flags=(*flags, "-g0"), pie=pie)
     found = compare(core)
-    for difference in found.differences:
-        assert " is None" in difference or "function is " in difference, difference
+    untold = re.compile(r"is None, in truth|function is '\.omp_outlined\.")
+    assert [difference for difference in found.differences if not untold.search(difference)] == []
     with Session.open_core(core.core) as session:
         for thread in session.process.threads():
             assert session.process.stack(thread).stopped is None

@@ -120,6 +120,9 @@ class Servers:
                 file.write(piece)
                 if self._progress is not None:
                     self._progress(f"fetching {url}: {format_size(size)}")
+            announced = answer.headers.get("Content-Length", "")
+            if announced.isdigit() and int(announced) != size:
+                raise HTTPException(f"{url} ended after {size} of {announced} bytes")
 
 
 def _number(environment: Mapping[str, str], name: str) -> float | None:
