@@ -31,6 +31,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.debugger.opening", "ompd.debugger.compressed"),
     ("ompd.debugger.opening", "ompd.debugger.coredumps"),
+    ("ompd.debugger.formats.elf", "ompd.debugger.formats.zstd"),
     ("ompd.debugger.compressed", "lz4.frame"),
     ("ompd.debugger.compressed", "zstandard"),
     ("ompd.debugger.files", "ompd.debugger.debuginfod"),
@@ -44,7 +45,7 @@ ONLY_IN = {
     "rich": {"ompd.render.terminal"},
     "elftools": set(),
     "lz4": {"ompd.debugger.compressed"},
-    "zstandard": {"ompd.debugger.compressed"},
+    "zstandard": {"ompd.debugger.compressed", "ompd.debugger.formats.zstd"},
     "urllib": {"ompd.debugger.debuginfod"},
 }
 
@@ -146,5 +147,5 @@ def test_threads_as_json_loads_no_slow_package() -> None:
     )
     slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "zstandard", "lz4", "tomllib", "subprocess", "asyncio"}
     slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
-    slow |= {f"ompd.debugger.{name}" for name in ("compressed", "coredumps", "debuginfod")}
+    slow |= {f"ompd.debugger.{name}" for name in ("compressed", "coredumps", "debuginfod", "formats.zstd")}
     assert not loaded & slow

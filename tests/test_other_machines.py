@@ -348,6 +348,16 @@ def test_minidebuginfo_names_functions(tmp_path: Path) -> None:
     assert places(split.core, "--debug-dir", tmp_path / "debug") == places(stopped("uneven").core)
 
 
+@pytest.mark.parametrize("method", ["zlib", "zstd"])
+def test_a_debug_file_with_compressed_sections(split: Split, tmp_path: Path, method: str) -> None:
+    file = by_build_id(tmp_path, build_id_of(split.program), ".debug")
+    done = subprocess.run(["objcopy", f"--compress-debug-sections={method}", split.debug, file], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"missing: an objcopy that knows {method}")
+    assert file.stat().st_size < split.debug.stat().st_size
+    assert places(split.core, "--debug-dir", tmp_path) == places(stopped("uneven").core)
+
+
 # debuginfod's cache and servers
 
 

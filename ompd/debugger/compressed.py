@@ -307,7 +307,7 @@ _FORMATS = (
     _Format("zstd", b"\x28\xb5\x2f\xfd", _zstd),
     _Format("lz4", b"\x04\x22\x4d\x18", _lz4),
     _Format("xz", b"\xfd7zXZ\0", _xz),
-    _Format("gzip", b"\x1f\x8b", _gzip),
+    _Format("gzip", b"\x1f\x8b\x08", _gzip),
 )
 
 
@@ -333,6 +333,8 @@ def _pieces(source: _Input, known: _Format) -> Iterator[bytes]:
         elif head.startswith(known.magic):
             yield from known.member(source)
             is_first = False
+        elif is_first and (other := _format(head)) is not None:
+            known = other  # behind frames that several formats have
         elif known.magic.startswith(head) or is_first:
             raise _Cut
         elif head[0] == 0:

@@ -46,6 +46,7 @@ class Coredump:
             raise BadFile(name, "is nothing that coredumpctl could look for", hint="give coredumpctl:PID or :PROGRAM")
         self._program = program
         self._match = [match] if match else []
+        self._refusal: BadFile | None = None
         entry = self._entry()
         state = entry.get("corefile")
         if state in ("missing", "none", "error", "inaccessible"):
@@ -75,7 +76,10 @@ class Coredump:
         # What it lists of the core. Releases before 248 know no JSON, and the field below has to do.
         try:
             found = json.loads(self._ask("--json=short"))
-        except (BadFile, ValueError):
+        except BadFile as error:
+            self._refusal = error if "json" not in error.fault else None
+            return {}
+        except ValueError:
             return {}
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
 
@@ -85,6 +89,8 @@ class Coredump:
         :raises BadFile: if there is no such core, or its file is gone
         """
         path = self._ask("--field=COREDUMP_FILENAME").strip("\n").rpartition("\n")[2]
+        if not path and self._refusal is not None:
+            raise self._refusal  # asked for a field alone, it finds nothing without a word
         if not path:
             return None
         if not Path(path).exists():
