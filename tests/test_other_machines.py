@@ -526,6 +526,16 @@ def test_a_cache_that_cannot_be_written(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+@pytest.mark.parametrize("text", ["inf", "nan", "-1", "0", "", "soon", "1e400"])
+def test_numbers_that_are_none(tmp_path: Path, server: Server, text: str) -> None:
+    program = build("uneven")
+    digits = build_id_of(program)
+    server.files[f"/buildid/{digits}/executable"] = program.read_bytes()
+    environment = {"DEBUGINFOD_URLS": server.url, "DEBUGINFOD_TIMEOUT": text, "DEBUGINFOD_MAXSIZE": text}
+    found = Servers(environment, str(tmp_path)).fetch(bytes.fromhex(digits), "executable")
+    assert found is not None and Path(found).read_bytes() == program.read_bytes()
+
+
 @pytest.mark.parametrize("urls", ["", "ima:ignore", "file:///etc ftp://127.0.0.1"])
 def test_no_server_is_named(kept: Moved, cache: Path, monkeypatch: pytest.MonkeyPatch, urls: str) -> None:
     monkeypatch.setenv("DEBUGINFOD_URLS", urls)

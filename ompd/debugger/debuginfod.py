@@ -25,6 +25,9 @@ _PIECE = 1 << 16
 _TIMEOUT = 90.0
 _RATE = 100 << 10
 _MAX_BYTES = 2 << 30
+# What more than that, as "inf", comes to.
+_MAX_TIMEOUT = 1e6
+_MAX_LIMIT = 1e15
 
 
 class Servers:
@@ -44,8 +47,8 @@ class Servers:
                 "DEBUGINFOD_URLS names no server to ask for files",
                 hint="set it to http:// or https:// addresses, as DEBUGINFOD_URLS=https://debuginfod.elfutils.org",
             )
-        self._timeout = _number(environment, "DEBUGINFOD_TIMEOUT") or _TIMEOUT
-        self._limit = int(_number(environment, "DEBUGINFOD_MAXSIZE") or _MAX_BYTES)
+        self._timeout = min(_number(environment, "DEBUGINFOD_TIMEOUT") or _TIMEOUT, _MAX_TIMEOUT)
+        self._limit = int(min(_number(environment, "DEBUGINFOD_MAXSIZE") or _MAX_BYTES, _MAX_LIMIT))
         self._cache = cache
         self._progress = progress
         self._temporary: list[tempfile.TemporaryDirectory[str]] = []
@@ -76,7 +79,10 @@ class Servers:
     def _fetch(self, build_id: bytes, kind: str) -> str | None:
         folder = self._folder(build_id)
         for url in tuple(self._urls):
-            descriptor, temporary = tempfile.mkstemp(prefix=f"{kind}.", dir=folder)
+            try:
+                descriptor, temporary = tempfile.mkstemp(prefix=f"{kind}.", dir=folder)
+            except OSError:
+                return None  # there is no room for it
             try:
                 with open(descriptor, "wb") as file:  # noqa: PTH123
                     self._download(f"{url}/buildid/{build_id.hex()}/{kind}", file)
