@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
 
     from ompd.inspection import Inspection
@@ -28,14 +29,33 @@ def open_core(
     exe: str | PathLike[str] | None = None,
     sysroot: str | PathLike[str] | None = None,
     debug_dirs: tuple[str | PathLike[str], ...] = (),
+    debuginfod: bool = False,
+    max_size: int = 32 << 30,
+    progress: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Return a session on the ELF core file *core*; close it, or use it in a ``with`` statement.
 
+    One that is compressed (gzip, xz, zstd, lz4) is unpacked into a temporary file without a name.
+    ``coredumpctl:MATCH`` is the core of systemd-coredump's that ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the
+    newest.
+
     :param exe: the program's executable, where the core names none or another file stands at that path now
     :param sysroot: folder under which the files of the machine that wrote the core are found
-    :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
+    :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
+    :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
+    :param max_size: how many bytes a compressed core may have when it is unpacked
+    :param progress: called with a line to show while something takes its time: unpacking, fetching
     :raises BadFile: if *core* is no readable core file, or a file it needs is another build
+    :raises BadInput: if servers are to be asked and DEBUGINFOD_URLS names none
     """
     from ompd.inspection import Inspection  # noqa: PLC0415
 
-    return Inspection.open_core(core, exe=exe, sysroot=sysroot, debug_dirs=debug_dirs)
+    return Inspection.open_core(
+        core,
+        exe=exe,
+        sysroot=sysroot,
+        debug_dirs=debug_dirs,
+        debuginfod=debuginfod,
+        max_size=max_size,
+        progress=progress,
+    )

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from ompd.contract.code import is_runtime_file
 from ompd.contract.plugin import AddressSpace
 from ompd.contract.process import Module
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files import FileFinder, Progress
 from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.opening import MAX_SIZE, unpack_core
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import NotInitialised, OmpdError, TargetGone
+from ompd.errors import BadFile, NotInitialised, OmpdError, TargetGone
 from ompd.model import TargetRecord
 from ompd.plugins.discovery import Found, discover
 
@@ -47,6 +48,9 @@ class Session:
         self.target = target
         self._is_open = True
         self.finder, self.exe = finder, exe
+        # Why the target is not whole, and what is odd about it, from before it could be read.
+        self.fault: str | None = None
+        self.note: str | None = None
         self.process = InspectedProcess(target, finder, exe)
         # For questions.places: whose code lies at an address; the user's function of a region, by the region's id.
         self.owners: dict[int, str] = {}
@@ -60,15 +64,35 @@ class Session:
         exe: str | PathLike[str] | None = None,
         sysroot: str | PathLike[str] | None = None,
         debug_dirs: Sequence[str | PathLike[str]] = (),
+        debuginfod: bool = False,
+        max_size: int = MAX_SIZE,
+        progress: Progress | None = None,
     ) -> Self:
         """Return a session on a core file; see :func:`ompd.open_core`."""
-        finder = FileFinder(fspath(sysroot) if sysroot is not None else None, [fspath(d) for d in debug_dirs])
-        target = CoreTarget(fspath(core))
+        finder = FileFinder(
+            fspath(sysroot) if sysroot is not None else None,
+            [fspath(d) for d in debug_dirs],
+            debuginfod=debuginfod,
+            progress=progress,
+        )
+        name = fspath(core)
+        unpacked = unpack_core(name, max_size, progress)
         try:
-            return cls(target, finder, fspath(exe) if exe is not None else None)
+            target = CoreTarget(name, unpacked.data if unpacked is not None else None)
+        except BadFile as error:
+            if unpacked is None or unpacked.fault is None:
+                raise
+            raise BadFile(
+                name, f"{unpacked.fault}; what there is of it {error.fault}", hint="copy the file again, whole"
+            ) from error
+        try:
+            session = cls(target, finder, fspath(exe) if exe is not None else None)
         except BaseException:
             target.close()
             raise
+        if unpacked is not None:
+            session.fault, session.note = unpacked.fault, unpacked.note
+        return session
 
     def __enter__(self) -> Self:
         return self

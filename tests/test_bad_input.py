@@ -60,8 +60,11 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def ompd(*arguments: str | Path, **options: Any) -> Ran:
-    """Run the command: quickly, in little memory, without a traceback."""
+def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, **options: Any) -> Ran:
+    """Run the command: quickly, in little memory, without a traceback.
+
+    :param environment: variables to add
+    """
     started = time.monotonic()
     done = subprocess.run(
         [str(OMPD), *map(str, arguments)],
@@ -69,7 +72,7 @@ def ompd(*arguments: str | Path, **options: Any) -> Ran:
         capture_output=True,
         text=True,
         errors="replace",
-        env=clean_environment(),
+        env={**clean_environment(), **(environment or {})},
         timeout=60,
         check=False,
         preexec_fn=_limit_memory,
@@ -509,13 +512,13 @@ def mapped_files(core: Path) -> set[Path]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, good: Stopped) -> Path:
-    """The folder with the files of the run, as if of another machine: links that a test may replace."""
+    """The folder with the files of the run, as if of another machine: copies that a test may replace."""
     root = tmp_path / "machine"
     for path in mapped_files(good.core):
         if path.exists():
-            link = root / path.relative_to("/")
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(path)
+            copy = root / path.relative_to("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
     return root
 
 

@@ -29,6 +29,13 @@ INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
+    ("ompd.debugger.opening", "ompd.debugger.compressed"),
+    ("ompd.debugger.opening", "ompd.debugger.coredumps"),
+    ("ompd.debugger.formats.elf", "ompd.debugger.formats.zstd"),
+    ("ompd.debugger.compressed", "lz4.frame"),
+    ("ompd.debugger.compressed", "zstandard"),
+    ("ompd.debugger.files", "ompd.debugger.debuginfod"),
+    ("ompd.debugger.modules", "ompd.debugger.formats.minidebuginfo"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},
@@ -37,6 +44,9 @@ ONLY_IN = {
     "click": {"ompd.commands.main"},
     "rich": {"ompd.render.terminal"},
     "elftools": set(),
+    "lz4": {"ompd.debugger.compressed"},
+    "zstandard": {"ompd.debugger.compressed", "ompd.debugger.formats.zstd"},
+    "urllib": {"ompd.debugger.debuginfod"},
 }
 
 
@@ -136,4 +146,6 @@ def test_threads_as_json_loads_no_slow_package() -> None:
         "try: main()\nexcept SystemExit as end: assert end.code == 0"
     )
     slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "zstandard", "lz4", "tomllib", "subprocess", "asyncio"}
+    slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
+    slow |= {f"ompd.debugger.{name}" for name in ("compressed", "coredumps", "debuginfod", "formats.zstd")}
     assert not loaded & slow

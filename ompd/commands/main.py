@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -13,7 +14,9 @@ from typing import Any, NoReturn
 import click
 
 import ompd
+from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, Command
+from ompd.debugger.opening import MAX_SIZE
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 from ompd.session import Session
@@ -29,6 +32,20 @@ Exit codes:
   2    wrong usage
   3    answered, but parts were unreadable; they are listed on standard error
   130  interrupted"""
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def _parse_size(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int:
+    # A number of bytes as people write it: 500M, 2G.
+    if text is None:
+        return MAX_SIZE
+    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
+    size = int(float(parts[1]) * (1 << _UNITS[parts[2].upper()])) if parts is not None else 0
+    if not size:
+        raise click.BadParameter(f"{text!r} is no size; write 500M or 2G")
+    return size
+
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.argument("target", metavar="CORE", type=click.Path(readable=False)),
@@ -49,7 +66,16 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         metavar="DIR",
         type=click.Path(readable=False),
         multiple=True,
-        help="Folder with separate debug files; may be repeated.",
+        help="Folder with separate debug files, or with .build-id folders; may be repeated.",
+    ),
+    click.option(
+        "--debuginfod", is_flag=True, help="Fetch files that are not here from the servers that DEBUGINFOD_URLS names."
+    ),
+    click.option(
+        "--max-size",
+        metavar="SIZE",
+        callback=_parse_size,
+        help="How large a compressed core may be when it is unpacked, as 500M or 2G; 32G if not given.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option(
@@ -96,6 +122,8 @@ def _run(
     exe: str | None,
     sysroot: str | None,
     debug_dir: tuple[str, ...],
+    debuginfod: bool,
+    max_size: int,
     as_json: bool,
     color: str,
     verbose: bool,
@@ -103,8 +131,20 @@ def _run(
     unfold: bool = False,
     **selected: bool,
 ) -> None:
+    progress = Progress()
     try:
-        with Session.open_core(target, exe=exe, sysroot=sysroot, debug_dirs=debug_dir) as session:
+        with (
+            progress,
+            Session.open_core(
+                target,
+                exe=exe,
+                sysroot=sysroot,
+                debug_dirs=debug_dir,
+                debuginfod=debuginfod,
+                max_size=max_size,
+                progress=progress if sys.stderr.isatty() else None,
+            ) as session,
+        ):
             answer = command.ask(session)
         for option in command.options:
             if selected[f"select_{option.name}"]:
@@ -130,8 +170,7 @@ def _run(
 
 
 def _say(message: str) -> None:
-    # What the target is called and says is data: a terminal must not act on it.
-    click.echo("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message), err=True)
+    click.echo(harmless(message), err=True)
 
 
 def _end_of_output(error: OSError) -> NoReturn:

@@ -6,13 +6,31 @@ import errno
 import mmap
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import BadFile, MalformedFile
 
+if TYPE_CHECKING:
+    from ompd.debugger.debuginfod import Servers
+
 SYSTEM_DEBUG_DIR = "/usr/lib/debug"
+_MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
+
+
+# Told what to say to a person who waits, as often as there is something new.
+Progress = Callable[[str], None]
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes as people write it: ``1.5 GB``, the units of which are powers of 1024."""
+    for power, unit in ((40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.1f}".removesuffix(".0") + f" {unit}"
+    return f"{size} bytes"
 
 
 def open_mapped(path: str) -> mmap.mmap:
@@ -39,12 +57,21 @@ def open_mapped(path: str) -> mmap.mmap:
             raise BadFile(path, "is not a regular file")
         if os.fstat(descriptor).st_size == 0:
             raise BadFile(path, "is empty")
+        return map_readable(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def map_readable(descriptor: int, name: str) -> mmap.mmap:
+    """Map an open file for reading, without read-ahead.
+
+    :raises BadFile: if it cannot be mapped
+    """
+    try:
         mapped = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
     except (OSError, ValueError) as error:
         what = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
-        raise BadFile(path, f"cannot be mapped: {error or what}") from error
-    finally:
-        os.close(descriptor)
+        raise BadFile(name, f"cannot be mapped: {error or what}") from error
     # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
     if hasattr(mmap, "MADV_RANDOM"):
         mapped.madvise(mmap.MADV_RANDOM)
@@ -54,50 +81,146 @@ def open_mapped(path: str) -> mmap.mmap:
 class FileFinder:
     """Where the files that a target names lie on this machine.
 
+    Nothing that it finds is believed: whoever asks compares build-ids, checksums or contents.
+
     :param sysroot: folder that stands for the target machine's ``/``, or None for this machine's own
-    :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
+    :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
+    :param debuginfod: whether the servers that DEBUGINFOD_URLS names are asked for what is not here
+    :param progress: called with what to tell a person who waits
+    :raises BadInput: if servers are to be asked and none is named
     """
 
-    def __init__(self, sysroot: str | None = None, debug_dirs: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        sysroot: str | None = None,
+        debug_dirs: Sequence[str] = (),
+        *,
+        debuginfod: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         self.sysroot = sysroot
-        self._debug_dirs = (*debug_dirs, self.resolve(SYSTEM_DEBUG_DIR))
+        self._debug_dirs = tuple(debug_dirs)
+        self._servers: Servers | None = None
+        if debuginfod:
+            from ompd.debugger.debuginfod import Servers  # noqa: PLC0415  urllib is slow to load, and seldom wanted
+
+            self._servers = Servers(os.environ, debuginfod_caches()[0], progress)
 
     def resolve(self, name: str) -> str:
-        """Return where the target's file *name* is looked for here."""
-        return os.path.join(self.sysroot, name.lstrip("/")) if self.sysroot is not None else name  # noqa: PTH118
+        """Return where the target's file *name* is looked for here. A sysroot is never left: neither by ``..`` nor by
+        links, which lead to where they would on the target's machine.
 
-    def _debug_candidates(self, path: str, name: str, build_id: bytes | None) -> Iterator[Path]:
+        :raises BadFile: if its links do not end
+        """
+        return _path_inside(self.sysroot, name) if self.sysroot is not None else name
+
+    def executables(self, build_id: bytes) -> Iterator[str]:
+        """Yield where the executable or library with *build_id* may be, whatever it is called; servers come last."""
+        yield from self._by_build_id(build_id, "")
+        yield from self._kept(build_id, "executable")
+
+    def _by_build_id(self, build_id: bytes, suffix: str) -> Iterator[str]:
+        # Fedora has links to executables in /usr/lib/.build-id, all have debug files in /usr/lib/debug.
+        if len(build_id) < 2:
+            return
+        digits = build_id.hex()
+        name = f".build-id/{digits[:2]}/{digits[2:]}{suffix}"
+        for folder in self._debug_dirs:
+            yield f"{folder}/{name}"
+        for folder in (SYSTEM_DEBUG_DIR, "/usr/lib"):
+            if self.sysroot is not None:
+                with suppress(BadFile):
+                    yield self.resolve(f"{folder}/{name}")
+            yield f"{folder}/{name}"
+
+    def _kept(self, build_id: bytes, kind: str) -> Iterator[str]:
+        # What debuginfod's own client has fetched before, then what its servers have.
+        for folder in debuginfod_caches():
+            yield f"{folder}/{build_id.hex()}/{kind}"
+        fetched = self._servers.fetch(build_id, kind) if self._servers is not None else None
+        if fetched is not None:
+            yield fetched
+
+    def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
         # The order is that of GDB's manual, "Debugging Information in Separate Files".
-        if build_id is not None and len(build_id) > 1:
-            digits = build_id.hex()
-            for folder in self._debug_dirs:
-                yield Path(folder, ".build-id", digits[:2], digits[2:] + ".debug")
+        if build_id is not None:
+            yield from self._by_build_id(build_id, ".debug")
         if name:
-            here = Path(path).parent
-            yield here / name
-            yield here / ".debug" / name
-            for folder in self._debug_dirs:
-                yield Path(folder, str(here).lstrip("/"), name)
+            here, there = os.path.dirname(path), os.path.dirname(target_name)  # noqa: PTH120
+            yield f"{here}/{name}"
+            yield f"{here}/.debug/{name}"
+            for folder in dict.fromkeys((there, here)):
+                for debug_dir in self._debug_dirs:
+                    yield _path_inside(debug_dir, f"{folder}/{name}")
+                yield self.resolve(f"{SYSTEM_DEBUG_DIR}/{folder}/{name}")
+        if build_id is not None:
+            yield from self._kept(build_id, "debuginfo")
 
-    def debug_file(self, elf: ElfFile, path: str) -> ElfFile | None:
-        """Return the separate debug file of *elf* (at *path*), None if there is none that is proven to be its own.
+    def debug_file(self, elf: ElfFile, path: str, target_name: str) -> ElfFile | None:
+        """Return the separate debug file of *elf*, None if there is none that is proven to be its own.
 
         By build-id, then by ``.gnu_debuglink``, whose CRC has to agree.
+
+        :param path: where *elf* is
+        :param target_name: where it is on the target's machine
         """
         try:
             build_id, link = elf.build_id(), elf.debuglink()
         except MalformedFile:
             return None
         name, crc = link or ("", 0)
-        for candidate in self._debug_candidates(path, name, build_id):
-            if not candidate.is_file() or (os.path.exists(path) and os.path.samefile(candidate, path)):  # noqa: PTH110, PTH121
-                continue
-            try:
-                data = open_mapped(str(candidate))
-                found = ElfFile(data, str(candidate))
-                proven = found.build_id() == build_id if build_id is not None else False
-            except (BadFile, MalformedFile):
-                continue
-            if proven or (link is not None and zlib.crc32(data) == crc):
-                return found
+        with suppress(BadFile):
+            for candidate in self._debug_candidates(path, target_name, name, build_id):
+                found = _proven(candidate, path, build_id, crc if link is not None else None)
+                if found is not None:
+                    return found
         return None
+
+
+def _proven(candidate: str, path: str, build_id: bytes | None, crc: int | None) -> ElfFile | None:
+    # The debug file at *candidate* if it belongs to the module at *path*, which may be called alike.
+    if not os.path.isfile(candidate) or (os.path.exists(path) and os.path.samefile(candidate, path)):  # noqa: PTH110, PTH113, PTH121
+        return None
+    try:
+        data = open_mapped(candidate)
+        found = ElfFile(data, candidate)
+        proven = found.build_id() == build_id if build_id is not None else False
+    except (BadFile, MalformedFile):
+        return None
+    return found if proven or (crc is not None and zlib.crc32(data) == crc) else None
+
+
+def debuginfod_caches() -> tuple[str, ...]:
+    """Return the folders where debuginfod's client keeps what it fetched (debuginfod_find_debuginfo(3), "Cache"); new
+    files go into the first. A file of no bytes there says that servers did not have it.
+    """
+    environment = os.environ
+    if environment.get("DEBUGINFOD_CACHE_PATH"):
+        return (environment["DEBUGINFOD_CACHE_PATH"],)
+    home = environment.get("HOME", "")
+    folder = environment.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    return f"{folder}/debuginfod_client", f"{home}/.debuginfod_client_cache"
+
+
+def _path_inside(root: str, name: str) -> str:
+    # Where *name* leads if *root* is the machine's root directory. What is not there is no link.
+    waiting = name.split("/")[::-1]
+    passed: list[str] = []
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            del passed[-1:]
+        elif part not in ("", "."):
+            try:
+                target = os.readlink("/".join((root, *passed, part)))  # noqa: PTH115
+            except (OSError, ValueError):
+                passed.append(part)
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise BadFile(f"{root}/{name.lstrip('/')}", "has too many symbolic links in its path")
+            if target.startswith("/"):
+                passed.clear()
+            waiting += target.split("/")[::-1]
+    return "/".join((root, *passed))

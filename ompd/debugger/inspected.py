@@ -20,6 +20,7 @@ from ompd.debugger.targets.base import PageOmitted, Target
 from ompd.debugger.tls import ThreadLocalStorage, thread_pointer_of
 from ompd.debugger.types import Types, field_offset, sizeof
 from ompd.debugger.unwind import Unwinder
+from ompd.debugger.vdso import Vdso
 from ompd.errors import (
     BadInput,
     CorruptState,
@@ -33,8 +34,6 @@ from ompd.errors import (
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
-# The vDSO is two pages; its exact size is in its headers, which are not needed to know that code in it is the kernel's.
-_VDSO_SIZE = 0x4000
 _PAGE = 4096
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 
@@ -123,13 +122,17 @@ class InspectedProcess:
         module = self._modules.at(address)
         if module is not None:
             return module.record
-        vdso = self._vdso
-        return vdso if vdso is not None and vdso.start <= address < vdso.end else None
+        vdso = self._vdso_at(address)
+        return vdso.record if vdso is not None else None
 
     @cached_property
-    def _vdso(self) -> Module | None:
+    def _vdso(self) -> Vdso | None:
         start = self._modules.vdso_start
-        return Module("[vdso]", start, start, start + _VDSO_SIZE, None, None, False) if start is not None else None
+        return Vdso(self._target, start) if start is not None else None
+
+    def _vdso_at(self, address: int) -> Vdso | None:
+        vdso = self._vdso
+        return vdso if vdso is not None and vdso.record.start <= address < vdso.record.end else None
 
     def _symbol(self, module: Module, name: str) -> Symbol | None:
         loaded = self._by_start.get(module.start)
@@ -219,7 +222,7 @@ class InspectedProcess:
         return Unwinder(self.read, self._target.architecture, self._unwind_table)
 
     def _unwind_table(self, pc: int) -> tuple[UnwindTable, int] | None:
-        module = self._modules.at(pc)
+        module = self._modules.at(pc) or self._vdso_at(pc)
         if module is None or module.unwind_table is None:
             return None
         return module.unwind_table, module.bias
@@ -245,7 +248,10 @@ class InspectedProcess:
     def _locate(self, address: int) -> Location:
         loaded = self._modules.at(address)
         if loaded is None:
-            return Location(address, self.module_at(address), None, None)
+            vdso = self._vdso_at(address)
+            symbol = vdso.symbol_at(address) if vdso is not None else None
+            where = (symbol.name, symbol.address) if symbol is not None else (None, None)
+            return Location(address, self.module_at(address), *where)
         try:
             symbol = loaded.symbols.at(address - loaded.bias) if loaded.symbols is not None else None
         except MalformedFile:

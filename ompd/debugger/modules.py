@@ -7,10 +7,12 @@ by build-id, or, where there is none, by every page that the target holds of wha
 from __future__ import annotations
 
 import mmap
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from typing import NamedTuple
 
 from ompd.contract.process import Module
 from ompd.debugger.files import FileFinder, open_mapped
@@ -37,18 +39,25 @@ from ompd.errors import BadFile, MalformedFile, MemoryFault
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _PAGE = 4096
+_DELETED = " (deleted)"  # what Linux appends to the name of a mapped file that has none any more
+
+
+class _Opened(NamedTuple):
+    elf: ElfFile | None
+    path: str
+    fault: str | None
 
 
 class LoadedModule:
     """One module: its record, and its file once that is found and proven."""
 
     def __init__(
-        self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], path: str, program: bool
+        self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], exe: str | None, program: bool
     ) -> None:
         self._target = target
         self._finder = finder
         self.mappings = mappings
-        self._path = path
+        self._exe = exe
         self._is_program = program
         self.name = mappings[0].name
         self.start = mappings[0].start
@@ -84,25 +93,61 @@ class LoadedModule:
         return None
 
     @cached_property
-    def _opened(self) -> tuple[ElfFile | None, str | None]:
-        # The file, proven to be this module's, or why there is none.
+    def _opened(self) -> _Opened:
+        # The file, proven to be this module's, or why there is none. A file named by hand is that one or none; else one
+        # by the target's name for it is as good as one that is found by its build-id.
+        if self._exe is not None:
+            return self._open(self._exe)
+        if self._is_extracted:
+            return self._open_extract()
+        named = self._open_named()
+        build_id = self.image_build_id
+        if named.elf is None and build_id is not None:
+            for path in self._finder.executables(build_id):
+                found = self._open(path)
+                if found.elf is not None:
+                    return found
+        return named
+
+    def _open_named(self) -> _Opened:
         try:
-            extract = self._target.extract(self.start, NT_OMPD_FILE)
-            if extract is not None:
-                elf = ElfFile(extract, f"{self._target.name}: file of {self.name}")
-                return (elf, None) if self._is_build(elf) else (None, "is not that of the module that ran")
-            elf = ElfFile(open_mapped(self._path), self._path)
+            found = self._open(self._finder.resolve(self.name))
+            if found.elf is not None or not self.name.endswith(_DELETED):
+                return found
+            path = self._finder.resolve(self.name.removesuffix(_DELETED))
+        except BadFile as error:
+            return _Opened(None, error.path, error.fault)
+        if not os.path.lexists(path):
+            return _Opened(None, path, "was deleted while the program ran")
+        found = self._open(path)
+        if found.elf is not None:
+            return found
+        return found._replace(fault=f"was replaced while the program ran, and what is there now {found.fault}")
+
+    def _open(self, path: str) -> _Opened:
+        try:
+            elf = ElfFile(open_mapped(path), path)
             fault = self._difference(elf)
         except BadFile as error:
-            return None, error.fault
+            return _Opened(None, path, error.fault)
         except MalformedFile as error:
-            return None, f"is damaged: {error}"
-        return (elf, None) if fault is None else (None, fault)
+            return _Opened(None, path, f"is damaged: {error}")
+        return _Opened(elf if fault is None else None, path, fault)
 
-    def _is_build(self, elf: ElfFile) -> bool:
-        # Whether an extract, which has no memory to compare, is of the build that is in the target.
-        in_memory = self.image_build_id
-        return in_memory is None or in_memory == elf.build_id()
+    @cached_property
+    def _is_extracted(self) -> bool:
+        # Whether what is read of its file is what a snapshot holds of that.
+        return self._exe is None and self._target.extract(self.start, NT_OMPD_FILE) is not None
+
+    def _open_extract(self) -> _Opened:
+        # It has no memory to compare, but a build-id.
+        name = f"{self._target.name}: the file of {self.name}"
+        try:
+            elf = ElfFile(bytes(self._target.extract(self.start, NT_OMPD_FILE) or b""), name)
+            is_build = self.image_build_id is None or self.image_build_id == elf.build_id()
+        except MalformedFile as error:
+            return _Opened(None, name, f"is damaged: {error}")
+        return _Opened(elf if is_build else None, name, None if is_build else "is not that of the module that ran")
 
     def _difference(self, elf: ElfFile) -> str | None:
         # Why *elf* cannot be the file that was mapped, None if it is.
@@ -156,11 +201,7 @@ class LoadedModule:
     @property
     def elf(self) -> ElfFile | None:
         """The module's file, proven to be the one that was mapped, or None; ``record.fault`` then says why."""
-        return self._opened[0]
-
-    @cached_property
-    def _has_extract(self) -> bool:
-        return self._target.extract(self.start, NT_OMPD_FILE) is not None
+        return self._opened.elf
 
     @cached_property
     def bias(self) -> int:
@@ -174,26 +215,37 @@ class LoadedModule:
     @cached_property
     def record(self) -> Module:
         """What the contract tells of this module."""
-        elf, fault = self._opened
+        elf, path, fault = self._opened
         build_id = self.image_build_id or (elf.build_id() if elf is not None else None)
         return Module(
             name=self.name,
             bias=self.bias,
             start=self.start,
             end=self.end,
-            path=self._path if elf is not None else None,
+            path=path if elf is not None else None,
             build_id=build_id.hex() if build_id is not None else None,
             is_program=self._is_program,
-            fault=fault and f"{self._path} {fault}" if fault else None,
+            fault=f"{path} {fault}" if fault else None,
         )
 
     @cached_property
     def debug_elf(self) -> ElfFile | None:
         """The separate debug file, None if there is none that belongs to this module."""
-        if self._has_extract:
+        elf, path, _ = self._opened
+        if self._is_extracted:
             extract = self._target.extract(self.start, NT_OMPD_DEBUG_FILE)
-            return ElfFile(extract, f"{self._target.name}: debug file of {self.name}") if extract is not None else None
-        return self._finder.debug_file(self.elf, self._path) if self.elf is not None else None
+            name = f"{self._target.name}: the debug file of {self.name}"
+            return ElfFile(bytes(extract), name) if extract is not None else None
+        return self._finder.debug_file(elf, path, self.name.removesuffix(_DELETED)) if elf is not None else None
+
+    @cached_property
+    def _minidebug_elf(self) -> ElfFile | None:
+        # The functions that a stripped module still names, as Fedora builds them.
+        if self.elf is None or self.elf.section(".gnu_debugdata") is None:
+            return None
+        from ompd.debugger.formats.minidebuginfo import open_minidebuginfo  # noqa: PLC0415  few have it, lzma is slow
+
+        return open_minidebuginfo(self.elf)
 
     @cached_property
     def symbols(self) -> SymbolTable | None:
@@ -201,7 +253,10 @@ class LoadedModule:
         if self.elf is None:
             return None
         # A module with a .symtab of its own has all that its debug file would add, and reading that costs a checksum.
-        return SymbolTable.load(self.elf, None if self.elf.section(".symtab") else lambda: self.debug_elf)
+        return SymbolTable.load(self.elf, None if self.elf.section(".symtab") else self._other_symbols)
+
+    def _other_symbols(self) -> ElfFile | None:
+        return self.debug_elf or self._minidebug_elf
 
     @cached_property
     def lines(self) -> LineInfo | None:
@@ -221,7 +276,7 @@ class LoadedModule:
         """Let go of the module's files, as far as they were opened and no one holds a view of them."""
         for name in ("_opened", "debug_elf"):
             opened = self.__dict__.get(name)
-            elf = opened[0] if isinstance(opened, tuple) else opened
+            elf = opened.elf if isinstance(opened, _Opened) else opened
             if elf is not None and isinstance(elf.data, mmap.mmap):
                 with suppress(BufferError):
                     elf.data.close()
@@ -230,7 +285,7 @@ class LoadedModule:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
         had.
         """
-        if self.elf is None or self._has_extract:
+        if self.elf is None or self._is_extracted:
             return None
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:
@@ -274,8 +329,7 @@ class ModuleList:
         self._modules = []
         for group in _groups(target.mappings()):
             program = group[0].start <= program_headers < group[-1].end
-            path = exe if program and exe is not None else finder.resolve(group[0].name)
-            module = LoadedModule(target, finder, group, path, program)
+            module = LoadedModule(target, finder, group, exe if program else None, program)
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]

@@ -127,12 +127,13 @@ _SYMBOLS_HINT = (
 )
 _LIBGOMP_HINT = "GNU libgomp has none in any build; link the program with libiomp5 or an unstripped libomp instead"
 _FILES_HINT = (
-    "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program"
+    "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program,"
+    " --debug-dir DIR for one with .build-id in it"
 )
 
 
 def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> None:
-    name = session.target.name
+    name = session.target.name if session.fault is None else f"{session.target.name}: {session.fault}"
     if untold:
         raise NoAnswer(f"{name}: " + "; ".join(reason for reason, _ in untold), hint=untold[0][1])
     if session.lost_runtimes:
@@ -157,4 +158,8 @@ def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
     """Return *rows* with all that goes with them."""
+    if session.fault is not None:
+        problems.unreadable(f"{session.target.name}: {session.fault}; copy it again, whole")
+    if session.note is not None:
+        problems.note(f"{session.target.name}: {session.note}")
     return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)

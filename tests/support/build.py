@@ -74,10 +74,11 @@ def build(
     ]
     headers = ["-idirafter", str(runtime / "opt" / "compiler" / "include")]
     linking = [
-        "-pie" if pie else "-no-pie",
+        *([] if "-static-pie" in flags else ["-pie" if pie else "-no-pie"]),
         *flags,
         f"-L{runtime / 'lib'}",
-        f"-Wl,-rpath,{runtime / 'lib'}",
+        # A static-PIE program that has a search path ends before its main: glibc asserts that there is none.
+        *([] if "-static-pie" in flags else [f"-Wl,-rpath,{runtime / 'lib'}"]),
         "-liomp5",
         "-lpthread",
     ]

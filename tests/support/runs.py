@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +137,15 @@ def running(
     env: Mapping[str, str | None] | None = None,
     threads: int | None = None,
     pie: bool = True,
+    executable: Path | None = None,
 ) -> Iterator[Running]:
-    """Run *program* in the empty *folder* until it is in its state; it is killed at the end of the context."""
+    """Run *program* in the empty *folder* until it is in its state; it is killed at the end of the context.
+
+    :param executable: a copy of the program that is run in its place
+    """
     prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    if executable is not None:
+        prepared = replace(prepared, executable=executable)
     with prepared.at_rest(folder) as (process, truth):
         yield Running(process.pid, prepared.executable, truth, program, compiler, mode)
 

@@ -105,7 +105,6 @@ class LineInfo:
             optimisers
             put the first statement's at the same place
         :raises MalformedFile: if the tables that lead there are malformed
-        :raises Unsupported: if they are compressed with zstd
         """
         unit = self._unit_at(link_address)
         table = None if unit is None else self._table(unit)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ompd.errors import MalformedFile, Unsupported
+from ompd.errors import MalformedFile
 
 Buffer = bytes | mmap.mmap | memoryview
 ByteOrder = Literal["little", "big"]
@@ -51,6 +51,8 @@ MAX_SECTIONS = 1 << 17
 MAX_INFLATED_BYTES = 1 << 30
 # Deflate codes at most 258 bytes in two bits (RFC 1951), so a section that claims more than this lies.
 MAX_DEFLATE_RATIO = 1032
+# zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
+MAX_ZSTD_RATIO = 1 << 15
 
 
 class Header(NamedTuple):
@@ -312,7 +314,6 @@ class ElfFile:
         SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, gives an empty span.
 
         :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
-        :raises Unsupported: if it is compressed with zstd
         """
         if section.sh_type == SHT_NOBITS:
             return b"", 0, 0
@@ -326,7 +327,6 @@ class ElfFile:
         """Return *section*'s bytes, inflated if SHF_COMPRESSED says so. SHT_NOBITS has none: ``b""``.
 
         :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
-        :raises Unsupported: if it is compressed with zstd
         """
         buffer, start, end = self.section_span(section)
         return bytes(buffer[start:end])
@@ -339,15 +339,19 @@ class ElfFile:
         if len(raw) < layout.size:
             raise MalformedFile(f"{what} has no header", offset=section.sh_offset)
         ch_type, ch_size, _align = layout.unpack_from(raw)
-        if ch_type == ELFCOMPRESS_ZSTD:
-            raise Unsupported(f"{what} is compressed with zstd, only zlib is read")
-        if ch_type != ELFCOMPRESS_ZLIB:
+        if ch_type not in (ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD):
             raise MalformedFile(f"{what} uses unknown method {ch_type}", offset=section.sh_offset)
-        if ch_size > min(MAX_INFLATED_BYTES, len(raw) * MAX_DEFLATE_RATIO):
+        ratio = MAX_DEFLATE_RATIO if ch_type == ELFCOMPRESS_ZLIB else MAX_ZSTD_RATIO
+        if ch_size > min(MAX_INFLATED_BYTES, len(raw) * ratio):
             raise MalformedFile(f"{what} claims {ch_size} bytes", offset=section.sh_offset)
         try:
-            inflated = zlib.decompressobj().decompress(memoryview(raw)[layout.size :], ch_size + 1)
-        except zlib.error as error:
+            if ch_type == ELFCOMPRESS_ZLIB:
+                inflated = zlib.decompressobj().decompress(memoryview(raw)[layout.size :], ch_size + 1)
+            else:
+                from ompd.debugger.formats.zstd import inflate  # noqa: PLC0415  for such sections only
+
+                inflated = inflate(raw[layout.size :], ch_size + 1)
+        except (zlib.error, MalformedFile) as error:
             raise MalformedFile(f"{what}: {error}", offset=section.sh_offset) from error
         if len(inflated) != ch_size:
             raise MalformedFile(f"{what} does not hold {ch_size} bytes", offset=section.sh_offset)

@@ -36,15 +36,16 @@ _MACHINE_NAMES = {
 class CoreTarget:
     """A core file, mapped and not copied: only what is asked for is ever touched.
 
+    :param data: the core itself, if it is not what lies at *path*
     :raises BadFile: if *path* is no readable ELF core of a known architecture
     """
 
     kind = "core"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, data: mmap.mmap | None = None) -> None:
         self.name = path
         try:
-            self._data = open_mapped(path)
+            self._data = data if data is not None else open_mapped(path)
         except BadFile as error:
             raise BadFile(path, error.fault, hint=error.hint or _HOW_TO_GET_A_CORE) from error
         try:
@@ -204,10 +205,9 @@ class CoreTarget:
         """Return the PT_LOAD segments, by address."""
         return [MemoryRegion(s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_flags) for s in self._loads]
 
-    def extract(self, start: int, kind: int) -> bytes | None:
+    def extract(self, start: int, kind: int) -> memoryview | None:
         """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
-        found = self._extracts.get((start, kind))
-        return bytes(found) if found is not None else None
+        return self._extracts.get((start, kind))
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``NT_AUXV``."""

@@ -1,0 +1,44 @@
+"""One line on a terminal's standard error, for who waits longer than a second."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+_PATIENCE = 1.0
+_INTERVAL = 0.1
+
+
+def harmless(text: str) -> str:
+    """Return *text* with what a terminal would act on written out: names and messages of a target are data."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+class Progress:
+    """Shows what it is called with, from the second second on; what it showed is gone at the end of its context."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + _PATIENCE
+        self._is_shown = False
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _INTERVAL
+        self._is_shown = True
+        try:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+        except OSError:
+            width = 80
+        sys.stderr.write("\r\x1b[K" + harmless(f"ompd: {text}")[: width - 1])
+        sys.stderr.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

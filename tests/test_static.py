@@ -1,0 +1,67 @@
+"""Programs that have the runtime, or all of what they need, linked into them: everything is told as of others."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ompd.session import Session
+from tests.support import COMPILERS, KINDS, Stopped, stopped
+from tests.test_truth import expected, facts_told
+from tests.truth import compare
+
+# How a program is linked: flags, and whether at any address.
+LINKS = {
+    "runtime": (("-Wl,--as-needed", "-l:libiomp5.a", "-lm"), True),
+    "static": (("-static",), False),
+    "static-pie": (("-static-pie",), True),
+}
+PROGRAMS = ("nested", "uneven", "lock", "task_tree", "icvs", "two_criticals", "serialized_three", "extra_pthread")
+
+
+def linked(program: str, compiler: str, link: str, mode: str = "debug", kind: str = "kernel") -> Stopped:
+    flags, pie = LINKS[link]
+    return stopped(program, compiler=compiler, mode=mode, kind=kind, flags=flags, pie=pie)
+
+
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("link", LINKS)
+def test_all_that_is_told_is_what_the_program_wrote(link: str, compiler: str, program: str) -> None:
+    # The oracle compares `where` with the user's functions, files and lines, and all waits.
+    mode = "neither" if compiler == "clang" else "debug"
+    found = compare(linked(program, compiler, link, mode))
+    assert found.differences == []
+    assert facts_told(found, program) == expected(program, mode)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("link", LINKS)
+def test_the_runtime_is_found_in_the_program_itself(link: str, kind: str) -> None:
+    core = linked("uneven", "gcc", link, kind=kind)
+    with Session.open_core(core.core) as session:
+        (runtime,) = session.runtimes
+        module = runtime.found.module
+        assert module.is_program and module.path == str(core.executable)
+        # Nothing else is there for it to be found in; of a static program nothing else at all.
+        others = {other.name.rpartition("/")[2] for other in session.process.modules() if other is not module}
+        assert not any(name.startswith(("libiomp", "libomp", "libgomp")) for name in others)
+        assert bool(others) == (link == "runtime")
+        assert bool(module.bias) == (link != "static")
+    found = compare(core)
+    assert found.differences == []
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_whose_code_cannot_be_told_is_not_guessed(link: str) -> None:
+    # A static program without debug information: the C library's functions have symbols like the user's own.
+    flags, pie = LINKS[link]
+    core = stopped("uneven", mode="neither", flags=(*flags, "-g0"), pie=pie)
+    found = compare(core)
+    untold = re.compile(r"is None, in truth|function is '\.omp_outlined\.")
+    assert [difference for difference in found.differences if not untold.search(difference)] == []
+    with Session.open_core(core.core) as session:
+        for thread in session.process.threads():
+            assert session.process.stack(thread).stopped is None
