@@ -50,6 +50,7 @@ class Session:
         # Why the target is not whole, and what is odd about it, from before it could be read.
         self.fault: str | None = None
         self.note: str | None = None
+        self.finder, self.exe = finder, exe
         self.process = InspectedProcess(target, finder, exe)
         # For questions.places: whose code lies at an address; the user's function of a region, by the region's id.
         self.owners: dict[int, str] = {}

@@ -31,7 +31,7 @@ from ompd.debugger.formats.elf import (
     parse_header,
     parse_segments,
 )
-from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, FileMapping
+from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets.base import Target
 from ompd.errors import BadFile, MalformedFile, MemoryFault
@@ -96,6 +96,9 @@ class LoadedModule:
     def _opened(self) -> _Opened:
         # The file, proven to be this module's, or why there is none. A file named by hand is that one or none; else one
         # by the target's name for it is as good as one that is found by its build-id.
+        extract = self._target.extract(self.start, NT_OMPD_FILE)
+        if extract is not None:
+            return self._open_extract(extract)
         if self._exe is not None:
             return self._open(self._exe)
         named = self._open_named()
@@ -106,6 +109,16 @@ class LoadedModule:
                 if found.elf is not None:
                     return found
         return named
+
+    def _open_extract(self, extract: bytes) -> _Opened:
+        # A snapshot holds what is needed of the file. It has no memory to compare.
+        path = self._exe or self.name
+        try:
+            elf = ElfFile(extract, f"{self._target.name}: file of {self.name}")
+            is_build = self._is_build(elf)
+        except MalformedFile as error:
+            return _Opened(None, path, f"is damaged: {error}")
+        return _Opened(elf, path, None) if is_build else _Opened(None, path, "is not that of the module that ran")
 
     def _open_named(self) -> _Opened:
         try:
@@ -131,6 +144,11 @@ class LoadedModule:
         except MalformedFile as error:
             return _Opened(None, path, f"is damaged: {error}")
         return _Opened(elf if fault is None else None, path, fault)
+
+    def _is_build(self, elf: ElfFile) -> bool:
+        # Whether an extract, which has no memory to compare, is of the build that is in the target.
+        in_memory = self.image_build_id
+        return in_memory is None or in_memory == elf.build_id()
 
     def _difference(self, elf: ElfFile) -> str | None:
         # Why *elf* cannot be the file that was mapped, None if it is.
@@ -187,6 +205,10 @@ class LoadedModule:
         return self._opened.elf
 
     @cached_property
+    def _has_extract(self) -> bool:
+        return self._target.extract(self.start, NT_OMPD_FILE) is not None
+
+    @cached_property
     def bias(self) -> int:
         """What is added to an address in the file to get the target's."""
         if self.elf is not None:
@@ -214,6 +236,9 @@ class LoadedModule:
     @cached_property
     def debug_elf(self) -> ElfFile | None:
         """The separate debug file, None if there is none that belongs to this module."""
+        if self._has_extract:
+            extract = self._target.extract(self.start, NT_OMPD_DEBUG_FILE)
+            return ElfFile(extract, f"{self._target.name}: debug file of {self.name}") if extract is not None else None
         elf, path, _ = self._opened
         return self._finder.debug_file(elf, path, self.name.removesuffix(_DELETED)) if elf is not None else None
 
@@ -264,7 +289,7 @@ class LoadedModule:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
         had.
         """
-        if self.elf is None:
+        if self.elf is None or self._has_extract:
             return None
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ompd.debugger.architecture import Architecture
@@ -12,6 +13,15 @@ from ompd.errors import MemoryFault
 
 class PageOmitted(MemoryFault):
     """The target left this memory out although it was mapped: unchanged pages of a file, which the file still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRegion:
+    """A stretch of the process's memory from *start* to *end*; *flags* are those of a program header (``PF_R`` …)."""
+
+    start: int
+    end: int
+    flags: int
 
 
 class Target(Protocol):
@@ -59,6 +69,15 @@ class Target(Protocol):
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings that come from files, by address."""
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return all that was mapped, by address, as far as the target tells, none over another."""
+
+    def extract(self, start: int, kind: int) -> bytes | None:
+        """Return what the target itself holds of the file of the module at *start*, None if it holds nothing.
+
+        :param kind: ``NT_OMPD_FILE`` or ``NT_OMPD_DEBUG_FILE``
+        """
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``; empty if the target does not keep it."""

@@ -11,7 +11,7 @@ from ompd.debugger.files import open_mapped
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.elf import EM_X86_64, ET_CORE, PT_LOAD, PT_NOTE, ElfFile, check_elf_magic, iter_notes
 from ompd.debugger.formats.notes import FileMapping
-from ompd.debugger.targets.base import PageOmitted
+from ompd.debugger.targets.base import MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone
 
 # What a person who handed in the wrong file can do.
@@ -92,6 +92,7 @@ class CoreTarget:
         self._prstatus: dict[int, bytes] = {}
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
+        self._extracts: dict[tuple[int, int], memoryview] = {}
         for segment in self._elf.segments:
             if segment.p_type != PT_NOTE or not segment.p_filesz:
                 continue
@@ -104,6 +105,9 @@ class CoreTarget:
                 )
             self._will_need(segment.p_offset, segment.p_filesz)
             for owner, kind, raw in iter_notes(self._elf.segment_data(segment), order):
+                if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
+                    start, extract = notes.parse_extract(raw)
+                    self._extracts[start, kind] = extract
                 if owner not in ("CORE", "LINUX"):
                     continue
                 desc = bytes(raw)
@@ -196,6 +200,15 @@ class CoreTarget:
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings of ``NT_FILE``, by address."""
         return self._mappings
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return the PT_LOAD segments, by address."""
+        return [MemoryRegion(s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_flags) for s in self._loads]
+
+    def extract(self, start: int, kind: int) -> bytes | None:
+        """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
+        found = self._extracts.get((start, kind))
+        return bytes(found) if found is not None else None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``NT_AUXV``."""

@@ -15,10 +15,11 @@ from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Sy
 from ompd.plugins.layout import published
 from ompd.plugins.libomp import icvs
 from ompd.plugins.libomp.constructs import Hosted
+from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.regions import Region, Team
+from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
-from ompd.plugins.libomp.waits import Internals
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
 _WANTED: Mapping[str, Sequence[str]] = {
@@ -89,6 +90,7 @@ class Runtime:
         self.process = process
         self.module = module
         self.layouts = layouts = published.load(process, module, _WANTED)
+        self.structures = Structures(process, module, layouts)
         base = layouts["kmp_base_info_t"]
         desc = layouts["kmp_desc_t"].embedding("ds", layouts["kmp_desc_base_t"])
         self._thread_layout: StructLayout = layouts["kmp_info_t"].embedding(
@@ -110,6 +112,11 @@ class Runtime:
     def layout_source(self) -> str:
         """See :attr:`AddressSpace.layout_source`."""
         return self._thread_layout.source
+
+    @property
+    def layout_sources(self) -> Mapping[str, str]:
+        """See :attr:`AddressSpace.layout_sources`."""
+        return {**{name: layout.source for name, layout in self.layouts.items()}, **self.structures.sources}
 
     def global_address(self, name: str) -> int:
         """Return where the runtime's global variable *name* lies.
