@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from ompd.questions import threads
 from ompd.session import Session
 from tests.support import COMPILERS, KINDS, Stopped, stopped
 from tests.test_truth import expected, facts_told
@@ -54,14 +55,37 @@ def test_the_runtime_is_found_in_the_program_itself(link: str, kind: str) -> Non
     assert found.differences == []
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_whose_code_cannot_be_told_is_not_guessed(link: str) -> None:
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("program", [*PROGRAMS, "closing_barrier", "barrier"])
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("flags", [("-g0",), ("-g0", "-O2")], ids=" ".join)
+def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compiler: str, program: str) -> None:
     # A static program without debug information: the C library's functions have symbols like the user's own.
-    flags, pie = LINKS[link]
-    core = stopped("uneven", mode="neither", flags=(*flags, "-g0"), pie=pie)
-    found = compare(core)
-    untold = re.compile(r"is None, in truth|function is '\.omp_outlined\.")
-    assert [difference for difference in found.differences if not untold.search(difference)] == []
+    core = stopped(program, compiler=compiler, mode="neither", flags=("-static", *flags), pie=False)
+    untold = re.compile(
+        r"is None, in truth|function is '\.omp_(?:outlined|task_entry)\.|wait\.missing is \[\]"
+        # Tasks without lines.
+        r"|task\.function is Counter\(\{\('[\w.]+', None, "
+    )
+    assert [difference for difference in compare(core).differences if not untold.search(difference)] == []
     with Session.open_core(core.core) as session:
         for thread in session.process.threads():
             assert session.process.stack(thread).stopped is None
+
+
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("link", ["static", "static-pie"])
+def test_what_calls_the_runtime_is_the_users(link: str) -> None:
+    flags, pie = LINKS[link]
+    core = stopped("hang", mode="neither", flags=(*flags, "-g0"), pie=pie)
+    (blocked,) = (thread["native_thread_id"] for thread in core.truth["threads"] if thread["blocked_in"] == "lock")
+    with Session.open_core(core.core) as session:
+        for row in threads.ask(session).rows:
+            if row.thread_num is None:
+                # Which of its frames are the C library's, nothing tells.
+                assert row.where is None and "static" in row.unavailable["where"]
+            elif row.native_thread_id == blocked:
+                assert row.where is not None and row.where.function == "report_progress"
+            else:
+                assert row.where is not None and row.where.function == "simulate"
+                assert row.wait is not None and row.wait.missing == (blocked,) and row.wait.arrived == 3

@@ -3,7 +3,7 @@
 By module, where a module has one owner. A runtime that is linked into the program, or into a library of the user's,
 shares its module with the user; then the names of its routines tell. A program that is linked statically has the C
 library in it too, whose routines nobody can list; but they come without debug information, and what has some is the
-user's."""
+user's. So is what a compiler made of an OpenMP construct: the C library has none."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _RUNTIME_SYMBOL = re.compile(
     r"|omp_(?:get|set|unset|init|destroy|test|in|is|pause|display|capture|control|target|fulfill)_"
     r"|_Z\w*(?:__kmp|kmp_|__itt|__ompt|distributedBarrier|hierarchy_info)"
 )
+
+_CONSTRUCT = re.compile(r"\._omp_fn\.\d|\.omp_(?:outlined|task_entry)")
 
 
 def is_runtime_file(name: str) -> bool:
@@ -49,5 +51,6 @@ def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
     if _RUNTIME_SYMBOL.match(symbol):
         return RUNTIME
     if module.is_program and not any(other.is_system_library for other in process.modules()):
-        return USER if process.line_of(address) != (None, None) else UNKNOWN
+        is_users = process.line_of(address) != (None, None) or _CONSTRUCT.search(symbol) is not None
+        return USER if is_users else UNKNOWN
     return USER

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ompd import outlined
-from ompd.contract.code import UNKNOWN, USER
+from ompd.contract.code import RUNTIME, UNKNOWN, USER
 from ompd.contract.code import owner as owner_of
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
 from ompd.session import Session
+
+_WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)")
+_ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")
 
 
 def innermost_user_place(
@@ -25,17 +29,32 @@ def innermost_user_place(
     :raises Unavailable: if the stack could not be followed to its end and none of its frames is the user's
     """
     stack = session.process.stack(thread)
-    unknown = False
+    unknown, called, untold = False, None, 0
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
-        if owner == USER:
+        if owner == USER or (owner == UNKNOWN and called == RUNTIME and _calls_entry(session, stack.frames[index - 1])):
+            if untold and session.process.line_of(frame.call_site) == (None, None):
+                break  # what it called may be the user's as well
             return _place(session, frame.call_site, _function(session, stack.frames[index:], context))
-        unknown = unknown or owner == UNKNOWN
+        if owner != called:
+            untold += owner == UNKNOWN
+            untold -= called == UNKNOWN and owner == RUNTIME and _waits(session, frame)
+        unknown, called = unknown or owner == UNKNOWN, owner
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
     if unknown:
         raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
     return None
+
+
+def _calls_entry(session: Session, called: Frame) -> bool:
+    # Entry points of the runtime are called by the user's code alone: not by the runtime, nor by the C library.
+    return _ENTRY.match(_symbol(session, called.call_site) or "") is not None
+
+
+def _waits(session: Session, frame: Frame) -> bool:
+    # What these routines call is the C library's: they have a thread wait, and know nothing of the user's code.
+    return _WAITING.match(_symbol(session, frame.call_site) or "") is not None
 
 
 def code_owner(session: Session, address: int) -> str:
