@@ -96,9 +96,6 @@ class LoadedModule:
     def _opened(self) -> _Opened:
         # The file, proven to be this module's, or why there is none. A file named by hand is that one or none; else one
         # by the target's name for it is as good as one that is found by its build-id.
-        extract = self._target.extract(self.start, NT_OMPD_FILE)
-        if extract is not None:
-            return self._open_extract(extract)
         if self._exe is not None:
             return self._open(self._exe)
         if self._is_extracted:
@@ -111,16 +108,6 @@ class LoadedModule:
                 if found.elf is not None:
                     return found
         return named
-
-    def _open_extract(self, extract: bytes) -> _Opened:
-        # A snapshot holds what is needed of the file. It has no memory to compare.
-        path = self._exe or self.name
-        try:
-            elf = ElfFile(extract, f"{self._target.name}: file of {self.name}")
-            is_build = self._is_build(elf)
-        except MalformedFile as error:
-            return _Opened(None, path, f"is damaged: {error}")
-        return _Opened(elf, path, None) if is_build else _Opened(None, path, "is not that of the module that ran")
 
     def _open_named(self) -> _Opened:
         try:
