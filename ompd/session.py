@@ -17,7 +17,7 @@ from ompd.debugger.files import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import NotInitialised, OmpdError, TargetGone
+from ompd.errors import CorruptState, NotInitialised, OmpdError, TargetGone, Unavailable
 from ompd.model import TargetRecord
 from ompd.plugins.discovery import Found, discover
 
@@ -101,11 +101,23 @@ class Session:
             space, fault = None, None
             if found.plugin is not None:
                 try:
+                    self._check(found.module)
                     space = found.plugin.process_initialize(self.process, found.module)
                 except OmpdError as error:
                     fault = error
             loaded.append(LoadedRuntime(found.kind + (f"#{same + 1}" if same else ""), found, space, fault))
         return tuple(loaded)
+
+    def _check(self, module: Module) -> None:
+        # Variables are found by the symbols of a module's file. They must be the right ones, and still be there.
+        if module.unproven is not None:
+            raise Unavailable(
+                f"{module.name}: its variables are not read, since nothing that is left proves this file to be the"
+                " build that ran"
+            )
+        lost = self.process.lost_data(module)
+        if lost is not None:
+            raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
 
     @cached_property
     def runtime_modules(self) -> frozenset[Module]:
@@ -113,15 +125,26 @@ class Session:
         return frozenset(runtime.found.module for runtime in self.runtimes)
 
     @cached_property
+    def lost_libraries(self) -> tuple[str, ...]:
+        """Those of :attr:`lost_runtimes` that are called like an OpenMP runtime: one of it was surely there."""
+        return tuple(fault for name, fault in self._lost if is_runtime_file(name))
+
+    @cached_property
     def lost_runtimes(self) -> tuple[str, ...]:
         """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not
-        to be had.
+        to be had, or that lay in a part of the target that is lost.
         """
-        return tuple(
-            module.fault
+        return tuple(fault for _, fault in self._lost)
+
+    @cached_property
+    def _lost(self) -> tuple[tuple[str, str], ...]:
+        faults = [
+            (module.name, module.fault)
             for module in self.process.modules()
             if module.fault is not None and (module.is_program or is_runtime_file(module.name))
-        )
+        ]
+        unseen = [name for name in self.process.unseen_libraries if is_runtime_file(name)]
+        return (*faults, *((name, f"{name}, which the program needs, is in the part that is lost") for name in unseen))
 
     @cached_property
     def record(self) -> TargetRecord:
@@ -137,7 +160,9 @@ class Session:
             signal=target.signal,
             signal_name=_signal_name(target.signal),
             architecture=target.architecture.name,
-            thread_count=len(target.thread_ids()),
+            thread_count=len(self.process.threads()) if self.process.names_all_threads else None,
+            incomplete=target.loss.what if target.loss is not None else None,
+            unproven=tuple(self.process.unproven),
         )
 
 

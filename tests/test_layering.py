@@ -29,6 +29,7 @@ INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
+    ("ompd.debugger.modules", "ompd.debugger.images"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},

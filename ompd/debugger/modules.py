@@ -1,14 +1,17 @@
 """The modules of a process: which files are mapped where, and whether a file here is the one that was mapped there.
 
 A core names files of another moment, often of another machine. A file is believed only when it proves to be the same:
-by build-id, or, where there is none, by every page that the target holds of what no one writes to.
+by build-id, or, where there is none, by every page that the target holds of what no one writes to. A target that has
+lost the pages that would prove it, a core that was cut off, leaves a file unproven: then it must at least fill exactly
+the mappings that the target names, and whatever is told by it has to be called unproven.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -31,25 +34,34 @@ from ompd.debugger.formats.elf import (
 )
 from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
-from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.base import Loss, Target
 from ompd.errors import BadFile, MalformedFile, MemoryFault
 
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _PAGE = 4096
+_UNPROVEN = (
+    "not proven to be the build that ran: the pages that would tell are lost; its size and the places of its segments"
+    " agree"
+)
+# Of a module's variables so many bytes are looked at, and pages that begin with so many bytes other than 0 in them.
+_MAX_CHECKED = 1 << 20
+_MIN_NONZERO = 16
 
 
 class LoadedModule:
     """One module: its record, and its file once that is found and proven."""
 
     def __init__(
-        self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], path: str, program: bool
+        self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], path: str | None, program: bool
     ) -> None:
         self._target = target
         self._finder = finder
         self.mappings = mappings
         self._path = path
         self._is_program = program
+        self._has_evidence = False
+        self._is_elf_file = False
         self.name = mappings[0].name
         self.start = mappings[0].start
         self.end = max(m.end for m in mappings)
@@ -86,9 +98,14 @@ class LoadedModule:
     @cached_property
     def _opened(self) -> tuple[ElfFile | None, str | None]:
         # The file, proven to be this module's, or why there is none.
+        if self._path is None:
+            return None, "is not to be had: the notes that name its file are lost"
         try:
             elf = ElfFile(open_mapped(self._path), self._path)
+            self._is_elf_file = True
             fault = self._difference(elf)
+            if fault is None and not self._has_evidence and self._target.loss is not None:
+                fault = self._implausibility(elf, self._target.loss)
         except BadFile as error:
             return None, error.fault
         except MalformedFile as error:
@@ -100,6 +117,7 @@ class LoadedModule:
         in_memory, in_file = self.image_build_id, elf.build_id()
         if in_memory is not None and in_file is not None:
             if in_memory == in_file:
+                self._has_evidence = True
                 return None
             return f"is another build than the one that ran (build-id {in_file.hex()}, in the target {in_memory.hex()})"
         if self._image is not None:
@@ -121,6 +139,7 @@ class LoadedModule:
                     return (
                         f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
                     )
+                self._has_evidence = True
         return self._dynamic_difference(elf, bias)
 
     def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
@@ -133,6 +152,7 @@ class LoadedModule:
             raw = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
         except MemoryFault:
             return None
+        self._has_evidence = True
         size = elf.pointer_size
         ours = elf.segment_data(segment)
         for at in range(0, len(raw) - 2 * size + 1, 2 * size):
@@ -142,6 +162,65 @@ class LoadedModule:
                 return "is another build than the one that ran (its dynamic section differs)"
             if tag == 0:
                 break
+        return None
+
+    def _implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
+        # Nothing that the target still holds proves the file. Why it cannot be the one, None if it might be.
+        try:
+            written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
+        except OSError as error:
+            return f"cannot be looked at: {error.strerror}"
+        if loss.since is not None and written > loss.since:
+            return "was written after the core, which has lost what could prove that it is the build that ran"
+        bias = _bias(self.start, elf.e_type, elf.segments)
+        loads = [s for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz]
+        for segment in loads:
+            low = bias + segment.p_vaddr
+            begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
+            shift = begin - segment.p_offset // _PAGE * _PAGE
+            covered = sum(
+                max(0, min(end, m.end) - max(begin, m.start)) for m in self.mappings if m.start - m.offset == shift
+            )
+            if covered != end - begin:
+                return "is another build than the one that ran (its segments do not fill the mappings of the core)"
+        last = max((bias + s.p_vaddr + s.p_filesz for s in loads), default=0)
+        if not loads or -(-last // _PAGE) * _PAGE != self.end:
+            return "is another build than the one that ran (its segments do not fill the mappings of the core)"
+        return None
+
+    @cached_property
+    def unproven(self) -> str | None:
+        """Why the file is not proven to be the one that was mapped; None if it is, or if there is none.
+
+        Of a target that is whole, what does not contradict its file is taken to be of it.
+        """
+        if self._target.loss is None or self.elf is None or self._has_evidence:
+            return None
+        return _UNPROVEN
+
+    def lost_data(self) -> int | None:
+        """Return the address of a page that reads as zeros though the module's file has something else to begin with,
+        None if there is none.
+
+        Where a disk was full, or a copy was interrupted, a file has a hole, which reads as zeros. No program sets a
+        whole page of initialised variables, addresses among them that the loader relocated, to zero.
+        """
+        elf = self.elf
+        for segment in elf.segments if elf is not None else ():
+            if elf is None or segment.p_type != PT_LOAD or not segment.p_flags & PF_W:
+                continue
+            start, end = segment.p_vaddr, segment.p_vaddr + segment.p_filesz
+            for address in range(start // _PAGE * _PAGE, min(end, start + _MAX_CHECKED), _PAGE):
+                low, high = max(address, start), min(address + _PAGE, end)
+                at = segment.p_offset + low - start
+                if bytes(elf.data[at : at + high - low]).count(0) > high - low - _MIN_NONZERO:
+                    continue
+                try:
+                    held = self._target.read(self.bias + low, high - low)
+                except MemoryFault:
+                    continue
+                if not any(held):
+                    return self.bias + low
         return None
 
     @property
@@ -171,13 +250,14 @@ class LoadedModule:
             path=self._path if elf is not None else None,
             build_id=build_id.hex() if build_id is not None else None,
             is_program=self._is_program,
-            fault=fault and f"{self._path} {fault}" if fault else None,
+            fault=fault and f"{self._path or self.name} {fault}" if fault else None,
+            unproven=self.unproven,
         )
 
     @cached_property
     def debug_elf(self) -> ElfFile | None:
         """The separate debug file, None if there is none that belongs to this module."""
-        return self._finder.debug_file(self.elf, self._path) if self.elf is not None else None
+        return self._finder.debug_file(self.elf, self.elf.name) if self.elf is not None else None
 
     @cached_property
     def symbols(self) -> SymbolTable | None:
@@ -214,7 +294,7 @@ class LoadedModule:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
         had.
         """
-        if self.elf is None:
+        if self.elf is None or self.unproven is not None:
             return None
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:
@@ -254,17 +334,29 @@ class ModuleList:
     """All modules of a target, by address."""
 
     def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
-        program_headers = target.auxiliary_vector().get(AT_PHDR, 0)
+        vector, mappings = target.auxiliary_vector(), target.mappings()
+        program_headers, vdso = vector.get(AT_PHDR, 0), vector.get(AT_SYSINFO_EHDR)
+        located: Mapping[int, str | None] = {}
+        self.needed: tuple[str, ...] = ()
+        if target.loss is not None and target.loss.files:
+            import ompd.debugger.images as images  # noqa: PLC0415  for damaged cores alone
+
+            found = images.find(target, finder, exe)
+            mappings, located, self.needed = found.mappings, found.paths, found.needed
+            program_headers, vdso = program_headers or found.program or 0, vdso or found.vdso
+            vector = vector or found.auxiliary_vector
+        self.auxiliary_vector = vector
+        self.vdso_start = vdso
         self._modules = []
-        for group in _groups(target.mappings()):
+        for group in _groups(mappings):
             program = group[0].start <= program_headers < group[-1].end
-            path = exe if program and exe is not None else finder.resolve(group[0].name)
+            start, name = group[0].start, group[0].name
+            path = exe if program and exe is not None else located.get(start, name and finder.resolve(name))
             module = LoadedModule(target, finder, group, path, program)
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]
         self._ends = [_end(m) for m in self._modules]
-        self.vdso_start = target.auxiliary_vector().get(AT_SYSINFO_EHDR)
 
     def __iter__(self) -> Iterator[LoadedModule]:
         return iter(self._modules)
@@ -296,4 +388,5 @@ def _is_module(module: LoadedModule) -> bool:
     try:
         return module._target.read(module.start, 4) == b"\x7fELF"
     except MemoryFault:
-        return module.elf is not None
+        # A file that is gone, or is another build now, was a module all the same.
+        return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]

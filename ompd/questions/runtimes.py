@@ -35,6 +35,8 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         raise Unavailable(str(runtime.fault) if runtime.fault is not None else _NO_SYMBOLS)
 
     def locations() -> tuple[str, ...] | None:
+        if found.module.unproven is not None:
+            raise Unavailable(str(runtime.fault))
         if found.locations_address is None:
             raise Unavailable(_NO_SYMBOLS)
         return found.dll_locations(session.process)

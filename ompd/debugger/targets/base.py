@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ompd.debugger.architecture import Architecture
@@ -12,6 +13,21 @@ from ompd.errors import MemoryFault
 
 class PageOmitted(MemoryFault):
     """The target left this memory out although it was mapped: unchanged pages of a file, which the file still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a target has lost of what it was meant to hold, as a core that was cut off.
+
+    ``what`` is a sentence for people. ``threads`` tells whether threads of the process may be missing in
+    :meth:`Target.thread_ids`, ``files`` whether :meth:`Target.mappings` is not known. ``since`` is when the target was
+    last written, in seconds since 1970: a file that is younger is hardly the one that ran.
+    """
+
+    what: str
+    threads: bool
+    files: bool
+    since: float | None = None
 
 
 class Target(Protocol):
@@ -41,6 +57,10 @@ class Target(Protocol):
     def signal(self) -> int | None:
         """The signal that ended or stopped the process, None without one."""
 
+    @property
+    def loss(self) -> Loss | None:
+        """What is missing, None if the target is whole. A part that is not there is no fact about the process."""
+
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*.
 
@@ -59,6 +79,12 @@ class Target(Protocol):
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings that come from files, by address."""
+
+    def segment_starts(self) -> Sequence[int]:
+        """Return where stretches of memory begin that the target holds: where modules may begin if nothing names them.
+
+        Empty if the target does not tell.
+        """
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``; empty if the target does not keep it."""

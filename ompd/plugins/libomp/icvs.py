@@ -97,7 +97,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
 
 def _icvs(task: Task) -> StructView:
     layout = task.runtime.layouts["kmp_internal_control_t"]
-    return StructView(task.runtime.process, layout, task.view.address_of("td_icvs"))
+    return StructView(task.runtime.structures, layout, task.view.address_of("td_icvs"))
 
 
 def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
@@ -116,7 +116,7 @@ def _dynamic(task: Task) -> bool:
 
 def _run_sched(task: Task) -> str:
     runtime = task.runtime
-    view = StructView(runtime.process, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
+    view = StructView(runtime.structures, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
     kind, chunk = view.unsigned("r_sched_type"), view.signed("chunk")
     plain = kind & ~(_MONOTONIC | _NONMONOTONIC)
     name = _SCHEDULES.get(plain)

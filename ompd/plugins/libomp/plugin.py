@@ -15,6 +15,7 @@ from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Sy
 from ompd.plugins.layout import published
 from ompd.plugins.libomp import icvs
 from ompd.plugins.libomp.constructs import Hosted
+from ompd.plugins.libomp.pages import Structures
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
@@ -87,6 +88,7 @@ class Runtime:
 
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
+        self.structures = Structures(process)
         self.module = module
         self.layouts = layouts = published.load(process, module, _WANTED)
         base = layouts["kmp_base_info_t"]
@@ -166,7 +168,7 @@ class Runtime:
     def _pointers(self, address: int, count: int) -> list[int]:
         # The non-null pointers of an array.
         size = self.process.pointer_size
-        raw = self.process.read(address, count * size)
+        raw = self.structures.read(address, count * size)
         values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
         return [value for value in values if value]
 
@@ -185,7 +187,7 @@ class Runtime:
     @cached_property
     def _threads(self) -> dict[int, Thread]:
         return {
-            address: Thread(self, StructView(self.process, self._thread_layout, address))
+            address: Thread(self, StructView(self.structures, self._thread_layout, address))
             for address in self._thread_addresses
         }
 
@@ -209,7 +211,7 @@ class Runtime:
         for thread in self._threads.values():
             try:
                 identifier = thread.native_id(ThreadIdKind.PTHREAD)
-            except MemoryFault:
+            except (MemoryFault, CorruptState):
                 continue  # its row is lost; threads() still has it, to be complained about there
             if identifier:  # 0 while the thread is being created
                 found.setdefault(identifier, thread)
@@ -227,7 +229,7 @@ class Runtime:
         """Return the team whose ``kmp_team_t`` lies at *address*, read once."""
         team = self._teams.get(address)
         if team is None:
-            team = self._teams[address] = Team(self, StructView(self.process, self._team_layout, address))
+            team = self._teams[address] = Team(self, StructView(self.structures, self._team_layout, address))
         return team
 
     def task_at(self, address: int) -> Task:

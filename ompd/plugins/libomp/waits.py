@@ -99,6 +99,7 @@ class Internals:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._process = runtime.process
+        self._structures = runtime.structures
         self._layouts = load_layouts(runtime.process, runtime.module)
         wrong = selfdescribed.contradiction(runtime.layouts, self._layouts)
         if wrong is not None:
@@ -110,14 +111,14 @@ class Internals:
 
     def ident_flags(self, thread: Thread) -> int:
         """Return the flags of the ``ident_t`` that the runtime last noted for *thread*, 0 where it has none."""
-        info = StructView(self._process, self._layout("kmp_base_info_t"), thread.address)
+        info = StructView(self._structures, self._layout("kmp_base_info_t"), thread.address)
         ident = info.pointer("th_ident")
         return StructView(self._process, self._layout("ident_t"), ident).unsigned("flags") if ident is not None else 0
 
     def task_source(self, handle: TaskHandle) -> str | None:
         """See :meth:`RuntimeInternals.task_source`: ``td_ident``, which clang's code sets."""
         task = self._runtime.task_at(_structure(handle))
-        view = StructView(self._process, self._layout("kmp_taskdata_t"), task.address)
+        view = StructView(self._structures, self._layout("kmp_taskdata_t"), task.address)
         return self._source(view.pointer("td_ident"))
 
     def region_source(self, handle: ParallelHandle) -> str | None:
@@ -125,7 +126,7 @@ class Internals:
         if handle.size() == 1:
             return None
         address = _structure(handle)
-        return self._source(StructView(self._process, self._layout("kmp_base_team_t"), address).pointer("t_ident"))
+        return self._source(StructView(self._structures, self._layout("kmp_base_team_t"), address).pointer("t_ident"))
 
     def _source(self, ident: int | None) -> str | None:
         if ident is None:
@@ -142,7 +143,7 @@ class Internals:
         desc = self._layout("kmp_desc_base_t")
         start = self._layout("kmp_base_info_t").field("th_info").offset
         return {
-            StructView(self._process, desc, thread.address + start).signed("ds_gtid"): thread
+            StructView(self._structures, desc, thread.address + start).signed("ds_gtid"): thread
             for thread in self._runtime.threads()
         }
 
@@ -195,7 +196,7 @@ class Internals:
         return [word for word in dict.fromkeys(noted + registers + words) if word > 0xFFFF and word % 4 == 0]
 
     def _lock_view(self, address: int) -> StructView:
-        return StructView(self._process, self._layout("kmp_base_queuing_lock_t"), address)
+        return StructView(self._structures, self._layout("kmp_base_queuing_lock_t"), address)
 
     def _queuing_lock(self, thread: Thread, candidates: list[int]) -> int | None:
         return next((address for address in candidates if thread.address in self._queue(address)), None)
@@ -231,7 +232,7 @@ class Internals:
                 found[thread.address] = None
                 if gtid == last:
                     return tuple(found)
-                gtid = StructView(self._process, info, thread.address).signed("th_next_waiting") - 1
+                gtid = StructView(self._structures, info, thread.address).signed("th_next_waiting") - 1
         except MemoryFault:
             pass
         return ()
@@ -377,13 +378,13 @@ class Internals:
         start = _structure(region) + team["t_bar"].offset
         for kind in _COUNTED_BARRIERS:
             at = start + kind * (team["t_bar"].size // _BARRIER_KINDS)
-            passed = read_unsigned(self._process, at + team["t_b_team_arrived"].offset, 8)
+            passed = read_unsigned(self._structures, at + team["t_b_team_arrived"].offset, 8)
             if primary:
-                reached = read_unsigned(self._process, at + team["t_b_master_arrived"].offset, 8)
+                reached = read_unsigned(self._structures, at + team["t_b_master_arrived"].offset, 8)
             else:
                 bar = info["th_bar"]
                 own = thread.address + bar.offset + kind * (bar.size // _BARRIER_KINDS)
-                reached = read_unsigned(self._process, own + info["th_b_worker_arrived"].offset, 8)
+                reached = read_unsigned(self._structures, own + info["th_b_worker_arrived"].offset, 8)
             if reached > passed:
                 return True
         return False
@@ -396,7 +397,7 @@ class Internals:
 
         :raises Unavailable: if it waits for none
         """
-        view = StructView(self._process, self._layout("kmp_taskdata_t"), task.address)
+        view = StructView(self._structures, self._layout("kmp_taskdata_t"), task.address)
         gtid = view.signed("td_taskwait_thread") - 1
         if gtid < 0:
             raise Unavailable("the runtime keeps on which thread it is only for tools, and while it waits for children")
@@ -416,16 +417,16 @@ class Internals:
         for team in self._runtime.live_teams():
             field = team_layout.field("t_task_team")
             for at in range(field.offset, field.offset + field.size, process.pointer_size):
-                address = read_pointer(process, team.address + at)
+                address = read_pointer(self._structures, team.address + at)
                 if address is None or address in seen:
                     continue
                 seen.add(address)
-                view = StructView(process, tt, address)
+                view = StructView(self._structures, tt, address)
                 data = view.pointer("tt_threads_data")
                 if data is None or not td.size:
                     continue
                 for number in range(min(team.t_nproc, max(view.signed("tt_nproc"), 0))):
-                    for task in self._deque(StructView(process, td, data + number * td.size)):
+                    for task in self._deque(StructView(self._structures, td, data + number * td.size)):
                         found.setdefault(task, self._runtime.task_at(task))
         return list(found.values())
 
