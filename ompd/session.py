@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
@@ -17,7 +18,7 @@ from ompd.debugger.files import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import CorruptState, NotInitialised, OmpdError, TargetGone, Unavailable
+from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, TargetGone, Unavailable
 from ompd.model import TargetRecord
 from ompd.plugins.discovery import Found, discover
 
@@ -98,11 +99,17 @@ class Session:
         loaded: list[LoadedRuntime] = []
         for found in discover(self.process):
             same = sum(1 for other in loaded if other.found.kind == found.kind)
-            space, fault = None, None
+            space: AddressSpace | None = None
+            fault: OmpdError | None = None
             if found.plugin is not None:
                 try:
                     self._check(found.module)
                     space = found.plugin.process_initialize(self.process, found.module)
+                    with suppress(CorruptState, MemoryFault):  # which is for the questions to tell
+                        space.threads()
+                except NotInitialised as error:
+                    fault = self._contradiction(found.module, error) or (error if space is None else None)
+                    space = None if isinstance(fault, CorruptState) else space
                 except OmpdError as error:
                     fault = error
             loaded.append(LoadedRuntime(found.kind + (f"#{same + 1}" if same else ""), found, space, fault))
@@ -118,6 +125,21 @@ class Session:
         lost = self.process.lost_data(module)
         if lost is not None:
             raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
+
+    def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
+        # Zeros that stand for lost variables look as if nothing had run yet. Stacks know better.
+        count = self.threads_inside(module)
+        if count <= 1:  # one may be on its way into the runtime, or out of it
+            return None
+        return CorruptState(module.start, f"{error}, yet {count} threads are in its code: its variables are lost")
+
+    def threads_inside(self, module: Module) -> int:
+        """Return how many threads have a frame of *module* on their stacks: none if it was merely loaded."""
+        process = self.process
+        return sum(
+            any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
+            for thread in process.threads()
+        )
 
     @cached_property
     def runtime_modules(self) -> frozenset[Module]:
@@ -154,7 +176,8 @@ class Session:
         return TargetRecord(
             kind=target.kind,
             file=target.name,
-            executable=program.name if program is not None else None,
+            # A module whose name is lost has one of ours, that is no path.
+            executable=program.name if program is not None and "/" in program.name else None,
             process_id=target.process_id,
             command=target.command,
             signal=target.signal,

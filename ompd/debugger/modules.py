@@ -20,6 +20,7 @@ from ompd.debugger.files import FileFinder, open_mapped
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
+    ELF_MAGIC,
     ET_EXEC,
     PF_W,
     PT_DYNAMIC,
@@ -135,6 +136,8 @@ class LoadedModule:
                 except MemoryFault:
                     continue
                 at = segment.p_offset + offset
+                if not any(page):
+                    continue  # a page that a damaged core has lost proves nothing, nor do zeros in the file
                 if page != elf.data[at : at + size]:
                     return (
                         f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
@@ -241,7 +244,8 @@ class LoadedModule:
     def record(self) -> Module:
         """What the contract tells of this module."""
         elf, fault = self._opened
-        build_id = self.image_build_id or (elf.build_id() if elf is not None else None)
+        in_file = elf.build_id() if elf is not None and self.unproven is None else None
+        build_id = self.image_build_id or in_file
         return Module(
             name=self.name,
             bias=self.bias,
@@ -386,7 +390,10 @@ def _is_module(module: LoadedModule) -> bool:
     if module._image is not None:
         return True
     try:
-        return module._target.read(module.start, 4) == b"\x7fELF"
+        begin = module._target.read(module.start, 64)
     except MemoryFault:
-        # A file that is gone, or is another build now, was a module all the same.
+        begin = b""
+    if not any(begin):
+        # Left out, or lost. A file that is gone, or is another build now, was a module all the same.
         return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]
+    return begin.startswith(ELF_MAGIC)

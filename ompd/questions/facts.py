@@ -98,7 +98,7 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
     if not usable and not waiting and (needed or not (untold or session.lost_runtimes)):
         _raise_no_answer(session, untold)
     for runtime, (reason, hint) in zip(unread, untold, strict=True):
-        threads = threads_in(session, runtime)
+        threads = session.threads_inside(runtime.found.module)
         if session.target.loss is not None:
             problems.unreadable(reason)  # how many threads are in its code, cut stacks do not tell
         elif threads:
@@ -106,26 +106,10 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
         else:
             problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
-        threads = threads_in(session, runtime)
-        if threads > 1 or (threads and session.target.loss is not None):
-            # The variables say that nothing has run yet, and the stacks that something has.
-            problems.unreadable(
-                f"{runtime.fault}, it seems, but {threads} threads are in its code: its variables are lost"
-            )
-        else:
-            problems.note(f"{runtime.fault}: no thread of the process is an OpenMP thread of it")
+        problems.note(f"{runtime.fault}: no thread of the process is an OpenMP thread of it")
     for fault in session.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
-
-
-def threads_in(session: Session, runtime: LoadedRuntime) -> int:
-    """Return how many threads have a frame of this runtime on their stacks; one that was merely loaded has none."""
-    module, process = runtime.found.module, session.process
-    return sum(
-        any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
-        for thread in process.threads()
-    )
 
 
 def _reason(runtime: LoadedRuntime) -> tuple[str, str]:

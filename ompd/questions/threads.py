@@ -9,10 +9,10 @@ from functools import cached_property
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import state_name
 from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
-from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
+from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.model import Answer, Place, ThreadRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes, threads_in
+from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
@@ -29,15 +29,14 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
     rows: list[ThreadRecord | None] = []
-    doubts = _Doubts(session, runtimes)
-    matched: set[tuple[str, int]] = set()
-    for thread in session.process.threads():
-        found = _handle(session, runtimes, thread, problems)
+    known = [(thread, _handle(session, runtimes, thread, problems)) for thread in session.process.threads()]
+    matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
+    doubts = _Doubts(session, runtimes, matched)
+    for thread, found in known:
         if found is None:
             rows.append(_other(session, thread, doubts.reason, problems))
         else:
             runtime, handle = found
-            matched.add((runtime.id, handle.address))
             rows.append(_record(session, runtime, handle, thread, waits[runtime.id], problems))
     for runtime, handle in _unmatched(runtimes, matched):
         if session.target.loss is not None and session.target.loss.threads:
@@ -67,9 +66,10 @@ def _handle(
 class _Doubts:
     """Why a thread that no runtime knows may be OpenMP's nonetheless: what would tell is damaged or lost."""
 
-    def __init__(self, session: Session, runtimes: list[LoadedRuntime]) -> None:
+    def __init__(self, session: Session, runtimes: list[LoadedRuntime], matched: set[tuple[str, int]]) -> None:
         self._session = session
         self._runtimes = runtimes
+        self._matched = matched
 
     @cached_property
     def reason(self) -> str | None:
@@ -77,11 +77,8 @@ class _Doubts:
         session = self._session
         damage = (CorruptState, MemoryFault) if session.target.loss is None else OmpdError
         for runtime in session.runtimes:
-            if runtime.space is None and runtime.found.plugin is not None:
-                if runtime.is_initialised and isinstance(runtime.fault, damage):
-                    return str(runtime.fault)
-                if not runtime.is_initialised and threads_in(session, runtime) > 1:
-                    return f"the variables of {runtime.found.module.name} are lost"
+            if runtime.space is None and runtime.is_initialised and isinstance(runtime.fault, damage):
+                return str(runtime.fault)
         # A library of that name had a runtime; the program may have had one too, if there is no other.
         lost = session.lost_libraries if self._runtimes else session.lost_runtimes
         if session.target.loss is not None and lost:
@@ -90,10 +87,15 @@ class _Doubts:
 
     def _of(self, runtime: LoadedRuntime) -> Iterator[str]:
         try:
-            for handle in runtime.space.threads() if runtime.space is not None else ():
+            handles = runtime.space.threads() if runtime.space is not None else ()
+            if handles and not any((runtime.id, handle.address) in self._matched for handle in handles):
+                yield f"none of the {len(handles)} threads that {runtime.id} knows is one of the process"
+            for handle in handles:
                 if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
                     yield f"thread descriptor {handle.address:#x} of {runtime.id} is in a team and names no thread"
-        except (CorruptState, MemoryFault) as error:
+        except NotInitialised:
+            return  # then it has none
+        except OmpdError as error:
             yield f"{runtime.id}: {error}"
 
 

@@ -87,7 +87,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
         raise Unavailable("the runtime has freed its settings: it has shut down")
     if size > _MAX_ENVIRONMENT:
         raise CorruptState(block, f"ompd_env_block of {size} bytes")
-    text = runtime.process.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
+    text = runtime.structures.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
     pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -184,7 +184,10 @@ def _tool(runtime: Runtime) -> str:
 def _string(name: str) -> Callable[[Runtime], str]:
     def read_it(runtime: Runtime) -> str:
         address = read_pointer(runtime.process, runtime.global_address(name))
-        return "" if address is None else runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
+        if address is None:
+            return ""
+        runtime.structures.read(address, 1)  # which tells an empty string from one whose page is lost
+        return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
 
     return read_it
 

@@ -100,6 +100,7 @@ class Runtime:
         self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
         self.task_flags: Mapping[str, int] = layouts["kmp_tasking_flags_t"].masks
         self._teams: dict[int, Team] = {}
+        self._unasked: OmpdError | None = None  # why a thread's current task is not known
         self.flag_words: dict[int, int] = {}  # td_flags of tasks
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
@@ -240,14 +241,24 @@ class Runtime:
         count = max(len(task.team().regions), 1)
         return Task(self, address, count, count)
 
+    def is_executing(self, task: int) -> bool:
+        """Tell whether a thread executes the task whose ``kmp_taskdata_t`` lies at *task*.
+
+        :raises OmpdError: what keeps a thread from being asked, if no other does
+        """
+        if task not in self.current_tasks and self._unasked is not None:
+            raise self._unasked
+        return task in self.current_tasks
+
     @cached_property
     def current_tasks(self) -> Mapping[int, Thread]:
-        """The threads that execute each task, by the task's ``kmp_taskdata_t``."""
+        """The threads that execute each task, by the task's ``kmp_taskdata_t``, as far as they can be read."""
         found: dict[int, Thread] = {}
         for thread in self._threads.values():
             try:
                 task = thread.current_task()
-            except OmpdError:
+            except OmpdError as error:
+                self._unasked = error
                 continue  # that thread's own row complains
             if task is not None:
                 found[task.address] = thread

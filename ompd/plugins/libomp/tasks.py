@@ -82,7 +82,7 @@ class Task:
             return "complete"
         if self.place < self.count:
             return "suspended"
-        return "executing" if self.address in self.runtime.current_tasks else "suspended"
+        return "executing" if self.runtime.is_executing(self.address) else "suspended"
 
     def thread(self) -> Thread | None:
         """See :meth:`TaskHandle.thread`. An implicit task's is told by its place in the array of its team.

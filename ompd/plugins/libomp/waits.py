@@ -196,7 +196,7 @@ class Internals:
         return [word for word in dict.fromkeys(noted + registers + words) if word > 0xFFFF and word % 4 == 0]
 
     def _lock_view(self, address: int) -> StructView:
-        return StructView(self._structures, self._layout("kmp_base_queuing_lock_t"), address)
+        return StructView(self._process, self._layout("kmp_base_queuing_lock_t"), address)
 
     def _queuing_lock(self, thread: Thread, candidates: list[int]) -> int | None:
         return next((address for address in candidates if thread.address in self._queue(address)), None)
@@ -438,7 +438,7 @@ class Internals:
         if not (0 <= count <= size <= _MAX_QUEUED_TASKS and 0 <= head <= size):
             raise CorruptState(view.address, f"task queue of {count} tasks in {size} places")
         width, order = self._process.pointer_size, self._process.byte_order
-        raw = self._process.read(array, size * width) if count else b""
+        raw = self._structures.read(array, size * width) if count else b""
         places = [(head + i) % size for i in range(count)]
         found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
         return [address for address in found if address]
