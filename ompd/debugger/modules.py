@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import ne
 
 from ompd.contract.process import Module
 from ompd.debugger.files import FileFinder, open_mapped
@@ -41,6 +42,10 @@ from ompd.errors import BadFile, MalformedFile, MemoryFault
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _PAGE = 4096
+# A core in which bytes were changed, on a bad disk or by a bad cable, holds some bytes of a module with another value.
+# Builds differ in most of their pages, and in most bytes of these; in a build-id in all of its bytes.
+_MAX_DAMAGED = 2
+_DAMAGE_RATIO = 400
 _UNPROVEN = (
     "not proven to be the build that ran: the pages that would tell are lost; its size and the places of its segments"
     " agree"
@@ -63,6 +68,8 @@ class LoadedModule:
         self._is_program = program
         self._has_evidence = False
         self._is_elf_file = False
+        self.damaged_bytes = 0
+        """How many bytes of its file the target holds with another value: few, or it would be another file."""
         self.name = mappings[0].name
         self.start = mappings[0].start
         self.end = max(m.end for m in mappings)
@@ -117,15 +124,32 @@ class LoadedModule:
         # Why *elf* cannot be the file that was mapped, None if it is.
         in_memory, in_file = self.image_build_id, elf.build_id()
         if in_memory is not None and in_file is not None:
-            if in_memory == in_file:
+            if len(in_memory) == len(in_file) and _is_damage(in_memory, in_file):
                 self._has_evidence = True
+                self.damaged_bytes = _count_different(in_memory, in_file)
                 return None
             return f"is another build than the one that ran (build-id {in_file.hex()}, in the target {in_memory.hex()})"
         if self._image is not None:
             header, segments = self._image
-            if (header.e_machine, header.e_type, segments) != (elf.e_machine, elf.e_type, elf.segments):
+            ours, theirs = _table(elf.header, elf.segments), _table(header, segments)
+            if ours != theirs and (len(ours) != len(theirs) or not _is_damage(ours, theirs)):
                 return "is another build than the one that ran (its program headers differ)"
         bias = _bias(self.start, elf.e_type, elf.segments)
+        different = 0
+        for at, page in self._held_pages(elf, bias):
+            ours = bytes(elf.data[at : at + len(page)])
+            if page != ours:
+                if not _is_damage(page, ours):
+                    return (
+                        f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
+                    )
+                different += _count_different(page, ours)
+            self._has_evidence = True
+        self.damaged_bytes = different
+        return self._dynamic_difference(elf, bias)
+
+    def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
+        # The pages that the target holds of what no one writes to, and where they lie in the file.
         for segment in elf.segments:
             if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
                 continue
@@ -135,15 +159,8 @@ class LoadedModule:
                     page = self._target.read(bias + segment.p_vaddr + offset, size)
                 except MemoryFault:
                     continue
-                at = segment.p_offset + offset
-                if not any(page):
-                    continue  # a page that a damaged core has lost proves nothing, nor do zeros in the file
-                if page != elf.data[at : at + size]:
-                    return (
-                        f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
-                    )
-                self._has_evidence = True
-        return self._dynamic_difference(elf, bias)
+                if any(page):  # a page that a damaged core has lost proves nothing, nor do zeros in the file
+                    yield segment.p_offset + offset, page
 
     def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
         # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds
@@ -155,16 +172,25 @@ class LoadedModule:
             raw = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
         except MemoryFault:
             return None
-        self._has_evidence = True
+        if not any(raw):
+            return None  # lost
+        has_pages, self._has_evidence = self._has_evidence, True
+        different = 0
         size = elf.pointer_size
         ours = elf.segment_data(segment)
         for at in range(0, len(raw) - 2 * size + 1, 2 * size):
             tag, value = (int.from_bytes(raw[at + i : at + i + size], elf.byte_order) for i in (0, size))
             file_tag, file_value = (int.from_bytes(ours[at + i : at + i + size], elf.byte_order) for i in (0, size))
-            if tag != file_tag or (file_value and value not in (file_value, file_value + bias)):
-                return "is another build than the one that ran (its dynamic section differs)"
-            if tag == 0:
+            if file_tag == tag == 0:
                 break
+            if tag == file_tag and (not file_value or value in (file_value, file_value + bias)):
+                continue
+            # Linked otherwise, several entries differ; one byte is damage where pages agree.
+            likely = file_value + bias if value >= bias else file_value
+            different += (tag != file_tag) + _differ_in_bytes(value, likely, size) + (not has_pages)
+            if different > 1:
+                return "is another build than the one that ran (its dynamic section differs)"
+        self.damaged_bytes += different
         return None
 
     def _implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
@@ -256,6 +282,7 @@ class LoadedModule:
             is_program=self._is_program,
             fault=fault and f"{self._path or self.name} {fault}" if fault else None,
             unproven=self.unproven,
+            damaged_bytes=self.damaged_bytes,
         )
 
     @cached_property
@@ -311,6 +338,26 @@ class LoadedModule:
                     else None
                 )
         return None
+
+
+def _count_different(one: bytes, other: bytes) -> int:
+    return sum(map(ne, one, other))
+
+
+def _differ_in_bytes(one: int, other: int, size: int) -> int:
+    words = ((word & ((1 << 8 * size) - 1)).to_bytes(size, "little") for word in (one, other))
+    return _count_different(*words)
+
+
+def _is_damage(held: bytes, ours: bytes) -> bool:
+    # Whether some bytes that differ are damage done to the target, and not another build: that would differ in more.
+    count = _count_different(held, ours)
+    return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
+
+
+def _table(header: Header, segments: Sequence[Segment]) -> bytes:
+    words = [header.e_machine, header.e_type, *(word for segment in segments for word in segment)]
+    return b"".join(word.to_bytes(8, "little") for word in words)
 
 
 def _bias(start: int, e_type: int, segments: Sequence[Segment]) -> int:
@@ -396,4 +443,7 @@ def _is_module(module: LoadedModule) -> bool:
     if not any(begin):
         # Left out, or lost. A file that is gone, or is another build now, was a module all the same.
         return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]
-    return begin.startswith(ELF_MAGIC)
+    if begin.startswith(ELF_MAGIC):
+        return True
+    # A damaged core may have lost the mark. The file has it.
+    return ".so" in module.name.rpartition("/")[2] and (module.elf is not None or module._is_elf_file)

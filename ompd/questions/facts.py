@@ -166,6 +166,9 @@ def answer(
 ) -> Answer[Row]:
     """Return *rows* with all that goes with them. What the target has lost is said first, and once."""
     loss = session.target.loss
+    damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
+    if damage:
+        problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
     if loss is not None:
         unproven = session.process.unproven
         texts = [f"{', '.join(files)}: {why}" for why, files in _by_value(unproven).items()]

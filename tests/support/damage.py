@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,6 +101,18 @@ def flipped(core: Path, to: Path, count: int, seed: int) -> Path:
         data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
     to.write_bytes(data)
     return to
+
+
+def _to_percent(percent: int) -> Callable[[Path, Path], Path]:
+    return lambda core, to: cut(core, to, core.stat().st_size * percent // 100)
+
+
+DAMAGES: Mapping[str, Callable[[Path, Path], Path]] = {
+    **{f"cut at {percent} %": _to_percent(percent) for percent in (90, 50, 20, 10, 1)},
+    "4 kB of noise": lambda core, to: noise(core, to, 4096, seed=1),
+    "2000 bytes changed": lambda core, to: flipped(core, to, 2000, seed=1),
+}
+"""What happens to cores: from a whole one to a damaged one, written to a file."""
 
 
 @dataclass(frozen=True)

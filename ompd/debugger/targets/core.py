@@ -185,7 +185,7 @@ class CoreTarget:
         # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may tell how many segments there
         # are, and that was found out otherwise.
         size, header = len(self._data), self._elf.header
-        held = max((s.p_offset + s.p_filesz for s in self._elf.segments if s.p_filesz), default=0)
+        held = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
         if size >= held:
             return None
         count = 1 if header.e_phnum == PN_XNUM else header.e_shnum
@@ -292,6 +292,20 @@ class CoreTarget:
         """Unmap the core file. Reading on raises :class:`~ompd.errors.TargetGone`."""
         self._data.close()
         self._starts, self._loads = [], []
+
+
+def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
+    # The segments that lie in the file as a core has them, one behind the other. A header that was changed tells of
+    # bytes that never were.
+    limit = 1 << 63
+    for segment in reversed(segments):
+        end = segment.p_offset + segment.p_filesz
+        if segment.p_type == PT_NOTE and segment.p_filesz and end < 1 << 63:
+            yield segment
+        elif segment.p_type == PT_LOAD and segment.p_filesz <= segment.p_memsz and end <= limit:
+            limit = segment.p_offset
+            if segment.p_filesz:
+                yield segment
 
 
 def _time_written(path: str) -> float | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
 from ompd.plugins.libomp.regions import MAX_NESTING, Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
@@ -54,8 +54,8 @@ def describe(runtime: Runtime) -> list[IcvDescription]:
     known = [IcvDescription(name, scope) for name, (scope, _) in _READERS.items()]
     try:
         displayed = display_control_vars(runtime)
-    except Unavailable:
-        displayed = {}
+    except (Unavailable, MemoryFault, CorruptState):
+        displayed = {}  # which of them there are, is not known; who asks for them all is told why
     return known + [
         IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
     ]
