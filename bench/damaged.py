@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "damaged.md"
 _ROUNDS = 5
 _FRAME = re.compile(r"^#\d+ ", re.MULTILINE)
 _HEADER = (
-    *("core", "damage", "exit", "threads", "facts", "wrong", "seconds"),
+    *("core", "damage", "exit", "threads", "places", "facts", "wrong", "seconds"),
     *("gdb: exit", "threads", "frames", "seconds"),
 )
 
@@ -61,6 +61,7 @@ def _row(original: Stopped, intact: Told, damage: str, core: Path) -> list[str]:
     threads = len(re.findall(r"^Thread \d+ \(", peer.stdout, re.MULTILINE))
     return [
         *(original.kind, damage, str(ours.returncode), f"{len(rows)} of {len(intact.answers['threads']['threads'])}"),
+        str(sum(bool(row["where"] or row["innermost"]) for row in rows)),
         f"{sum(c.told for c in compared)} of {sum(c.of for c in compared)}",
         str(sum(len(c.wrong) for c in compared)),
         f"{seconds:.2f}",
@@ -94,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(text)
     if options.write:
         report.write(text, PAGE)
-    return int(any(row[5] != "0" for row in rows))
+    return int(any(row[_HEADER.index("wrong")] != "0" for row in rows))
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ class LoadedModule:
                     page = self._target.read(bias + segment.p_vaddr + offset, size)
                 except MemoryFault:
                     continue
-                if any(page):  # a page that a damaged core has lost proves nothing, nor do zeros in the file
+                if page.count(0) < size:  # a page that a damaged core has lost proves nothing, nor do zeros in the file
                     yield segment.p_offset + offset, page
 
     def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
@@ -248,7 +248,7 @@ class LoadedModule:
                     held = self._target.read(self.bias + low, high - low)
                 except MemoryFault:
                     continue
-                if not any(held):
+                if held.count(0) == len(held):
                     return self.bias + low
         return None
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.formats.notes import FileMapping
@@ -15,8 +14,7 @@ class PageOmitted(MemoryFault):
     """The target left this memory out although it was mapped: unchanged pages of a file, which the file still holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """What a target has lost of what it was meant to hold, as a core that was cut off.
 
     ``what`` is a sentence for people. ``threads`` tells whether threads of the process may be missing in

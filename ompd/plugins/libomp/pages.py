@@ -31,12 +31,12 @@ class Structures:
         :raises CorruptState: if nothing but zeros is there, and on the whole page where it begins
         """
         data = self._process.read(address, size)
-        if any(data):
+        if data.count(0) < size:
             return data
         page = address - address % _PAGE
         if page not in self._is_lost:
             try:
-                self._is_lost[page] = not any(self._process.read(page, _PAGE))
+                self._is_lost[page] = self._process.read(page, _PAGE).count(0) == _PAGE
             except MemoryFault:
                 self._is_lost[page] = False  # the part that is asked for is there
         if self._is_lost[page]:
