@@ -51,10 +51,11 @@ _PAGE = 4096
 _MAX_HEADERS = 1 << 16
 _MAX_DYNAMIC = 1 << 16
 _MAX_STRING = 4096
-_MAX_ARGUMENTS = 1 << 20
+_MAX_ARGUMENTS = 1 << 16
 # Linux maps at most 65,530 pieces unless told otherwise, and each module is several.
 _MAX_STARTS = 1 << 17
-_MAX_IMAGES = 1 << 14
+_MAX_IMAGES = 1 << 12
+_MAX_FOLDERS = 64
 _SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|64)?\.so")
 _VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, of which there is no file
@@ -132,6 +133,8 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
     mappings: list[FileMapping] = []
     located: dict[int, str | None] = {}
     folders = tuple(dict.fromkeys(_folders(images, program, finder, exe, target.architecture.name)))
+    if len(folders) > _MAX_FOLDERS:  # the system's come last
+        folders = folders[: _MAX_FOLDERS // 2] + folders[-_MAX_FOLDERS // 2 :]
     for image in images:
         name = image.name or (_program_name(target, vector) if image is program else image.soname)
         if name is None:
@@ -183,6 +186,9 @@ def _read_image(target: Target, start: int) -> Image | None:
     if first is None or first.p_offset:
         return None  # not mapped by its own program headers: a file that was read into memory
     bias = start - first.p_vaddr
+    limit = 1 << 8 * architecture.pointer_size
+    if bias < 0 or any(s.p_type == PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
+        return None
     if header.e_type == ET_EXEC and bias:
         return None
     entries = _dynamic(target, bias, segments, header.byte_order)

@@ -25,6 +25,7 @@ from ompd.debugger.formats.elf import (
     ET_EXEC,
     PF_W,
     PT_DYNAMIC,
+    PT_GNU_RELRO,
     PT_LOAD,
     PT_NOTE,
     ElfFile,
@@ -231,12 +232,13 @@ class LoadedModule:
         """Return the address of a page that reads as zeros though the module's file has something else to begin with,
         None if there is none.
 
-        Where a disk was full, or a copy was interrupted, a file has a hole, which reads as zeros. No program sets a
-        whole page of initialised variables, addresses among them that the loader relocated, to zero.
+        Where a disk was full, or a copy was interrupted, a file has a hole, which reads as zeros. A library does not
+        set a whole page of its initialised variables to zero. The user's program may; but not what is read-only once
+        the loader has relocated it.
         """
-        elf = self.elf
+        elf, kind = self.elf, PT_GNU_RELRO if self._is_program else PT_LOAD
         for segment in elf.segments if elf is not None else ():
-            if elf is None or segment.p_type != PT_LOAD or not segment.p_flags & PF_W:
+            if elf is None or segment.p_type != kind or (kind == PT_LOAD and not segment.p_flags & PF_W):
                 continue
             start, end = segment.p_vaddr, segment.p_vaddr + segment.p_filesz
             for address in range(start // _PAGE * _PAGE, min(end, start + _MAX_CHECKED), _PAGE):

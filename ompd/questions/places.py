@@ -68,7 +68,11 @@ def innermost_place(session: Session, thread: int) -> Place:
     if not stack.frames:
         raise Unavailable(stack.stopped or "the thread has no stack")
     address = stack.frames[0].call_site
-    return _as_far_as_proven(session, _place(session, address, _symbol(session, address)), [address])
+    symbol, module = _symbol(session, address), session.process.module_at(address)
+    # Where in the C library a thread waits is no news, and its line tables are large.
+    is_system = module is not None and module.is_system_library
+    place = Place(address, symbol) if is_system else _place(session, address, symbol)
+    return _as_far_as_proven(session, place, [address])
 
 
 def code_owner(session: Session, address: int) -> str:
