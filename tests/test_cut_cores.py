@@ -41,7 +41,7 @@ KINDS = ("kernel", "gcore")
 PAGE = 4096
 LOST = "the core file is cut off: "
 NOTES_LOST = "the notes that name threads and files, and hold registers, were behind the cut"
-QUICK_SECONDS = 2
+QUICK_SECONDS = 5
 
 
 @pytest.fixture(scope="module")
