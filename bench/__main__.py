@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bench import commands, report
 from bench.measure import Command, NotMeasured
-from bench.targets import FEW, MANY, SOME, Group, cold, measure_growth, megabytes, seconds, times_gdb, warm
+from bench.targets import (
+    FEW,
+    MANY,
+    MOST,
+    QUEUED,
+    RUNNING,
+    SOME,
+    Group,
+    cold,
+    measure_growth,
+    megabytes,
+    queued,
+    seconds,
+    times_gdb,
+    warm,
+)
 from tests.support import Missing, NotReady, Stopped, stopped
 
 _EXIT_MISSED, _EXIT_NOT_MEASURED = 1, 2
@@ -45,21 +61,32 @@ def _core(threads: int) -> Stopped:
         return stopped("many", threads=threads, kind="gcore")
 
 
-def _title(program: Stopped, threads: int) -> str:
+def _tasks() -> Stopped:
+    # Without throttling the runtime queues as many as there are.
+    environment = {"KMP_ENABLE_TASK_THROTTLING": "0", "TASKS": str(QUEUED)}
+    return stopped("task_queued", mode="neither", threads=RUNNING, env=environment)
+
+
+def _title(program: Stopped, what: str) -> str:
     size = program.core.stat()
     kind = "kernel core" if program.kind == "kernel" else "core by gcore"
-    return f"{threads} threads, {kind} of {size.st_size / 1e6:.0f} MB ({size.st_blocks * 512 / 1e6:.0f} on disk)"
+    return f"{what}, {kind} of {size.st_size / 1e6:.0f} MB ({size.st_blocks * 512 / 1e6:.0f} on disk)"
 
 
-def _groups(few: Stopped, many: Stopped, peers: tuple[Command | str, Command | str]) -> list[Group]:
-    return [
-        warm(few, _title(few, FEW), (times_gdb(1.0),), peers[0]),
-        warm(many, _title(many, MANY), (times_gdb(1.5), megabytes(100)), peers[1]),
-        cold(many, f"{MANY} threads, files not in memory", (seconds(0.6),)),
-    ]
+def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) -> Iterator[Group]:
+    limits = {FEW: (times_gdb(1.0),), MANY: (times_gdb(1.5), megabytes(100)), MOST: (seconds(1.5),)}
+    for threads, program in cores.items():
+        if threads != SOME:
+            yield warm(program, _title(program, f"{threads} threads"), limits[threads], peers.get(threads))
+    limits = {FEW: (seconds(0.6),), MANY: (seconds(0.6),), MOST: (seconds(2.0),)}
+    for threads, program in cores.items():
+        if threads != SOME:
+            yield cold(program, f"{threads} threads, files not in memory", limits[threads])
+    tasks = _tasks()
+    yield queued(tasks, _title(tasks, f"{QUEUED:,} queued and {RUNNING} running tasks"), (seconds(1.0),))
 
 
-def _notes(programs: tuple[Stopped, ...], peers: tuple[Command | str, ...]) -> list[str]:
+def _notes(programs: Iterable[Stopped], peers: Iterable[Command | str]) -> list[str]:
     notes = []
     if not all(map(commands.reads_debug_file, programs)):
         notes.append("gdb does not find the runtime's debug file here: it has less to do than it should.")
@@ -69,10 +96,10 @@ def _notes(programs: tuple[Stopped, ...], peers: tuple[Command | str, ...]) -> l
 
 
 def _measure(options: argparse.Namespace) -> list[str]:
-    few, some, many = (_core(threads) for threads in (FEW, SOME, MANY))
-    for program in (few, some, many):
+    cores = {threads: _core(threads) for threads in (FEW, SOME, MANY, MOST)}
+    for program in cores.values():
         commands.check_answer(program)
-    peers = (commands.plugin(few, options.plugin), commands.plugin(many, options.plugin))
+    peers = {threads: commands.plugin(cores[threads], options.plugin) for threads in (FEW, MANY)}
     said: list[str] = []
     missed: list[str] = []
 
@@ -81,14 +108,14 @@ def _measure(options: argparse.Namespace) -> list[str]:
         print("\n".join(block), flush=True)
         said.extend(block)
 
-    say([report.machine(options.rounds), *_notes((few, many), peers)])
-    for group in _groups(few, many, peers):
+    say([report.machine(options.rounds), *_notes(cores.values(), peers.values())])
+    for group in _groups(cores, peers):
         figures = group.measure(options.rounds)
         say(report.group_table(group, figures))
         if group.cold and not any(found.read_bytes for found in figures.values()):
             say(["Nothing was read from the disk: files could not be dropped from memory, these times are warm."])
         missed += group.missed(figures)
-    growth = measure_growth((few, some, many), options.rounds)
+    growth = measure_growth(cores, options.rounds)
     say(report.growth_table(growth))
     if options.write:
         report.write("\n".join(said))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,10 @@ from bench import commands
 from bench.measure import Command, Figures, NotMeasured, Sample, by_turns, drop_from_cache, output_of, run
 from tests.support import Stopped, intel_runtime
 
-FEW, SOME, MANY = 4, 64, 512
+FEW, SOME, MANY, MOST = 4, 64, 512, 2048
+QUEUED, RUNNING = 10_000, 64
 
-# One more thread may cost this factor more between SOME and MANY than between FEW and SOME, and what the clock cannot
+# One more thread of many may cost this factor more than between FEW and SOME, and what the clock cannot
 # tell. Work that is quadratic in the number of threads has a factor of 8.
 GROWTH_FACTOR = 1.5
 GROWTH_NOISE = 0.02e-3
@@ -91,23 +92,37 @@ class Group:
         return [f"{self.title}: {label}: {fault}" for label, fault in faults if fault is not None]
 
 
-def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command | str) -> Group:
+def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command | str | None) -> Group:
     """Return the group of all commands on a core that is in the page cache.
 
     :param limits: those of ``ompd threads --json``
-    :param peer: gdb with LLVM's plugin, or why there is none
+    :param peer: gdb with LLVM's plugin, or why there is none; None if it was not asked
     """
     core, gdb = program.core, commands.gdb(program)
     rows = [
         Row(commands.ompd(core, "threads", "--json"), limits),
         Row(gdb),
         Row(commands.ompd(core, "threads")),
-        Row(commands.ompd(core, "parallel", "--json")),
-        Row(commands.ompd(core, "runtimes", "--json")),
+        *(Row(commands.ompd(core, question, "--json")) for question in ("parallel", "tasks", "icvs", "runtimes")),
     ]
     if isinstance(peer, Command):
         rows.append(Row(peer))
     return Group(title, tuple(rows), gdb.label)
+
+
+def queued(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
+    """Return the group of commands on a core with many tasks.
+
+    :param limits: those of ``ompd tasks --json``
+    """
+    core, gdb = program.core, commands.gdb(program)
+    rows = (
+        Row(commands.ompd(core, "tasks", "--json"), limits),
+        Row(gdb),
+        Row(commands.ompd(core, "tasks")),
+        Row(commands.ompd(core, "threads", "--json")),
+    )
+    return Group(title, rows, gdb.label)
 
 
 def cold(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
@@ -130,19 +145,21 @@ class Growth:
 
     @property
     def most(self) -> float:
-        """What one more thread may cost between SOME and MANY."""
+        """What one more thread of many may cost."""
         return GROWTH_FACTOR * max(self.for_one_more(FEW, SOME), 0.0) + GROWTH_NOISE
 
     def missed(self) -> list[str]:
-        """Return a sentence if one more thread of many costs more than one of few."""
-        found = self.for_one_more(SOME, MANY)
-        if found <= self.most:
-            return []
-        return [f"growth: {found * 1e3:.3f} ms for one more thread where ≤ {self.most * 1e3:.3f} ms is demanded"]
+        """Return a sentence for each step in which one more thread costs more than it may."""
+        found = (self.for_one_more(fewer, more) for fewer, more in ((SOME, MANY), (MANY, MOST)))
+        return [
+            f"growth: {each * 1e3:.3f} ms for one more thread where ≤ {self.most * 1e3:.3f} ms is demanded"
+            for each in found
+            if each > self.most
+        ]
 
 
-def measure_growth(programs: Sequence[Stopped], rounds: int) -> Growth:
-    """Return how the time of an analysis grows over *programs*, which have FEW, SOME and MANY threads."""
+def measure_growth(programs: Mapping[int, Stopped], rounds: int) -> Growth:
+    """Return how the time of an analysis grows over *programs*, by their number of threads."""
 
     def once(program: Stopped) -> float:
         printed = output_of(commands.analysis(program.core))
@@ -150,6 +167,6 @@ def measure_growth(programs: Sequence[Stopped], rounds: int) -> Growth:
             raise NotMeasured(f"python -m bench.analysis {program.core} failed")
         return float(printed)
 
-    sizes = {str(size): partial(once, program) for size, program in zip((FEW, SOME, MANY), programs, strict=True)}
+    sizes = {str(size): partial(once, program) for size, program in programs.items()}
     # What else runs on the machine only ever adds to processor time, and a difference of medians would keep it.
     return Growth({int(size): min(found) for size, found in by_turns(sizes, rounds).items()})

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, TaskRecord, ThreadRecord
-from ompd.questions import icvs, regions, runtimes, tasks, threads
+from os import PathLike
+
+from ompd.model import (
+    Answer,
+    IcvRecord,
+    ParallelRecord,
+    RuntimeRecord,
+    SnapshotRecord,
+    TaskRecord,
+    ThreadRecord,
+)
+from ompd.questions import icvs, regions, runtimes, snapshot, tasks, threads
 from ompd.session import Session
 
 
@@ -41,3 +51,14 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return icvs.ask(self)
+
+    def snapshot(
+        self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False
+    ) -> SnapshotRecord:
+        """Write a small ELF core to *path* that holds what all questions read, of memory and of the modules' files.
+
+        :param data_limit: bytes of writable data that are kept of each of the user's modules
+        :param keep_environment: keep all of the environment, and the folders in arguments, not only OpenMP's variables
+        :raises BadFile: if it cannot be written there
+        """
+        return snapshot.take_snapshot(self, path, data_limit=data_limit, keep_environment=keep_environment)

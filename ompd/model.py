@@ -64,10 +64,10 @@ class Wait:
 class RuntimeRecord:
     """An OpenMP runtime in the process.
 
-    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
-    what the target calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` says how its
-    structures are known. ``dll_locations`` is the content of ``ompd_dll_locations``. ``keeps_states`` tells whether it
-    keeps thread states.
+    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version;
+    ``file`` what the target calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout``
+    says how its structures are known, and ``layouts`` those that this answer knows otherwise. ``dll_locations`` is
+    the content of ``ompd_dll_locations``. ``keeps_states`` tells whether it keeps thread states.
     """
 
     id: str
@@ -79,6 +79,7 @@ class RuntimeRecord:
     dll_locations: tuple[str, ...] | None
     keeps_states: bool | None
     omp_version: int | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -220,3 +221,19 @@ class Answer(Generic[Row]):
     rows: tuple[Row, ...]
     complete: bool
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot that was taken: its file and size, and what it holds, in bytes.
+
+    ``modules`` are those whose symbols, unwind tables and debug information it carries; ``problems`` what it lacks.
+    """
+
+    file: str
+    size: int
+    threads: int
+    memory_bytes: int
+    extract_bytes: int
+    modules: tuple[str, ...]
+    problems: tuple[str, ...]

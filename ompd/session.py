@@ -47,6 +47,7 @@ class Session:
     def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
         self.target = target
         self._is_open = True
+        self.finder, self.exe = finder, exe
         self.process = InspectedProcess(target, finder, exe)
         # For questions.places: whose code lies at an address; the user's function of a region, by the region's id.
         self.owners: dict[int, str] = {}

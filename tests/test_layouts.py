@@ -8,8 +8,10 @@ import pytest
 
 from ompd.errors import LayoutUnavailable
 from ompd.plugins.layout import dwarf, selfdescribed
+from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.plugin import Runtime
-from ompd.plugins.libomp.waits import Internals, load_layouts
+from ompd.plugins.libomp.structures import load_layouts
+from ompd.questions import runtimes, threads
 from ompd.session import Session
 from tests.support import stopped
 from tests.truth import compare
@@ -64,3 +66,11 @@ def test_two_sources_that_contradict_each_other_are_not_believed() -> None:
         fields = {**told["kmp_taskdata_t"].fields, "td_team": told["kmp_taskdata_t"].fields["td_parent"]}
         wrong = {**told, "kmp_taskdata_t": type(told["kmp_taskdata_t"])("kmp_taskdata_t", None, fields, "published")}
         assert selfdescribed.contradiction(runtime.layouts, wrong) == "kmp_taskdata_t.td_team"
+
+
+def test_what_only_debug_information_tells_is_said_to_be_from_there() -> None:
+    core = stopped("lock_kinds", mode="neither", env={"KMP_LOCK_KIND": "ticket"}).core
+    with Session.open_core(core) as session:
+        assert runtimes.ask(session).rows[0].layouts == {}
+        (runtime,) = threads.ask(session).runtimes
+    assert (runtime.layout, runtime.layouts) == ("published", {"kmp_base_ticket_lock_t": "dwarf"})

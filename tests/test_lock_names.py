@@ -81,9 +81,11 @@ def test_all_places_of_locks_are_found_and_no_others(compiler: str, flags: str) 
     assert told == true
 
 
-@pytest.mark.parametrize("kind", ["tas", "futex"])
-def test_locks_that_lie_in_the_variable_itself(kind: str) -> None:
-    told, true = symbols(core_of(locks("everywhere", KMP_LOCK_KIND=kind), "gcc"))
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", ["everywhere", "first", "stale"])
+@pytest.mark.parametrize("kind", ["tas", "futex", "ticket", "drdpa"])
+def test_locks_of_other_kinds(kind: str, name: str, compiler: str) -> None:
+    told, true = symbols(core_of(locks(name, KMP_LOCK_KIND=kind), compiler))
     assert told == true
 
 

@@ -111,6 +111,10 @@ def _build(odd: Odd, compiler_name: str) -> Path:
         if odd.name == "dlopened":
             _compile(folder, [driver, *compiling, "-DLIBRARY", "-fPIC", "-c", str(source), "-o", "library.o"])
             _compile(folder, [driver, "-shared", "library.o", "-o", "library.so", *linking[1:]])
+        if odd.name == "libraries":
+            _compile(folder, [driver, *compiling, "-DLIBRARY", "-fPIC", "-c", str(source), "-o", "library.o"])
+            for library in ("first.so", "second.so"):
+                _compile(folder, [driver, "-shared", "library.o", "-o", library, *linking[1:]])
         _compile(folder, [driver, *objects, "-o", odd.name, *linking])
         if odd.strip:
             _compile(folder, ["strip", odd.name])
@@ -139,8 +143,7 @@ def core_of(odd: Odd, compiler_name: str, mode: str = "neither", kind: str = "ke
         environment["ODD_WAIT"] = "1"
 
     def make(folder: Path) -> None:
-        library = executable.with_name("library.so")
-        if library.exists():
+        for library in executable.parent.glob("*.so"):
             (folder / library.name).symlink_to(library)
         with (folder / "output").open("wb") as output:
             process = subprocess.Popen(

@@ -62,8 +62,9 @@ def facts_told(found: Comparison, program: str) -> dict[str, int]:
 def test_every_kind_of_lock(lock_kind: str, mode: str) -> None:
     found = compare(stopped("lock_kinds", mode=mode, env={"KMP_LOCK_KIND": lock_kind}))
     assert found.differences == []
-    # These kinds store who holds them.
-    assert found.equal["wait.owner"] >= (2 if lock_kind in ("tas", "futex") else 0)
+    # These kinds store who holds them, and so do all nestable locks.
+    assert found.equal["wait.owner"] == (5 if lock_kind in ("tas", "futex") else 1)
+    assert found.equal["wait.symbol"] == 5
 
 
 @pytest.mark.parametrize("method", REDUCTIONS)

@@ -13,15 +13,17 @@ import pytest
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.files import FileFinder
+from ompd.errors import LayoutUnavailable
 from ompd.model import Answer, TaskRecord, ThreadRecord, Wait
+from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.plugin import Runtime
 from ompd.plugins.libomp.threads import Thread
-from ompd.plugins.libomp.waits import Internals
-from ompd.questions import tasks, threads
+from ompd.questions import regions, tasks, threads
 from ompd.session import Session
 from tests.support import stopped
 from tests.test_hostile import Overlaid
 from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of
+from tests.truth import compare
 
 FOLDER = Path(__file__).parent / "waits"
 KINDS = [None, "tas", "futex", "ticket", "queuing", "drdpa"]
@@ -80,11 +82,82 @@ def test_data_is_not_taken_for_a_lock(kind: str | None, compiler: str, mode: str
     (start,), (size,) = ({words[key] for words in core.words if key in words} for key in ("data", "size"))
     for thread in said(core, "waits"):
         wait = rows[thread].wait
-        if wait is None:
-            assert kind in ("ticket", "drdpa"), "kinds of locks that do not tell of themselves"
-            continue
+        assert wait is not None
+        # What looks like one of these kinds may be as good as the lock itself: then neither is named.
+        assert wait.object is not None or kind in ("tas", "futex")
         assert wait.object is None or not start <= wait.object < start + size
         assert wait.symbol in (None, "&lock") and wait.owner in (None, *said(core, "holds"))
+
+
+@EVERYWHERE
+def test_criticals_of_one_name_in_two_libraries(compiler: str, mode: str) -> None:
+    core = core_of(waits("libraries"), compiler, mode)
+    rows = told(core)
+    found = [rows[thread].wait for thread in said(core, "waits")]
+    assert [wait.symbol if wait is not None else None for wait in found] == ["critical(ledger)"] * 2
+    assert len({wait.object for wait in found if wait is not None}) == 2
+
+
+@EVERYWHERE
+def test_queued_tasks_with_priorities(compiler: str, mode: str) -> None:
+    core = core_of(waits("prioritized", OMP_MAX_TASK_PRIORITY="5"), compiler, mode)
+    with Session.open_core(core.path) as session:
+        answer: Answer[TaskRecord] = tasks.ask(session)
+    assert answer.complete and not answer.warnings
+    queued = [row for row in answer.rows if row.status == "queued"]
+    assert [len(queued)] == said(core, "queued")
+    (thread,) = said(core, "thread")
+    assert {row.generating for row in queued} == {row.id for row in answer.rows if row.thread == thread}
+
+
+def test_without_debug_information_it_is_said_that_priorities_hide_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    # For gcc's code libomp drops the priorities of tasks.
+    core = core_of(waits("prioritized", OMP_MAX_TASK_PRIORITY="5"), "clang")
+    with Session.open_core(core.path) as session:
+        monkeypatch.setattr(session.process, "struct_layout", _no_debug_information)
+        answer: Answer[TaskRecord] = tasks.ask(session)
+    assert any("given a priority are not known" in warning for warning in answer.warnings)
+    assert len([row for row in answer.rows if row.status == "queued"]) == 2
+
+
+def _no_debug_information(*_: Any) -> Any:
+    raise LayoutUnavailable("no debug information")
+
+
+@EVERYWHERE
+def test_a_task_that_encountered_a_region_is_on_its_primary_thread(compiler: str, mode: str) -> None:
+    core = core_of(waits("encountered"), compiler, mode)
+    with Session.open_core(core.path) as session:
+        answer: Answer[TaskRecord] = tasks.ask(session)
+    assert answer.complete and not answer.warnings
+    explicit = [row for row in answer.rows if row.kind == "explicit"]
+    assert {row.status for row in explicit} == {"suspended"}
+    assert sorted(row.thread or 0 for row in explicit) == said(core, "encountering")
+
+
+@EVERYWHERE
+def test_the_function_of_a_region_that_all_threads_have_left(compiler: str, mode: str) -> None:
+    core = core_of(waits("left"), compiler, mode)
+    with Session.open_core(core.path) as session:
+        (region,) = regions.ask(session).rows
+    assert region.function is not None
+    assert [region.function.function, region.function.line] == said(core, "function") + said(core, "line")
+    assert region.function.construct == "parallel"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_threads_that_wait_for_each_other_have_a_lock_each(kind: str | None, compiler: str) -> None:
+    # Each has the lock that it holds, which the other waits for, in reach as well.
+    program = stopped("deadlock", compiler=compiler, mode="neither", env={"KMP_LOCK_KIND": kind} if kind else {})
+    assert compare(program).differences == []
+    with Session.open_core(program.core) as session:
+        rows = {row.native_thread_id: row for row in threads.ask(session).rows}
+    waiting = [thread for thread in program.truth["threads"] if thread["blocked_in"] == "lock"]
+    assert len(waiting) == 3
+    for thread in waiting:
+        wait = rows[thread["native_thread_id"]].wait
+        assert wait is not None and wait.symbol == f"&{thread['object_symbol']}"
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -99,7 +172,7 @@ def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler
         space = session.runtimes[0].space
         assert isinstance(space, Runtime)
         (team,) = (team for team in space.live_teams() if team.t_nproc == 4)
-        layouts = Internals(space)._layouts
+        layouts = Internals(space)._structures._told
         info, base = layouts["kmp_base_info_t"].fields, layouts["kmp_base_team_t"].fields
         (thread,) = (thread for thread in space.threads() if _native(session, thread) == late)
         if number == 0:

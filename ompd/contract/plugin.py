@@ -171,6 +171,10 @@ class AddressSpace(Protocol):
     def layout_source(self) -> str:
         """How the layout of its structures is known: ``published``, ``dwarf``, ``table`` or ``queried``."""
 
+    @property
+    def layout_sources(self) -> Mapping[str, str]:
+        """The same for each structure that was asked about so far, by its name."""
+
     def omp_version(self) -> int:
         """Return the version of OpenMP as ``_OPENMP`` spells it. ``ompd_get_omp_version``."""
 
@@ -291,4 +295,13 @@ class RuntimeInternals(Protocol):
         """Return the same of the construct of a region of several threads."""
 
     def queued_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread."""
+        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread.
+
+        Those with a priority may be in queues of their own, see :meth:`prioritized_tasks`.
+        """
+
+    def prioritized_tasks(self) -> Sequence[TaskHandle]:
+        """Return the explicit tasks in queues of tasks that were given a priority.
+
+        :raises LayoutUnavailable: if nothing tells where they are
+        """

@@ -129,8 +129,8 @@ class Process(Callbacks, Protocol):
     def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
         """Return the addresses of those symbols of *names* that *module* has."""
 
-    def symbols_with_prefix(self, prefix: str) -> Mapping[str, int]:
-        """Return the addresses of all symbols that begin with *prefix*, of all modules."""
+    def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
+        """Return names and addresses of all symbols that begin with *prefix*, of all modules."""
 
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
         """Return the layout of type *name* from the debug information of *module*; members it lacks are absent.

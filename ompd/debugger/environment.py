@@ -8,6 +8,7 @@ auxiliary vector; then the strings of the arguments, those of the environment, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from ompd.contract.process import Process
@@ -22,8 +23,34 @@ _SEARCHED = 1 << 14
 _PIECE = 1 << 12
 
 
+@dataclass(frozen=True)
+class EnvironmentBlock:
+    """The strings at the end of the initial stack, by their addresses.
+
+    ``arguments`` are those the pointers to arguments lead to, ``variables`` all of the environment, as ``NAME=value``.
+    """
+
+    arguments: Mapping[int, bytes]
+    variables: Mapping[int, bytes]
+    file_name_address: int
+    file_name: bytes
+
+
 def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
     """Return the environment block, the first of several values of one name, as ``getenv`` would.
+
+    :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
+    """
+    found: dict[str, str] = {}
+    for string in find_environment(process, auxiliary_vector).variables.values():
+        name, equals, value = string.decode("utf-8", "replace").partition("=")
+        if equals:
+            found.setdefault(name, value)
+    return found
+
+
+def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:
+    """Return where the strings of the environment and of the arguments lie.
 
     :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
     """
@@ -31,21 +58,19 @@ def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> d
     if not random or not file_name:
         raise Unavailable("the environment: the target does not tell where its strings lie (AT_EXECFN, AT_RANDOM)")
     try:
-        arguments, variables = _pointers(process, auxiliary_vector, random, file_name)
-        start = _end_of_arguments(process, arguments, variables, file_name)
+        pointers, variables = _pointers(process, auxiliary_vector, random, file_name)
+        arguments = _arguments(process, pointers, file_name)
+        start = _end_of_arguments(pointers, arguments, variables, file_name)
         raw = process.read(start, file_name - start)
+        name = process.read_string(file_name, _MAX_STRING)
     except MemoryFault as error:
         raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
     strings = raw.split(b"\0")
-    starts = set(accumulate((len(string) + 1 for string in strings[:-1]), initial=start))
-    if strings[-1] or any(start <= pointer < file_name and pointer not in starts for pointer in variables):
+    starts = list(accumulate((len(string) + 1 for string in strings[:-1]), initial=start))
+    known = set(starts)
+    if strings[-1] or any(start <= pointer < file_name and pointer not in known for pointer in variables):
         raise Unavailable(_WRITTEN_OVER)
-    found: dict[str, str] = {}
-    for string in strings[:-1]:
-        name, equals, value = string.decode("utf-8", "replace").partition("=")
-        if equals:
-            found.setdefault(name, value)
-    return found
+    return EnvironmentBlock(arguments, dict(zip(starts, strings[:-1], strict=False)), file_name, name)
 
 
 def _pointers(
@@ -100,15 +125,22 @@ def _words_before(process: Process, position: int) -> Iterator[int]:
     raise CorruptState(position, "the environment's pointers do not end")
 
 
-def _end_of_arguments(process: Process, arguments: Sequence[int], variables: Sequence[int], file_name: int) -> int:
+def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
+    # The strings of the arguments as far as they lie in front of the file's name, by address.
+    places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
+    return {place: process.read_string(place, min(_MAX_STRING, file_name - place)) for place in places}
+
+
+def _end_of_arguments(
+    pointers: Sequence[int], arguments: Mapping[int, bytes], variables: Sequence[int], file_name: int
+) -> int:
     # Behind the last argument the environment begins. Programs shift and drop arguments, and write titles over them,
     # so it has to agree with one that is known better: the first variable, or all arguments in a row.
-    strings = sorted({pointer for pointer in arguments if file_name - _MAX_BYTES < pointer < file_name})
-    ends = [p + len(process.read_string(p, min(_MAX_STRING, file_name - p))) + 1 for p in strings]
+    strings, ends = list(arguments), [place + len(text) + 1 for place, text in arguments.items()]
     if not strings:
         raise Unavailable(_WRITTEN_OVER)
     first = min((pointer for pointer in variables if strings[0] <= pointer < file_name), default=None)
-    in_a_row = len(strings) == len(arguments) and strings[1:] == ends[:-1]
+    in_a_row = len(strings) == len(pointers) and strings[1:] == ends[:-1]
     if ends[-1] == first or (in_a_row and (first is None or ends[-1] < first)):
         return ends[-1]
     raise Unavailable(_WRITTEN_OVER)

@@ -36,6 +36,8 @@ _STRING_PIECE = 256
 _NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 # The vDSO is two pages; its exact size is in its headers, which are not needed to know that code in it is the kernel's.
 _VDSO_SIZE = 0x4000
+_PAGE = 4096
+_MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 
 
 class InspectedProcess:
@@ -45,6 +47,7 @@ class InspectedProcess:
         self._target = target
         self._modules = ModuleList(target, finder, exe)
         self._by_start = {m.start: m for m in self._modules}
+        self._pages_read: set[int] | None = None
         self._stacks: dict[int, Stack] = {}
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
@@ -57,6 +60,11 @@ class InspectedProcess:
         self._modules.close()
 
     # Memory
+
+    def note_reads(self) -> set[int]:
+        """Return a set to which each page is added, by its number, of which something is read from now on."""
+        self._pages_read = set()
+        return self._pages_read
 
     @property
     def byte_order(self) -> ByteOrder:
@@ -74,6 +82,8 @@ class InspectedProcess:
 
         :raises MemoryFault: if neither has them
         """
+        if self._pages_read is not None and 0 < size <= _MAX_NOTED:
+            self._pages_read.update(range(address // _PAGE, (address + size - 1) // _PAGE + 1))
         try:
             return self._target.read(address, size)
         except PageOmitted as fault:
@@ -105,6 +115,10 @@ class InspectedProcess:
     def modules(self) -> Sequence[Module]:
         """See :meth:`Process.modules`."""
         return [module.record for module in self._modules]
+
+    def loaded_modules(self) -> Sequence[LoadedModule]:
+        """Return the modules with their files, for those who are of the debugger's half."""
+        return list(self._modules)
 
     def module_at(self, address: int) -> Module | None:
         """See :meth:`Process.module_at`. Code of the kernel's own, the vDSO, counts as a module."""
@@ -153,16 +167,16 @@ class InspectedProcess:
         found = loaded.symbols.find_many(names)
         return {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
 
-    def symbols_with_prefix(self, prefix: str) -> Mapping[str, int]:
+    def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """See :meth:`Process.symbols_with_prefix`."""
-        found: dict[str, int] = {}
+        found: list[tuple[str, int]] = []
         for loaded in self._modules:
             if loaded.symbols is None or loaded.record.is_system_library:
                 continue
             try:
                 for symbol in loaded.symbols.find_prefix(prefix):
                     if symbol.type != STT_TLS:
-                        found.setdefault(symbol.name, symbol.address + loaded.bias)
+                        found.append((symbol.name, symbol.address + loaded.bias))
             except MalformedFile:
                 continue  # a damaged symbol table names nothing
         return found
@@ -431,6 +445,20 @@ class InspectedProcess:
         :raises Unavailable: if its C library does not tell
         """
         return self._glibc.key_value(self._storage.pthread(self.thread_pointer(thread)), key)
+
+    def read_loader(self) -> None:
+        """Read the loader's list of modules and glibc's of threads, for a target that notes what is read."""
+        for _ in self._loader.link_maps:
+            pass
+        self._glibc.pthreads()
+
+    def read_thread_storage(self, thread: int) -> None:
+        """Read all thread-local variables of *thread*, for a target that notes what is read."""
+        self._storage.read_blocks(self._modules, thread)
+
+    def auxiliary_vector(self) -> Mapping[int, int]:
+        """Return what the kernel told the program at its start, by ``AT_*``."""
+        return self._target.auxiliary_vector()
 
     def environment(self) -> Mapping[str, str]:
         """See :meth:`Process.environment`."""

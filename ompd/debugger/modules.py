@@ -35,7 +35,7 @@ from ompd.debugger.formats.elf import (
     parse_header,
     parse_segments,
 )
-from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, FileMapping
+from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets.base import Loss, Target
 from ompd.errors import BadFile, MalformedFile, MemoryFault
@@ -110,6 +110,10 @@ class LoadedModule:
         if self._path is None:
             return None, "is not to be had: the notes that name its file are lost"
         try:
+            extract = self._target.extract(self.start, NT_OMPD_FILE)
+            if extract is not None:
+                elf = ElfFile(extract, f"{self._target.name}: file of {self.name}")
+                return (elf, None) if self._is_build(elf) else (None, "is not that of the module that ran")
             elf = ElfFile(open_mapped(self._path), self._path)
             self._is_elf_file = True
             fault = self._difference(elf)
@@ -120,6 +124,11 @@ class LoadedModule:
         except MalformedFile as error:
             return None, f"is damaged: {error}"
         return (elf, None) if fault is None else (None, fault)
+
+    def _is_build(self, elf: ElfFile) -> bool:
+        # Whether an extract, which has no memory to compare, is of the build that is in the target.
+        in_memory = self.image_build_id
+        return in_memory is None or in_memory == elf.build_id()
 
     def _difference(self, elf: ElfFile) -> str | None:
         # Why *elf* cannot be the file that was mapped, None if it is.
@@ -260,6 +269,10 @@ class LoadedModule:
         return self._opened[0]
 
     @cached_property
+    def _has_extract(self) -> bool:
+        return self._target.extract(self.start, NT_OMPD_FILE) is not None
+
+    @cached_property
     def bias(self) -> int:
         """What is added to an address in the file to get the target's."""
         if self.elf is not None:
@@ -290,6 +303,9 @@ class LoadedModule:
     @cached_property
     def debug_elf(self) -> ElfFile | None:
         """The separate debug file, None if there is none that belongs to this module."""
+        if self._has_extract:
+            extract = self._target.extract(self.start, NT_OMPD_DEBUG_FILE)
+            return ElfFile(extract, f"{self._target.name}: debug file of {self.name}") if extract is not None else None
         return self._finder.debug_file(self.elf, self.elf.name) if self.elf is not None else None
 
     @cached_property
@@ -327,7 +343,7 @@ class LoadedModule:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
         had.
         """
-        if self.elf is None or self.unproven is not None:
+        if self.elf is None or self._has_extract or self.unproven is not None:
             return None
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:

@@ -7,7 +7,8 @@ knows; :mod:`ompd.debugger.glibc` reads that.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.contract.memory import read_signed
@@ -27,7 +28,10 @@ from ompd.debugger.formats.symbols import Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import LinkMap, Loader
 from ompd.debugger.modules import LoadedModule
-from ompd.errors import CorruptState, MalformedFile, Unavailable
+from ompd.errors import CorruptState, MalformedFile, MemoryFault, OmpdError, Unavailable
+
+# A thread-local block that is larger is not kept whole.
+_MAX_BLOCK = 1 << 24
 
 
 class _Block(NamedTuple):
@@ -72,6 +76,20 @@ class ThreadLocalStorage:
         if segment is None or symbol.address + symbol.size > segment.p_memsz:
             raise MalformedFile(f"{module.name}: {symbol.name} does not lie in the segment of thread-local variables")
         return self._block_address(module, segment, symbol.name, thread) + symbol.address
+
+    def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
+        """Read every block that *thread* has, and its control block; what cannot be read is left."""
+        pointer = self._thread_pointer(thread)
+        ranges = [(self.pthread(pointer), self._glibc.sizeof_pthread)]
+        for module in modules:
+            segment = _tls_segment(module)
+            if segment is not None:
+                with suppress(OmpdError):
+                    start = self._block_address(module, segment, module.name, thread)
+                    ranges.append((start, min(segment.p_memsz, _MAX_BLOCK)))
+        for start, size in ranges:
+            with suppress(MemoryFault):
+                self._process.read(start, size)
 
     def _block_address(self, module: LoadedModule, segment: Segment, name: str, thread: int) -> int:
         thread_pointer = self._thread_pointer(thread)

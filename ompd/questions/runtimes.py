@@ -59,8 +59,15 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         dll_locations=facts.get("dll_locations", locations),
         keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),
         omp_version=facts.get("omp_version", lambda: space().omp_version()),
+        layouts=_other_layouts(runtime.space),
         unavailable=facts.unavailable,
     )
+
+
+def _other_layouts(space: AddressSpace | None) -> dict[str, str]:
+    # Of the structures that were asked about so far.
+    sources = space.layout_sources if space is not None else {}
+    return {name: source for name, source in sources.items() if space is not None and source != space.layout_source}
 
 
 _NO_SYMBOLS = "the runtime has no ompd_ symbols"

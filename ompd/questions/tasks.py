@@ -103,19 +103,31 @@ class _Collector:
             for number in range(region.size()):
                 task = region.implicit_task(number)
                 self._with_ancestors(task)
+                if number == 0:
+                    # The task that encountered the region is suspended on its primary thread.
+                    encountering = task.generating()
+                    if encountering is not None and encountering.id not in self._threads:
+                        self._threads[encountering.id] = native_thread(self._session, region.thread(0))
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: tasks of region {region.id}", error)
 
     def _from_queues(self) -> None:
         try:
-            if self._space.icv("max-task-priority-var", self._space):
-                self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known")
             for task in self._space.internals().queued_tasks():
                 self._with_ancestors(task)
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks are not known: {error}")
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: queued tasks", error)
+        try:
+            # Without a maximum the runtime drops the priorities that tasks are given.
+            if self._space.icv("max-task-priority-var", self._space):
+                for task in self._space.internals().prioritized_tasks():
+                    self._with_ancestors(task)
+        except LayoutUnavailable as error:
+            self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known: {error}")
+        except OmpdError as error:
+            self._problems.lost(f"{self._runtime.id}: queued tasks that were given a priority", error)
 
     def _record(self, task: TaskHandle) -> TaskRecord:
         facts = Facts(f"task {task.id}", self._problems)

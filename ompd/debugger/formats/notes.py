@@ -15,6 +15,13 @@ NT_AUXV = 6
 NT_SIGINFO = 0x53494749
 NT_FILE = 0x46494C45
 
+# Notes of our own: a module's file, and its debug file, as an extract of them. GDB goes by the type alone, whosever it
+# is, so these are far from the kernel's.
+OMPD_OWNER = "OMPD"
+NT_OMPD_FILE = 0x4F4D5001
+NT_OMPD_DEBUG_FILE = 0x4F4D5002
+_EXTRACT_HEADER = 8  # where the module begins in the process's memory, 8 bytes little-endian
+
 AT_NULL = 0
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -98,3 +105,18 @@ def parse_signal(data: bytes, byte_order: ByteOrder) -> int:
     if len(data) < 4:
         raise MalformedFile(f"NT_SIGINFO note has {len(data)} bytes")
     return int.from_bytes(data[:4], byte_order, signed=True)
+
+
+def format_extract(start: int, extract: bytes) -> bytes:
+    """Return the note of the *extract* of the file of the module that begins at *start*."""
+    return start.to_bytes(_EXTRACT_HEADER, "little") + extract
+
+
+def parse_extract(data: memoryview) -> tuple[int, memoryview]:
+    """Return where the module begins, and the extract of its file.
+
+    :raises MalformedFile: if the note is too short to hold one
+    """
+    if len(data) < _EXTRACT_HEADER:
+        raise MalformedFile(f"a note with a module's file has {len(data)} bytes")
+    return int.from_bytes(data[:_EXTRACT_HEADER], "little"), data[_EXTRACT_HEADER:]

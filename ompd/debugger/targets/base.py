@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ompd.debugger.architecture import Architecture
@@ -26,6 +27,15 @@ class Loss(NamedTuple):
     threads: bool
     files: bool
     since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRegion:
+    """A stretch of the process's memory from *start* to *end*; *flags* are those of a program header (``PF_R`` …)."""
+
+    start: int
+    end: int
+    flags: int
 
 
 class Target(Protocol):
@@ -82,6 +92,15 @@ class Target(Protocol):
         """Return where stretches of memory begin that the target holds: where modules may begin if nothing names them.
 
         Empty if the target does not tell.
+        """
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return all that was mapped, by address, as far as the target tells, none over another."""
+
+    def extract(self, start: int, kind: int) -> bytes | None:
+        """Return what the target itself holds of the file of the module at *start*, None if it holds nothing.
+
+        :param kind: ``NT_OMPD_FILE`` or ``NT_OMPD_DEBUG_FILE``
         """
 
     def auxiliary_vector(self) -> Mapping[int, int]:

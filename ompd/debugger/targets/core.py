@@ -27,7 +27,7 @@ from ompd.debugger.formats.elf import (
     sizeof_segment,
 )
 from ompd.debugger.formats.notes import FileMapping
-from ompd.debugger.targets.base import Loss, PageOmitted
+from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone
 
 # What a person who handed in the wrong file can do.
@@ -147,10 +147,14 @@ class CoreTarget:
         self._notes_are_cut = False
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
+        self._extracts: dict[tuple[int, int], memoryview] = {}
         for segment in self._elf.segments:
             if segment.p_type != PT_NOTE or not segment.p_filesz:
                 continue
             for owner, kind, raw in self._iter_notes(segment, order):
+                if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
+                    start, extract = notes.parse_extract(raw)
+                    self._extracts[start, kind] = extract
                 if owner not in ("CORE", "LINUX"):
                     continue
                 desc = bytes(raw)
@@ -283,6 +287,15 @@ class CoreTarget:
     def segment_starts(self) -> Sequence[int]:
         """Return where its ``PT_LOAD`` segments begin that are not empty, by address."""
         return [segment.p_vaddr for segment in self._loads if segment.p_filesz]
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return the PT_LOAD segments, by address."""
+        return [MemoryRegion(s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_flags) for s in self._loads]
+
+    def extract(self, start: int, kind: int) -> bytes | None:
+        """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
+        found = self._extracts.get((start, kind))
+        return bytes(found) if found is not None else None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``NT_AUXV``."""

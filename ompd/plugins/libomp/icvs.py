@@ -87,7 +87,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
         raise Unavailable("the runtime has freed its settings: it has shut down")
     if size > _MAX_ENVIRONMENT:
         raise CorruptState(block, f"ompd_env_block of {size} bytes")
-    text = runtime.structures.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
+    text = runtime.heap.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
     pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -97,7 +97,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
 
 def _icvs(task: Task) -> StructView:
     layout = task.runtime.layouts["kmp_internal_control_t"]
-    return StructView(task.runtime.structures, layout, task.view.address_of("td_icvs"))
+    return StructView(task.runtime.heap, layout, task.view.address_of("td_icvs"))
 
 
 def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
@@ -116,7 +116,7 @@ def _dynamic(task: Task) -> bool:
 
 def _run_sched(task: Task) -> str:
     runtime = task.runtime
-    view = StructView(runtime.structures, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
+    view = StructView(runtime.heap, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
     kind, chunk = view.unsigned("r_sched_type"), view.signed("chunk")
     plain = kind & ~(_MONOTONIC | _NONMONOTONIC)
     name = _SCHEDULES.get(plain)
@@ -186,7 +186,7 @@ def _string(name: str) -> Callable[[Runtime], str]:
         address = read_pointer(runtime.process, runtime.global_address(name))
         if address is None:
             return ""
-        runtime.structures.read(address, 1)  # which tells an empty string from one whose page is lost
+        runtime.heap.read(address, 1)  # which tells an empty string from one whose page is lost
         return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
 
     return read_it

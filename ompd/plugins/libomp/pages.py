@@ -13,7 +13,7 @@ from ompd.errors import CorruptState, MemoryFault
 _PAGE = 4096
 
 
-class Structures:
+class Heap:
     """The memory of *process*, for structures that cannot lie in a page of zeros.
 
     :meth:`read` raises CorruptState for zeros in such a page.

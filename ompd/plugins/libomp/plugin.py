@@ -15,11 +15,12 @@ from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Sy
 from ompd.plugins.layout import published
 from ompd.plugins.libomp import icvs
 from ompd.plugins.libomp.constructs import Hosted
-from ompd.plugins.libomp.pages import Structures
+from ompd.plugins.libomp.internals import Internals
+from ompd.plugins.libomp.pages import Heap
 from ompd.plugins.libomp.regions import Region, Team
+from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
-from ompd.plugins.libomp.waits import Internals
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
 _WANTED: Mapping[str, Sequence[str]] = {
@@ -88,9 +89,10 @@ class Runtime:
 
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
-        self.structures = Structures(process)
+        self.heap = Heap(process)
         self.module = module
         self.layouts = layouts = published.load(process, module, _WANTED)
+        self.structures = Structures(process, module, layouts, self.heap)
         base = layouts["kmp_base_info_t"]
         desc = layouts["kmp_desc_t"].embedding("ds", layouts["kmp_desc_base_t"])
         self._thread_layout: StructLayout = layouts["kmp_info_t"].embedding(
@@ -113,6 +115,11 @@ class Runtime:
     def layout_source(self) -> str:
         """See :attr:`AddressSpace.layout_source`."""
         return self._thread_layout.source
+
+    @property
+    def layout_sources(self) -> Mapping[str, str]:
+        """See :attr:`AddressSpace.layout_sources`."""
+        return {**{name: layout.source for name, layout in self.layouts.items()}, **self.structures.sources}
 
     def global_address(self, name: str) -> int:
         """Return where the runtime's global variable *name* lies.
@@ -169,7 +176,7 @@ class Runtime:
     def _pointers(self, address: int, count: int) -> list[int]:
         # The non-null pointers of an array.
         size = self.process.pointer_size
-        raw = self.structures.read(address, count * size)
+        raw = self.heap.read(address, count * size)
         values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
         return [value for value in values if value]
 
@@ -188,7 +195,7 @@ class Runtime:
     @cached_property
     def _threads(self) -> dict[int, Thread]:
         return {
-            address: Thread(self, StructView(self.structures, self._thread_layout, address))
+            address: Thread(self, StructView(self.heap, self._thread_layout, address))
             for address in self._thread_addresses
         }
 
@@ -230,7 +237,7 @@ class Runtime:
         """Return the team whose ``kmp_team_t`` lies at *address*, read once."""
         team = self._teams.get(address)
         if team is None:
-            team = self._teams[address] = Team(self, StructView(self.structures, self._team_layout, address))
+            team = self._teams[address] = Team(self, StructView(self.heap, self._team_layout, address))
         return team
 
     def task_at(self, address: int) -> Task:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import StructView
-from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.contract.code import USER
+from ompd.contract.memory import StructView, read_pointer
+from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
 from ompd.plugins.libomp import constructs
 from ompd.plugins.libomp.tasks import NOT_KEPT, Task
 
@@ -73,6 +74,20 @@ class Team:
         ones = (1 << 8 * self.runtime.process.pointer_size) - 1
         return None if address in (0, ones) else address
 
+    def wrapped_function(self) -> int | None:
+        """Return the function of gcc's code that the wrapper in ``t_pkfn`` calls: the first of its arguments
+        (``t_argv``). None where nothing tells where these are.
+        """
+        try:
+            view = self.runtime.structures.view("kmp_base_team_t.t_argv", self.address)
+        except LayoutUnavailable:
+            return None
+        arguments = view.pointer("t_argv")
+        if arguments is None or view.signed("t_argc") < 1:
+            return None
+        function = read_pointer(self.runtime.process, arguments)
+        return function if function is not None and constructs.owner_at(self.runtime, function) == USER else None
+
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
         """Addresses of its threads (``kmp_info_t *``) by number, None for one that is missing while the team forms."""
@@ -80,7 +95,7 @@ class Team:
         if array is None:
             raise CorruptState(self.address, "team without t_threads")
         size = self.runtime.process.pointer_size
-        raw = self.runtime.structures.read(array, self.t_nproc * size)
+        raw = self.runtime.heap.read(array, self.t_nproc * size)
         order = self.runtime.process.byte_order
         return tuple(int.from_bytes(raw[at : at + size], order) or None for at in range(0, len(raw), size))
 
@@ -120,7 +135,7 @@ class Team:
             if address in seen or len(seen) >= MAX_NESTING:
                 raise CorruptState(address, "the chain of ompt_lw_taskteam_t does not end")
             seen.add(address)
-            nodes.append(StructView(self.runtime.structures, layout, address))
+            nodes.append(StructView(self.runtime.heap, layout, address))
             address = nodes[-1].pointer("parent")
         return tuple(nodes)
 
@@ -244,14 +259,23 @@ class Region:
         """Return the entry of the function the compiler made of the region.
 
         That is ``t_pkfn`` in a team of several threads, unless it is the wrapper by which gcc's code runs on libomp.
-        All else is read from the stack of a thread of the team.
+        All else is read from the stack of a thread of the team, or, when they have all left the function, from the
+        wrapper's arguments.
 
         :raises Unavailable: if neither tells
         """
         entry = self.team.t_pkfn
-        if self.size() > 1 and entry is not None and not constructs.is_wrapper(self.team.runtime, entry):
+        if self.size() == 1 or entry is None:
+            return constructs.region_entry(self)
+        if not constructs.is_wrapper(self.team.runtime, entry):
             return entry
-        return constructs.region_entry(self)
+        try:
+            return constructs.region_entry(self)
+        except Unavailable:
+            wrapped = self.team.wrapped_function()
+            if wrapped is None:
+                raise
+            return wrapped
 
     def encountering_frames(self) -> tuple[Frame, ...]:
         """See :meth:`ParallelHandle.encountering_frames`."""
@@ -266,4 +290,4 @@ class Region:
         address = (
             self.team.ompt_team_info if depth == 0 else self.team.displaced(depth - 1).address_of("ompt_team_info")
         )
-        return StructView(runtime.structures, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")
+        return StructView(runtime.heap, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")

@@ -1,0 +1,311 @@
+"""Taking a small core of a stopped process: what an inspection reads, and no more.
+
+Which memory that is only an inspection tells. So one is rehearsed, and what it reads is noted; to this comes what
+later questions will want: the used part of every stack, thread-local storage, the data of the user's own modules. What
+the files of the modules tell besides (symbols, unwind tables, debug information) is put into notes of our own, so that
+the snapshot needs none of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+from ompd.contract.code import is_runtime_file
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.environment import EnvironmentBlock, find_environment
+from ompd.debugger.formats import notes
+from ompd.debugger.formats.core_writer import PAGE, Note, Piece, format_auxv, format_files, write_core
+from ompd.debugger.formats.elf import PF_W, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
+from ompd.debugger.formats.extract import extract
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.modules import LoadedModule
+from ompd.debugger.targets.base import MemoryRegion, Target
+from ompd.errors import MalformedFile, MemoryFault, OmpdError
+
+_RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)
+_MAX_STACK = 8 << 20
+_RUNTIME_DATA = 4 << 20
+_VDSO_SIZE = 0x4000
+_MAX_IDENTITY = 1 << 16
+_READ = 1 << 18  # bytes copied at once
+# Variables that runtimes of OpenMP read; they tell what was asked of them.
+_KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a snapshot holds: numbers of threads, of bytes of memory and of bytes of extracts, and what it lacks."""
+
+    threads: int
+    memory_bytes: int
+    extract_bytes: int
+    modules: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def take(
+    target: Target,
+    process: InspectedProcess,
+    pages: set[int],
+    stream: IO[bytes],
+    *,
+    data_limit: int,
+    keep_environment: bool,
+) -> Contents:
+    """Write a snapshot of *process*, on which an inspection was rehearsed, to *stream*.
+
+    :param pages: the pages that the inspection has read, and all that are read in here
+    :param data_limit: bytes of writable data that are kept of each of the user's modules
+    :param keep_environment: keep the whole environment block and the folders in arguments
+    """
+    problems: list[str] = []
+    _read_for_later(process, data_limit)
+    needed = set(pages)
+    regions = target.regions()
+    starts = [region.start for region in regions]
+    for thread in process.threads():
+        with suppress(OmpdError):
+            index = bisect_right(starts, target.registers(thread)[target.architecture.sp]) - 1
+            if index >= 0:
+                _read_stack(target, process, thread, regions[index])
+    overlay: dict[int, bytes] = {}
+    if not keep_environment:
+        try:
+            overlay = _without_secrets(process)
+        except OmpdError as error:
+            problems.append(f"the environment was not found, and may be in the snapshot: {error}")
+    memory = _Memory(target, process, pages, needed, overlay)
+    pieces = list(memory.pieces())
+    modules, extracts = [], []
+    for module in process.loaded_modules():
+        for kind, elf in enumerate(_files_needed(module), notes.NT_OMPD_FILE):
+            if elf is None:
+                continue
+            try:
+                found = extract(elf, debug=not module.record.is_system_library)
+            except MalformedFile as error:
+                problems.append(f"{module.name}: {error}")
+                continue
+            extracts.append(Note(notes.OMPD_OWNER, kind, notes.format_extract(module.start, found)))
+            modules.append(module.name)
+    architecture = target.architecture
+    write_core(
+        stream,
+        [*_process_notes(target, process, keep_environment), *extracts],
+        pieces,
+        e_machine=architecture.e_machine,
+        elf_class=architecture.elf_class,
+        byte_order=architecture.byte_order,
+    )
+    return Contents(
+        len(process.threads()),
+        sum(len(piece.data) for piece in pieces),
+        sum(len(note.desc) for note in extracts),
+        tuple(dict.fromkeys(modules)),
+        tuple(problems),
+    )
+
+
+# What is read
+
+
+def _read_for_later(process: InspectedProcess, data_limit: int) -> None:
+    # Reads what questions to come will want: their answers do not matter here.
+    vdso = process.auxiliary_vector().get(notes.AT_SYSINFO_EHDR, 0)
+    attempts: list[Callable[[], object]] = [process.environment, process.read_loader]
+    attempts.append(partial(_read_pages, process, vdso, _VDSO_SIZE))
+    attempts += [partial(process.read_thread_storage, thread) for thread in process.threads()]
+    for module in process.loaded_modules():
+        attempts.append(partial(_read_identity, process, module))
+        if not module.record.is_system_library:
+            limit = max(data_limit, _RUNTIME_DATA if is_runtime_file(module.name) else 0)
+            attempts.append(partial(_read_data, process, module, limit))
+    for attempt in attempts:
+        with suppress(OmpdError):
+            attempt()
+
+
+def _read_identity(process: InspectedProcess, module: LoadedModule) -> None:
+    # What tells a module's file from another build's.
+    _read_pages(process, module.start, PAGE)
+    for segment in module.elf.segments if module.elf is not None else ():
+        if segment.p_type in (PT_NOTE, PT_DYNAMIC):
+            _read_pages(process, module.bias + segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
+
+
+def _read_data(process: InspectedProcess, module: LoadedModule, limit: int) -> None:
+    for segment in module.elf.segments if module.elf is not None else ():
+        if segment.p_type == PT_LOAD and segment.p_flags & PF_W and limit > 0:
+            size = min(segment.p_memsz, limit)
+            limit -= size
+            _read_pages(process, module.bias + segment.p_vaddr, size)
+
+
+def _read_stack(target: Target, process: InspectedProcess, thread: int, region: MemoryRegion) -> None:
+    # From the stack pointer to the thread's control block, which glibc puts above, or to the end of the mapping.
+    sp, end = target.registers(thread)[target.architecture.sp], region.end
+    with suppress(OmpdError):
+        pointer = process.thread_pointer(thread)
+        if sp < pointer < end:
+            end = min(end, pointer + PAGE)
+    start = max(sp - _RED_ZONE, region.start)
+    _read_pages(process, start, min(end - start, _MAX_STACK))
+
+
+def _read_pages(process: InspectedProcess, start: int, size: int) -> None:
+    for address in range(start // PAGE * PAGE, start + size, PAGE):
+        with suppress(MemoryFault):
+            process.read(address, PAGE)
+
+
+def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
+    # The module's file and its debug file, as far as something was looked up in them.
+    asked = {"symbols", "lines", "unwind_table", "debug_elf"} & module.__dict__.keys()
+    yield module.elf if asked else None
+    yield module.debug_elf if asked else None
+
+
+# Memory
+
+
+class _Memory:
+    """The pages to keep, of the mappings that they are in."""
+
+    def __init__(
+        self,
+        target: Target,
+        process: InspectedProcess,
+        pages: set[int],
+        needed: set[int],
+        overlay: Mapping[int, bytes],
+    ) -> None:
+        self._process = process
+        # Runtimes leave much of a stack unused, to keep those of different threads apart in caches.
+        self._pages = sorted(page for page in pages if page in needed or not self._is_empty(page))
+        self._regions = target.regions()
+        self._overlay = overlay
+
+    def _is_empty(self, page: int) -> bool:
+        try:
+            return not any(self._process.read(page * PAGE, PAGE))
+        except MemoryFault:
+            return True
+
+    def pieces(self) -> Iterator[Piece]:
+        position = 0
+        for region in self._regions:
+            while position < len(self._pages) and self._pages[position] * PAGE < region.start:
+                position += 1
+            here = region.start
+            while position < len(self._pages) and self._pages[position] * PAGE < region.end:
+                start, data, position = self._run(position, region.end)
+                if not data:
+                    continue
+                if start > here:
+                    yield Piece(here, b"", start - here, region.flags)
+                # What follows and is left out is part of this piece, up to the next one.
+                following = start + len(data)
+                until = self._next_page(position, region.end)
+                yield Piece(start, data, until - start, region.flags)
+                here = max(until, following)
+            if here < region.end:
+                yield Piece(here, b"", region.end - here, region.flags)
+
+    def _next_page(self, position: int, end: int) -> int:
+        return min(self._pages[position] * PAGE, end) if position < len(self._pages) else end
+
+    def _run(self, position: int, end: int) -> tuple[int, bytes, int]:
+        # The bytes of pages in a row from *position* on that can be read, and the position behind them.
+        start = self._pages[position] * PAGE
+        count = 1
+        while (
+            position + count < len(self._pages)
+            and self._pages[position + count] * PAGE == start + count * PAGE < end
+            and count * PAGE < _READ
+        ):
+            count += 1
+        try:
+            data = self._process.read(start, count * PAGE)
+        except MemoryFault:
+            data = b""
+            for number in range(count):
+                try:
+                    data += self._process.read(start + number * PAGE, PAGE)
+                except MemoryFault:
+                    count = max(number, 1)
+                    break
+        return start, self._laid_over(start, data), position + count
+
+    def _laid_over(self, start: int, data: bytes) -> bytes:
+        for address, patch in self._overlay.items():
+            if address < start + len(data) and start < address + len(patch):
+                low, high = max(address, start), min(address + len(patch), start + len(data))
+                data = data[: low - start] + patch[low - address : high - address] + data[high - start :]
+        return data
+
+
+# Names
+
+
+def _shortened(text: bytes) -> bytes:
+    # A path without its folders, as long as before: a run of slashes is one.
+    folder, slash, name = text.rpartition(b"/")
+    return b"/" * len(folder + slash) + name
+
+
+def _without_secrets(process: InspectedProcess) -> dict[int, bytes]:
+    block: EnvironmentBlock = find_environment(process, process.auxiliary_vector())
+    overlay = {address: _shortened(text) for address, text in block.arguments.items()}
+    overlay[block.file_name_address] = _shortened(block.file_name)
+    for address, text in block.variables.items():
+        if not text.startswith(tuple(name.encode() for name in _KEPT_VARIABLES)):
+            overlay[address] = bytes(len(text))
+    return overlay
+
+
+# Notes
+
+
+def _process_notes(target: Target, process: InspectedProcess, keep_environment: bool) -> Iterator[Note]:
+    architecture = target.architecture
+    size, order = architecture.pointer_size, architecture.byte_order
+    threads = process.threads()
+    command = (target.command or "").encode("utf-8", "surrogateescape")
+    if not keep_environment:
+        command = b" ".join(word.rpartition(b"/")[2] for word in command.split(b" "))
+    program = next((m.name for m in process.loaded_modules() if m.record.is_program), "").rpartition("/")[2]
+    number = target.signal or 0
+    first = [
+        Note("CORE", notes.NT_PRPSINFO, _prpsinfo(architecture, target.process_id or 0, program, command)),
+        Note("CORE", notes.NT_SIGINFO, number.to_bytes(4, order) + bytes(124)),
+        Note("CORE", notes.NT_AUXV, format_auxv(process.auxiliary_vector().items(), size, order)),
+        Note("CORE", notes.NT_FILE, format_files(target.mappings(), size, order)),
+    ]
+    for index, thread in enumerate(threads):
+        yield Note("CORE", notes.NT_PRSTATUS, _prstatus(target, thread, number))
+        if index == 0:
+            yield from first
+
+
+def _prstatus(target: Target, thread: int, number: int) -> bytes:
+    # The signal of the process is in the note of every thread: GDB takes the last one's.
+    arch = target.architecture
+    out = bytearray(arch.prstatus_size)
+    out[:4] = number.to_bytes(4, arch.byte_order)  # pr_info.si_signo
+    out[arch.prstatus_signal : arch.prstatus_signal + 2] = number.to_bytes(2, arch.byte_order)
+    out[arch.prstatus_pid : arch.prstatus_pid + 4] = thread.to_bytes(4, arch.byte_order)
+    registers = target.registers(thread)
+    arch.prstatus_words.pack_into(out, arch.prstatus_registers, *(registers.get(name, 0) for name in arch.registers))
+    return bytes(out)
+
+
+def _prpsinfo(arch: Architecture, process_id: int, program: str, command: bytes) -> bytes:
+    # pr_pid, pr_ppid, pr_pgrp, pr_sid of 4 bytes each, then char pr_fname[16] and pr_psargs[80].
+    ids = process_id.to_bytes(4, arch.byte_order) + bytes(12)
+    name = program.encode("utf-8", "surrogateescape")[:15].ljust(16, b"\0")
+    return bytes(arch.prpsinfo_pid) + ids + name + command[:79].ljust(80, b"\0")

@@ -1,0 +1,94 @@
+"""Tasks that no thread executes: in the queues of threads, and in those of priorities (``kmp_base_task_team_t``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView, read_pointer
+from ompd.errors import CorruptState, LayoutUnavailable
+
+if TYPE_CHECKING:
+    from ompd.plugins.libomp.plugin import Runtime
+    from ompd.plugins.libomp.structures import Structures
+    from ompd.plugins.libomp.tasks import Task
+
+_MAX_QUEUED_TASKS = 1 << 20
+# A team has a queue for each priority that tasks were given; omp_get_max_task_priority() is seldom above ten.
+_MAX_PRIORITIES = 1 << 16
+_PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
+
+
+class Queues:
+    """The task queues of one runtime."""
+
+    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+        self._runtime = runtime
+        self._process = runtime.process
+        self._heap = runtime.heap
+        self._structures = structures
+
+    def queued(self) -> list[Task]:
+        """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
+        td = self._structures.layout("kmp_thread_data_t")
+        found: dict[int, None] = {}
+        for nproc, address in self._task_teams():
+            view = self._structures.view("kmp_base_task_team_t", address)
+            data = view.pointer("tt_threads_data")
+            if data is None or not td.size:
+                continue
+            for number in range(min(nproc, max(view.signed("tt_nproc"), 0))):
+                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, data + number * td.size))))
+        return [self._runtime.task_at(address) for address in found]
+
+    def prioritized(self) -> list[Task]:
+        """Return the queued tasks that were given a priority, highest first (``tt_task_pri_list``).
+
+        :raises LayoutUnavailable: if no debug information tells where they are
+        """
+        node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
+        found: dict[int, None] = {}
+        for _, address in self._task_teams():
+            here = read_pointer(self._heap, address + self._first_priority())
+            seen: set[int] = set()
+            while here is not None:
+                if here in seen or len(seen) >= _MAX_PRIORITIES:
+                    raise CorruptState(here, "the queues of priorities do not end")
+                seen.add(here)
+                view = StructView(self._heap, node, here)
+                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, view.address_of("td")))))
+                here = view.pointer("next")
+        return [self._runtime.task_at(address) for address in found]
+
+    def _first_priority(self) -> int:
+        # The offset of the pointer to the first queue.
+        layout = self._structures.layout(_PRIORITIES)
+        for name in ("tt_task_pri_list.begin", "tt_task_pri_list"):
+            where = layout.fields.get(name)
+            if where is not None and where.size == self._process.pointer_size:
+                return where.offset
+        raise LayoutUnavailable("the runtime keeps tasks with priorities in another form than is known")
+
+    def _task_teams(self) -> Iterator[tuple[int, int]]:
+        # Number of threads and task team (kmp_base_task_team_t) of all live teams; each team has two, used in turns.
+        field = self._structures.layout("kmp_base_team_t").field("t_task_team")
+        seen: set[int] = set()
+        for team in self._runtime.live_teams():
+            for at in range(field.offset, field.offset + field.size, self._process.pointer_size):
+                address = read_pointer(self._heap, team.address + at)
+                if address is not None and address not in seen:
+                    seen.add(address)
+                    yield team.t_nproc, address
+
+    def _deque(self, view: StructView) -> list[int]:
+        array = view.pointer("td_deque")
+        if array is None:
+            return []
+        size, head, count = (view.signed(name) for name in ("td_deque_size", "td_deque_head", "td_deque_ntasks"))
+        if not (0 <= count <= size <= _MAX_QUEUED_TASKS and 0 <= head <= size):
+            raise CorruptState(view.address, f"task queue of {count} tasks in {size} places")
+        width, order = self._process.pointer_size, self._process.byte_order
+        raw = self._heap.read(array, size * width) if count else b""
+        places = [(head + i) % size for i in range(count)]
+        found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
+        return [address for address in found if address]

@@ -1,0 +1,114 @@
+"""Layouts of the runtime's structures beyond those that OMPD publishes.
+
+Intel's runtime describes many of them itself (:mod:`ompd.plugins.layout.selfdescribed`). Debug information of the very
+build has them all; it is read when a question needs what nothing else tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructLayout, StructView
+from ompd.errors import CorruptState, LayoutUnavailable, TypeNotFound
+from ompd.plugins.layout import dwarf, selfdescribed
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Module, Process
+    from ompd.plugins.libomp.pages import Heap
+
+# What is read of each structure, by the type's name in the sources: the name that its debug information has, members.
+_WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
+    "kmp_base_info_t": ("kmp_base_info", ("th_info", "th_ident", "th_next_waiting")),
+    "kmp_desc_base_t": ("kmp_desc_base", ("ds_gtid",)),
+    "kmp_base_team_t": ("kmp_base_team", ("t_ident", "t_task_team")),
+    "ident_t": ("ident", ("psource", "flags")),
+    "kmp_base_queuing_lock_t": ("kmp_base_queuing_lock", ("initialized", "tail_id", "head_id", "owner_id")),
+    "kmp_base_task_team_t": ("kmp_base_task_team", ("tt_threads_data", "tt_nproc")),
+    "kmp_taskdata_t": ("kmp_taskdata", ("td_ident", "td_taskwait_thread")),
+    # The runtime pads this one to a multiple of a cache line, so that the array's elements are the union's size apart.
+    "kmp_thread_data_t": ("kmp_base_thread_data", ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks")),
+}
+_THREAD_DATA = "kmp_thread_data"
+
+# What only debug information tells. Some members are in some releases only.
+_HIDDEN: Mapping[str, tuple[str, Sequence[str]]] = {
+    "kmp_base_team_t.t_argv": ("kmp_base_team", ("t_argv", "t_argc")),
+    "kmp_base_ticket_lock_t": ("kmp_base_ticket_lock", ("initialized", "next_ticket", "now_serving", "owner_id")),
+    "kmp_base_drdpa_lock_t": ("kmp_base_drdpa_lock", ("initialized", "next_ticket", "now_serving", "owner_id")),
+    # Intel's list has a lock and a count before its first node, LLVM's is the pointer to that.
+    "kmp_base_task_team_t.tt_task_pri_list": (
+        "kmp_base_task_team",
+        ("tt_task_pri_list", "tt_task_pri_list.begin"),
+    ),
+    "kmp_task_pri_t": ("kmp_task_pri_t", ("td", "next")),
+}
+
+# These lie where the compiler or the user put them; and at what is asked for as a lock there may be none.
+_ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lock_t", "kmp_base_drdpa_lock_t"))
+
+
+class Structures:
+    """The layouts of one runtime, each loaded when first asked for.
+
+    :param published: what OMPD publishes; another source must not contradict it
+    :param heap: where most of them lie
+    """
+
+    def __init__(self, process: Process, module: Module, published: Mapping[str, StructLayout], heap: Heap) -> None:
+        self._process = process
+        self._heap = heap
+        self._module = module
+        self._published = published
+        self._found: dict[str, StructLayout] = {}
+
+    @cached_property
+    def _told(self) -> Mapping[str, StructLayout]:
+        told = load_layouts(self._process, self._module)
+        wrong = selfdescribed.contradiction(self._published, told)
+        if wrong is not None:
+            raise CorruptState(0, f"the runtime says two things about {wrong}")
+        return told
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Where the layouts that were used so far are from, by structure."""
+        return {name: layout.source for name, layout in self._found.items()}
+
+    def layout(self, name: str) -> StructLayout:
+        """Return the layout of the structure *name*, or of the members of it that a longer name stands for.
+
+        :raises LayoutUnavailable: if nothing tells it
+        :raises CorruptState: if two sources contradict each other
+        """
+        if name not in self._found:
+            self._found[name] = self._load_hidden(name) if name in _HIDDEN else self._told[name]
+        return self._found[name]
+
+    def _load_hidden(self, name: str) -> StructLayout:
+        try:
+            return dwarf.load(self._process, self._module, {name: _HIDDEN[name]})[name]
+        except TypeNotFound as error:
+            raise LayoutUnavailable(str(error)) from error
+
+    def view(self, name: str, address: int) -> StructView:
+        """Return the structure *name* that lies at *address*."""
+        return StructView(self._process if name in _ANYWHERE else self._heap, self.layout(name), address)
+
+
+def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:
+    """Return the layouts that most questions need: from the runtime itself, else from its debug information.
+
+    :raises LayoutUnavailable: if neither has them
+    """
+    try:
+        return selfdescribed.load(process, module)
+    except LayoutUnavailable as error:
+        try:
+            layouts = dwarf.load(process, module, _WANTED)
+            size = process.struct_layout(module, _THREAD_DATA, ()).size
+        except (LayoutUnavailable, TypeNotFound):
+            raise LayoutUnavailable(f"{error}, nor is there debug information of it") from error
+        return {**layouts, "kmp_thread_data_t": replace(layouts["kmp_thread_data_t"], size=size)}
