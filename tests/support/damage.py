@@ -108,7 +108,7 @@ def _to_percent(percent: int) -> Callable[[Path, Path], Path]:
 
 
 DAMAGES: Mapping[str, Callable[[Path, Path], Path]] = {
-    **{f"cut at {percent} %": _to_percent(percent) for percent in (90, 50, 20, 10, 1)},
+    **{f"cut at {percent} %": _to_percent(percent) for percent in (98, 90, 50, 20, 10, 1)},
     "4 kB of noise": lambda core, to: noise(core, to, 4096, seed=1),
     "2000 bytes changed": lambda core, to: flipped(core, to, 2000, seed=1),
 }
