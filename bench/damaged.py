@@ -23,7 +23,7 @@ from tests.support.damage import DAMAGES, Told, ask_all
 
 PROGRAM = "deadlock"
 PAGE = Path(__file__).parents[1] / "docs" / "damaged.md"
-_ROUNDS = 5
+_ROUNDS = 3
 _FRAME = re.compile(r"^#\d+ ", re.MULTILINE)
 _HEADER = (
     *("core", "damage", "exit", "threads", "places", "facts", "wrong", "seconds"),
