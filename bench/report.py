@@ -55,7 +55,7 @@ def group_table(group: Group, figures: Mapping[str, Figures]) -> list[str]:
                 verdict,
             ]
         )
-    return [f"### {group.title}", "", *_table(header, rows)]
+    return [f"### {group.title}", "", *table(header, rows)]
 
 
 def growth_table(growth: Growth) -> list[str]:
@@ -66,22 +66,23 @@ def growth_table(growth: Growth) -> list[str]:
         verdict = f"≤ {growth.most * 1e3:.3f} ms: {'kept' if one <= growth.most else 'MISSED'}" if more != SOME else ""
         rows.append([str(more), f"{growth.seconds[more] * 1e3:.1f}", f"{one * 1e3:.3f}", verdict])
     header = ["threads", "ms of processor time, least", "ms for one more thread", "demanded"]
-    return ["### Growth with the number of threads", "", *_table(header, rows)]
+    return ["### Growth with the number of threads", "", *table(header, rows)]
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, its columns as wide as they have to be."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     return ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
 
 
-def write(text: str) -> None:
-    """Put *text* between the marks of the page.
+def write(text: str, page: Path = PAGE) -> None:
+    """Put *text* between the marks of *page*.
 
     :raises NotMeasured: if the page has no marks
     """
-    before, begin, rest = PAGE.read_text().partition(_BEGIN)
+    before, begin, rest = page.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        raise NotMeasured(f"{PAGE} does not hold {_BEGIN} and {_END}")
-    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+        raise NotMeasured(f"{page} does not hold {_BEGIN} and {_END}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}")

@@ -16,23 +16,28 @@ class Place:
     """A place in the code. ``function`` is the source's name where it can be told, else the symbol's.
 
     ``line`` counts from 1. ``file`` is as the debug information names it. Without debug information both are None.
+    ``unproven`` says why the files that it was found by may not be those that ran, None where they are proven.
     """
 
     address: int
     function: str | None = None
     file: str | None = None
     line: int | None = None
+    unproven: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RegionFunction:
-    """The function the compiler made of a region's code: where it starts, and which ``construct`` it is of."""
+    """The function the compiler made of a region's code: where it starts, and which ``construct`` it is of.
+
+    ``unproven`` is as in :class:`Place`."""
 
     address: int
     function: str | None = None
     file: str | None = None
     line: int | None = None
     construct: str | None = None
+    unproven: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,9 @@ class ThreadRecord:
     ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
     are those of the innermost region it executes, None for an idle one. ``state`` is a name of OMPT without its prefix,
     ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its innermost frame
-    outside of the OpenMP runtime and the C library, None if it has none (a pool thread).
+    outside of the OpenMP runtime and the C library, None if it has none (a pool thread); where its stack cannot be
+    followed so far, ``innermost`` is its innermost frame of all. Where what a damaged target
+    still holds does not tell whether the thread is OpenMP's, ``runtime`` and ``thread_type`` are unavailable.
     """
 
     runtime: str | None = None
@@ -93,8 +100,8 @@ class ThreadRecord:
     team_size: int | None = None
     level: int | None = None
     active_level: int | None = None
-    native_thread_id: int
-    thread_type: str
+    native_thread_id: int | None
+    thread_type: str | None
     state: str | None = None
     state_source: str | None = None
     wait_id: int | None = None
@@ -102,6 +109,7 @@ class ThreadRecord:
     parallel: str | None = None
     task: str | None = None
     where: Place | None = None
+    innermost: Place | None = None
     address: int | None = None
     tool_data: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
@@ -178,7 +186,11 @@ class IcvRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """What was asked. ``kind`` is ``core``; ``signal`` the signal that ended or stopped it, by number and name."""
+    """What was asked. ``kind`` is ``core``; ``signal`` the signal that ended or stopped it, by number and name.
+
+    ``incomplete`` says what the target has lost of what it was meant to hold, None if it is whole. ``thread_count`` is
+    None where that leaves the number of threads unknown. ``unproven`` are files that places are told by and that are
+    not proven to be those that ran, since the pages that would tell are lost."""
 
     kind: str
     file: str
@@ -188,7 +200,9 @@ class TargetRecord:
     signal: int | None
     signal_name: str | None
     architecture: str
-    thread_count: int
+    thread_count: int | None
+    incomplete: str | None = None
+    unproven: tuple[str, ...] = ()
 
 
 Row = TypeVar("Row")

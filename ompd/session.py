@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
@@ -18,7 +19,7 @@ from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.opening import MAX_SIZE, unpack_core
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadFile, NotInitialised, OmpdError, TargetGone
+from ompd.errors import BadFile, CorruptState, MemoryFault, NotInitialised, OmpdError, TargetGone, Unavailable
 from ompd.model import TargetRecord
 from ompd.plugins.discovery import Found, discover
 
@@ -123,14 +124,47 @@ class Session:
         loaded: list[LoadedRuntime] = []
         for found in discover(self.process):
             same = sum(1 for other in loaded if other.found.kind == found.kind)
-            space, fault = None, None
+            space: AddressSpace | None = None
+            fault: OmpdError | None = None
             if found.plugin is not None:
                 try:
+                    self._check(found.module)
                     space = found.plugin.process_initialize(self.process, found.module)
+                    with suppress(CorruptState, MemoryFault):  # which is for the questions to tell
+                        space.threads()
+                except NotInitialised as error:
+                    fault = self._contradiction(found.module, error) or (error if space is None else None)
+                    space = None if isinstance(fault, CorruptState) else space
                 except OmpdError as error:
                     fault = error
             loaded.append(LoadedRuntime(found.kind + (f"#{same + 1}" if same else ""), found, space, fault))
         return tuple(loaded)
+
+    def _check(self, module: Module) -> None:
+        # Variables are found by the symbols of a module's file. They must be the right ones, and still be there.
+        if module.unproven is not None:
+            raise Unavailable(
+                f"{module.name}: its variables are not read, since nothing that is left proves this file to be the"
+                " build that ran"
+            )
+        lost = self.process.lost_data(module)
+        if lost is not None:
+            raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
+
+    def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
+        # Zeros that stand for lost variables look as if nothing had run yet. Stacks know better.
+        count = self.threads_inside(module)
+        if count <= 1:  # one may be on its way into the runtime, or out of it
+            return None
+        return CorruptState(module.start, f"{error}, yet {count} threads are in its code: its variables are lost")
+
+    def threads_inside(self, module: Module) -> int:
+        """Return how many threads have a frame of *module* on their stacks: none if it was merely loaded."""
+        process = self.process
+        return sum(
+            any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
+            for thread in process.threads()
+        )
 
     @cached_property
     def runtime_modules(self) -> frozenset[Module]:
@@ -138,15 +172,26 @@ class Session:
         return frozenset(runtime.found.module for runtime in self.runtimes)
 
     @cached_property
+    def lost_libraries(self) -> tuple[str, ...]:
+        """Those of :attr:`lost_runtimes` that are called like an OpenMP runtime: one of it was surely there."""
+        return tuple(fault for name, fault in self._lost if is_runtime_file(name))
+
+    @cached_property
     def lost_runtimes(self) -> tuple[str, ...]:
         """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not
-        to be had.
+        to be had, or that lay in a part of the target that is lost.
         """
-        return tuple(
-            module.fault
+        return tuple(fault for _, fault in self._lost)
+
+    @cached_property
+    def _lost(self) -> tuple[tuple[str, str], ...]:
+        faults = [
+            (module.name, module.fault)
             for module in self.process.modules()
             if module.fault is not None and (module.is_program or is_runtime_file(module.name))
-        )
+        ]
+        unseen = [name for name in self.process.unseen_libraries if is_runtime_file(name)]
+        return (*faults, *((name, f"{name}, which the program needs, is in the part that is lost") for name in unseen))
 
     @cached_property
     def record(self) -> TargetRecord:
@@ -156,13 +201,16 @@ class Session:
         return TargetRecord(
             kind=target.kind,
             file=target.name,
-            executable=program.name if program is not None else None,
+            # A module whose name is lost has one of ours, that is no path.
+            executable=program.name if program is not None and "/" in program.name else None,
             process_id=target.process_id,
             command=target.command,
             signal=target.signal,
             signal_name=_signal_name(target.signal),
             architecture=target.architecture.name,
-            thread_count=len(target.thread_ids()),
+            thread_count=len(self.process.threads()) if self.process.names_all_threads else None,
+            incomplete=target.loss.what if target.loss is not None else None,
+            unproven=tuple(self.process.unproven),
         )
 
 

@@ -36,6 +36,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.compressed", "zstandard"),
     ("ompd.debugger.files", "ompd.debugger.debuginfod"),
     ("ompd.debugger.modules", "ompd.debugger.formats.minidebuginfo"),
+    ("ompd.debugger.modules", "ompd.debugger.images"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},

@@ -41,10 +41,10 @@ def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
         return UNKNOWN
     if module.is_system_library:
         return SYSTEM
+    if is_runtime_file(module.name):
+        return RUNTIME  # also if its file is not to be had
     if module not in runtimes:
         return USER
-    if is_runtime_file(module.name):
-        return RUNTIME
     symbol = process.locate(address).symbol
     if symbol is None:
         return UNKNOWN

@@ -22,7 +22,9 @@ class Module:
 
     ``name`` is what the target calls it. ``bias`` is what is added to addresses in the file to get the target's
     (0 for a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is where its
-    file was found on this machine, None if it was not; ``fault`` then says why.
+    file was found on this machine, None if it was not; ``fault`` then says why. ``unproven`` says why that file is not
+    known to be the very one that was mapped, None where it is: what it tells may then be wrong. ``damaged_bytes`` is
+    how many bytes of it the target holds with another value.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Module:
     build_id: str | None
     is_program: bool
     fault: str | None = None
+    unproven: str | None = None
+    damaged_bytes: int = 0
 
     @property
     def is_system_library(self) -> bool:

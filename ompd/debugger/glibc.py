@@ -140,11 +140,22 @@ class GlibcThreads:
             self._loader_variable("_dl_stack_used", "_dl_stack_used", "stack_used"),
             self._loader_variable("_dl_stack_user", "_dl_stack_user", "__stack_user"),
         )
-        return {
-            self._value("pthread_tid", pthread): pthread
-            for head in heads
-            for pthread in (node - self._member("pthread_list").offset for node in self._ring(head))
-        }
+        nodes = (node for head in heads for node in self._ring(head))
+        found = ((self._value("pthread_tid", pthread), pthread) for pthread in map(self._of_node, nodes))
+        return {thread: pthread for thread, pthread in found if thread}  # 0: ended, and not joined yet
+
+    def _of_node(self, node: int) -> int:
+        return node - self._member("pthread_list").offset
+
+    def native_id(self, pthread: int) -> int:
+        """Return the operating system's identifier of the thread that has its ``struct pthread`` at *pthread*.
+
+        :raises CorruptState: if it cannot be one: the thread has ended, or its memory is lost
+        """
+        identifier = self._value("pthread_tid", pthread)
+        if not 0 < identifier <= _MAX_THREADS:
+            raise CorruptState(pthread, f"glibc has {identifier} as the identifier of a thread")
+        return identifier
 
     def _ring(self, head: int) -> Iterator[int]:
         seen = {head}

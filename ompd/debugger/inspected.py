@@ -34,6 +34,7 @@ from ompd.errors import (
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
+_NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 _PAGE = 4096
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 
@@ -51,6 +52,7 @@ class InspectedProcess:
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._inlined_cache: dict[int, tuple[str, ...]] = {}
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
+        self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
 
     def close(self) -> None:
         """Let go of the modules' files. The target is its owner's to close."""
@@ -138,6 +140,23 @@ class InspectedProcess:
         loaded = self._by_start.get(module.start)
         return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
 
+    @cached_property
+    def unproven(self) -> Mapping[str, str]:
+        """Why files that are used are not proven to be those that ran, by the module's name; see :class:`Module`."""
+        if self._target.loss is None:
+            return {}
+        return {module.name: module.unproven for module in self.modules() if module.unproven is not None}
+
+    def lost_data(self, module: Module) -> int | None:
+        """Return the address of a page of *module*'s variables that is lost, None if there is none that shows it."""
+        loaded = self._by_start.get(module.start)
+        return loaded.lost_data() if loaded is not None else None
+
+    @property
+    def unseen_libraries(self) -> Sequence[str]:
+        """Names of libraries that the process has, and that were not found in what is left of it."""
+        return self._modules.needed
+
     def symbol_in(self, module: Module, name: str) -> int | None:
         """See :meth:`Process.symbol_in`. A thread-local symbol has no address of its own: None."""
         symbol = self._symbol(module, name)
@@ -184,15 +203,45 @@ class InspectedProcess:
     # Threads
 
     def threads(self) -> Sequence[int]:
-        """See :meth:`Process.threads`."""
-        return self._target.thread_ids()
+        """See :meth:`Process.threads`. Those that the target does not name any more are taken from glibc's lists."""
+        return self._threads
+
+    @cached_property
+    def _threads(self) -> Sequence[int]:
+        named = self._target.thread_ids()
+        if self._target.loss is None or not self._target.loss.threads:
+            return named
+        try:
+            listed = self._glibc.pthreads()
+        except OmpdError:
+            return named
+        self._pthreads.update((thread, pthread) for thread, pthread in listed.items() if thread not in named)
+        return (*named, *self._pthreads)
+
+    @property
+    def names_all_threads(self) -> bool:
+        """Whether :meth:`threads` has every thread of the process."""
+        loss = self._target.loss
+        if loss is None or not loss.threads:
+            return True
+        try:
+            return set(self._glibc.pthreads()) <= set(self.threads())
+        except OmpdError:
+            return False
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """See :meth:`Process.registers`."""
+        """See :meth:`Process.registers`.
+
+        :raises Unavailable: if the target has lost them
+        """
+        if thread in self._pthreads:
+            raise Unavailable(_NO_REGISTERS)
         return self._target.registers(thread)
 
     def thread_pointer(self, thread: int) -> int:
         """See :meth:`Process.thread_pointer`."""
+        if thread in self._pthreads:
+            return thread_pointer_of(self._pthreads[thread], self._target.architecture, self._glibc)
         register = self.registers(thread).get(self._target.architecture.thread_pointer)
         return register if register is not None else self._listed_thread_pointer(thread)
 
@@ -215,7 +264,19 @@ class InspectedProcess:
             return self._by_thread_pointer[identifier]
         if kind not in (ThreadIdKind.LWP, ThreadIdKind.PTHREAD):
             raise Unsupported(f"thread identifiers of kind {kind}")
+        if kind == ThreadIdKind.PTHREAD and self._target.loss is not None and self._target.loss.threads and identifier:
+            return self._learn(identifier)
         raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
+
+    def _learn(self, thread_pointer: int) -> int:
+        # The native id of a thread that neither the target nor glibc's lists name: it lies in its own struct pthread.
+        pthread = self._storage.pthread(thread_pointer)
+        thread = self._glibc.native_id(pthread)
+        if thread in self.threads():
+            raise CorruptState(pthread, f"two threads have the identifier {thread}")
+        self._pthreads[thread] = pthread
+        self._by_thread_pointer[thread_pointer] = thread
+        return thread
 
     @cached_property
     def _unwinder(self) -> Unwinder:
@@ -231,9 +292,13 @@ class InspectedProcess:
         """See :meth:`Process.stack`."""
         stack = self._stacks.get(thread)
         if stack is None:
-            walk = self._unwinder.unwind(self.registers(thread))
-            frames = tuple(walk)
-            stack = self._stacks[thread] = Stack(frames, walk.stopped)
+            if thread in self._pthreads:
+                stack = Stack((), _NO_REGISTERS)
+            else:
+                walk = self._unwinder.unwind(self.registers(thread))
+                frames = tuple(walk)
+                stack = Stack(frames, walk.stopped)
+            self._stacks[thread] = stack
         return stack
 
     # Places
@@ -407,7 +472,7 @@ class InspectedProcess:
 
     @cached_property
     def _environment(self) -> Mapping[str, str]:
-        return read_environment(self, self._target.auxiliary_vector())
+        return read_environment(self, self._modules.auxiliary_vector)
 
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """There is no emulator yet."""

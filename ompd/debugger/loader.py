@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ompd.contract.memory import read_unsigned
+from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Process
 from ompd.debugger.formats.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC
-from ompd.debugger.modules import LoadedModule
 from ompd.errors import CorruptState, MemoryFault, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.modules import LoadedModule
 
 _MAX_DYNAMIC = 1 << 12
 _MAX_MODULES = 1 << 16
 
 
 class LinkMap(NamedTuple):
-    """One ``struct link_map`` of the loader (``<link.h>``)."""
+    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name lies."""
 
     address: int
     l_addr: int
     l_ld: int
+    l_name: int
 
 
 class Loader:
@@ -41,7 +44,7 @@ class Loader:
         :raises Unavailable: if the list was not found
         :raises CorruptState: if it does not end
         """
-        return tuple(_iter_link_maps(self._process, self._r_debug()))
+        return tuple(iter_link_maps(self._process, self._r_debug()))
 
     def position(self, start: int, end: int) -> int:
         """Return which in :attr:`link_maps` the module from *start* to *end* is, more than all if that is not known."""
@@ -75,7 +78,12 @@ class Loader:
         raise Unavailable("the loader's list of modules was not found (no DT_DEBUG in the program, no _r_debug)")
 
 
-def _iter_link_maps(process: Process, r_debug: int) -> Iterator[LinkMap]:
+def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
+    """Yield the loader's modules from its ``struct r_debug`` on; see :attr:`Loader.link_maps`.
+
+    :raises CorruptState: if the list does not end
+    :raises MemoryFault: if the rest of it cannot be read
+    """
     size = process.pointer_size
     seen: set[int] = set()
     while r_debug and r_debug not in seen:
@@ -87,10 +95,10 @@ def _iter_link_maps(process: Process, r_debug: int) -> Iterator[LinkMap]:
                 raise CorruptState(link_map, "the loader's list of modules does not end")
             seen.add(link_map)
             raw = process.read(link_map, 4 * size)
-            l_addr, _, l_ld, following = (
+            l_addr, l_name, l_ld, following = (
                 int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, 4 * size, size)
             )
-            yield LinkMap(link_map, l_addr, l_ld)
+            yield LinkMap(link_map, l_addr, l_ld, l_name)
             link_map = following
         # r_version, padding, r_map, r_brk, r_state, padding, r_ldbase, and since version 2 (glibc 2.35) r_next
         try:

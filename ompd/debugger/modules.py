@@ -1,7 +1,9 @@
 """The modules of a process: which files are mapped where, and whether a file here is the one that was mapped there.
 
 A core names files of another moment, often of another machine. A file is believed only when it proves to be the same:
-by build-id, or, where there is none, by every page that the target holds of what no one writes to.
+by build-id, or, where there is none, by every page that the target holds of what no one writes to. A target that has
+lost the pages that would prove it, a core that was cut off, leaves a file unproven: then it must at least fill exactly
+the mappings that the target names, and whatever is told by it has to be called unproven.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 import mmap
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import ne
 from typing import NamedTuple
 
 from ompd.contract.process import Module
@@ -19,9 +22,11 @@ from ompd.debugger.files import FileFinder, open_mapped
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
+    ELF_MAGIC,
     ET_EXEC,
     PF_W,
     PT_DYNAMIC,
+    PT_GNU_RELRO,
     PT_LOAD,
     PT_NOTE,
     ElfFile,
@@ -33,7 +38,7 @@ from ompd.debugger.formats.elf import (
 )
 from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
-from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.base import Loss, Target
 from ompd.errors import BadFile, MalformedFile, MemoryFault
 
 _MAX_HEADERS = 64 * 1024
@@ -48,17 +53,42 @@ class _Opened(NamedTuple):
     fault: str | None
 
 
+# A core in which bytes were changed, on a bad disk or by a bad cable, holds some bytes of a module with another value.
+# Builds differ in most of their pages, and in most bytes of these; in a build-id in all of its bytes.
+_MAX_DAMAGED = 2
+_DAMAGE_RATIO = 400
+_UNPROVEN = (
+    "not proven to be the build that ran: the pages that would tell are lost; its size and the places of its segments"
+    " agree"
+)
+# Of a module's variables so many bytes are looked at, and pages that begin with so many bytes other than 0 in them.
+_MAX_CHECKED = 1 << 20
+_MIN_NONZERO = 16
+
+
 class LoadedModule:
     """One module: its record, and its file once that is found and proven."""
 
     def __init__(
-        self, target: Target, finder: FileFinder, mappings: Sequence[FileMapping], exe: str | None, program: bool
+        self,
+        target: Target,
+        finder: FileFinder,
+        mappings: Sequence[FileMapping],
+        *,
+        exe: str | None,
+        located: tuple[str | None] | None,
+        program: bool,
     ) -> None:
         self._target = target
         self._finder = finder
         self.mappings = mappings
         self._exe = exe
+        self._located = located
         self._is_program = program
+        self._has_evidence = False
+        self._is_elf_file = False
+        self.damaged_bytes = 0
+        """How many bytes of its file the target holds with another value: few, or it would be another file."""
         self.name = mappings[0].name
         self.start = mappings[0].start
         self.end = max(m.end for m in mappings)
@@ -100,7 +130,7 @@ class LoadedModule:
             return self._open(self._exe)
         if self._is_extracted:
             return self._open_extract()
-        named = self._open_named()
+        named = self._open_located(*self._located) if self._located is not None else self._open_named()
         build_id = self.image_build_id
         if named.elf is None and build_id is not None:
             for path in self._finder.executables(build_id):
@@ -108,6 +138,11 @@ class LoadedModule:
                 if found.elf is not None:
                     return found
         return named
+
+    def _open_located(self, path: str | None) -> _Opened:
+        if path is None:
+            return _Opened(None, self.name, "is not to be had: the notes that name its file are lost")
+        return self._open(path)
 
     def _open_named(self) -> _Opened:
         try:
@@ -127,7 +162,10 @@ class LoadedModule:
     def _open(self, path: str) -> _Opened:
         try:
             elf = ElfFile(open_mapped(path), path)
+            self._is_elf_file = True
             fault = self._difference(elf)
+            if fault is None and not self._has_evidence and self._target.loss is not None:
+                fault = self._implausibility(elf, self._target.loss)
         except BadFile as error:
             return _Opened(None, path, error.fault)
         except MalformedFile as error:
@@ -153,14 +191,32 @@ class LoadedModule:
         # Why *elf* cannot be the file that was mapped, None if it is.
         in_memory, in_file = self.image_build_id, elf.build_id()
         if in_memory is not None and in_file is not None:
-            if in_memory == in_file:
+            if len(in_memory) == len(in_file) and _is_damage(in_memory, in_file):
+                self._has_evidence = True
+                self.damaged_bytes = _count_different(in_memory, in_file)
                 return None
             return f"is another build than the one that ran (build-id {in_file.hex()}, in the target {in_memory.hex()})"
         if self._image is not None:
             header, segments = self._image
-            if (header.e_machine, header.e_type, segments) != (elf.e_machine, elf.e_type, elf.segments):
+            ours, theirs = _table(elf.header, elf.segments), _table(header, segments)
+            if ours != theirs and (len(ours) != len(theirs) or not _is_damage(ours, theirs)):
                 return "is another build than the one that ran (its program headers differ)"
         bias = _bias(self.start, elf.e_type, elf.segments)
+        different = 0
+        for at, page in self._held_pages(elf, bias):
+            ours = bytes(elf.data[at : at + len(page)])
+            if page != ours:
+                if not _is_damage(page, ours):
+                    return (
+                        f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
+                    )
+                different += _count_different(page, ours)
+            self._has_evidence = True
+        self.damaged_bytes = different
+        return self._dynamic_difference(elf, bias)
+
+    def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
+        # The pages that the target holds of what no one writes to, and where they lie in the file.
         for segment in elf.segments:
             if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
                 continue
@@ -170,12 +226,8 @@ class LoadedModule:
                     page = self._target.read(bias + segment.p_vaddr + offset, size)
                 except MemoryFault:
                     continue
-                at = segment.p_offset + offset
-                if page != elf.data[at : at + size]:
-                    return (
-                        f"is another build than the one that ran (its page at offset {at:#x} differs from the target's)"
-                    )
-        return self._dynamic_difference(elf, bias)
+                if page.count(0) < size:  # a page that a damaged core has lost proves nothing, nor do zeros in the file
+                    yield segment.p_offset + offset, page
 
     def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
         # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds
@@ -187,15 +239,85 @@ class LoadedModule:
             raw = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
         except MemoryFault:
             return None
+        if not any(raw):
+            return None  # lost
+        has_pages, self._has_evidence = self._has_evidence, True
+        different = 0
         size = elf.pointer_size
         ours = elf.segment_data(segment)
         for at in range(0, len(raw) - 2 * size + 1, 2 * size):
             tag, value = (int.from_bytes(raw[at + i : at + i + size], elf.byte_order) for i in (0, size))
             file_tag, file_value = (int.from_bytes(ours[at + i : at + i + size], elf.byte_order) for i in (0, size))
-            if tag != file_tag or (file_value and value not in (file_value, file_value + bias)):
-                return "is another build than the one that ran (its dynamic section differs)"
-            if tag == 0:
+            if file_tag == tag == 0:
                 break
+            if tag == file_tag and (not file_value or value in (file_value, file_value + bias)):
+                continue
+            # Linked otherwise, several entries differ; one byte is damage where pages agree.
+            likely = file_value + bias if value >= bias else file_value
+            different += (tag != file_tag) + _differ_in_bytes(value, likely, size) + (not has_pages)
+            if different > 1:
+                return "is another build than the one that ran (its dynamic section differs)"
+        self.damaged_bytes += different
+        return None
+
+    def _implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
+        # Nothing that the target still holds proves the file. Why it cannot be the one, None if it might be.
+        try:
+            written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
+        except OSError as error:
+            return f"cannot be looked at: {error.strerror}"
+        if loss.since is not None and written > loss.since:
+            return "was written after the core, which has lost what could prove that it is the build that ran"
+        bias = _bias(self.start, elf.e_type, elf.segments)
+        loads = [s for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz]
+        for segment in loads:
+            low = bias + segment.p_vaddr
+            begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
+            shift = begin - segment.p_offset // _PAGE * _PAGE
+            covered = sum(
+                max(0, min(end, m.end) - max(begin, m.start)) for m in self.mappings if m.start - m.offset == shift
+            )
+            if covered != end - begin:
+                return "is another build than the one that ran (its segments do not fill the mappings of the core)"
+        last = max((bias + s.p_vaddr + s.p_filesz for s in loads), default=0)
+        if not loads or -(-last // _PAGE) * _PAGE != self.end:
+            return "is another build than the one that ran (its segments do not fill the mappings of the core)"
+        return None
+
+    @cached_property
+    def unproven(self) -> str | None:
+        """Why the file is not proven to be the one that was mapped; None if it is, or if there is none.
+
+        Of a target that is whole, what does not contradict its file is taken to be of it.
+        """
+        if self._target.loss is None or self.elf is None or self._has_evidence:
+            return None
+        return _UNPROVEN
+
+    def lost_data(self) -> int | None:
+        """Return the address of a page that reads as zeros though the module's file has something else to begin with,
+        None if there is none.
+
+        Where a disk was full, or a copy was interrupted, a file has a hole, which reads as zeros. A library does not
+        set a whole page of its initialised variables to zero. The user's program may; but not what is read-only once
+        the loader has relocated it.
+        """
+        elf, kind = self.elf, PT_GNU_RELRO if self._is_program else PT_LOAD
+        for segment in elf.segments if elf is not None else ():
+            if elf is None or segment.p_type != kind or (kind == PT_LOAD and not segment.p_flags & PF_W):
+                continue
+            start, end = segment.p_vaddr, segment.p_vaddr + segment.p_filesz
+            for address in range(start // _PAGE * _PAGE, min(end, start + _MAX_CHECKED), _PAGE):
+                low, high = max(address, start), min(address + _PAGE, end)
+                at = segment.p_offset + low - start
+                if bytes(elf.data[at : at + high - low]).count(0) > high - low - _MIN_NONZERO:
+                    continue
+                try:
+                    held = self._target.read(self.bias + low, high - low)
+                except MemoryFault:
+                    continue
+                if held.count(0) == len(held):
+                    return self.bias + low
         return None
 
     @property
@@ -216,7 +338,8 @@ class LoadedModule:
     def record(self) -> Module:
         """What the contract tells of this module."""
         elf, path, fault = self._opened
-        build_id = self.image_build_id or (elf.build_id() if elf is not None else None)
+        in_file = elf.build_id() if elf is not None and self.unproven is None else None
+        build_id = self.image_build_id or in_file
         return Module(
             name=self.name,
             bias=self.bias,
@@ -226,6 +349,8 @@ class LoadedModule:
             build_id=build_id.hex() if build_id is not None else None,
             is_program=self._is_program,
             fault=f"{path} {fault}" if fault else None,
+            unproven=self.unproven,
+            damaged_bytes=self.damaged_bytes,
         )
 
     @cached_property
@@ -285,7 +410,7 @@ class LoadedModule:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
         had.
         """
-        if self.elf is None or self._is_extracted:
+        if self.elf is None or self._is_extracted or self.unproven is not None:
             return None
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:
@@ -298,6 +423,26 @@ class LoadedModule:
                     else None
                 )
         return None
+
+
+def _count_different(one: bytes, other: bytes) -> int:
+    return sum(map(ne, one, other))
+
+
+def _differ_in_bytes(one: int, other: int, size: int) -> int:
+    words = ((word & ((1 << 8 * size) - 1)).to_bytes(size, "little") for word in (one, other))
+    return _count_different(*words)
+
+
+def _is_damage(held: bytes, ours: bytes) -> bool:
+    # Whether some bytes that differ are damage done to the target, and not another build: that would differ in more.
+    count = _count_different(held, ours)
+    return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
+
+
+def _table(header: Header, segments: Sequence[Segment]) -> bytes:
+    words = [header.e_machine, header.e_type, *(word for segment in segments for word in segment)]
+    return b"".join(word.to_bytes(8, "little") for word in words)
 
 
 def _bias(start: int, e_type: int, segments: Sequence[Segment]) -> int:
@@ -325,16 +470,29 @@ class ModuleList:
     """All modules of a target, by address."""
 
     def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
-        program_headers = target.auxiliary_vector().get(AT_PHDR, 0)
+        vector, mappings = target.auxiliary_vector(), target.mappings()
+        program_headers, vdso = vector.get(AT_PHDR, 0), vector.get(AT_SYSINFO_EHDR)
+        located: Mapping[int, str | None] = {}
+        self.needed: tuple[str, ...] = ()
+        if target.loss is not None and target.loss.files:
+            import ompd.debugger.images as images  # noqa: PLC0415  for damaged cores alone
+
+            found = images.find(target, finder, exe)
+            mappings, located, self.needed = found.mappings, found.paths, found.needed
+            program_headers, vdso = program_headers or found.program or 0, vdso or found.vdso
+            vector = vector or found.auxiliary_vector
+        self.auxiliary_vector = vector
+        self.vdso_start = vdso
         self._modules = []
-        for group in _groups(target.mappings()):
+        for group in _groups(mappings):
             program = group[0].start <= program_headers < group[-1].end
-            module = LoadedModule(target, finder, group, exe if program else None, program)
+            start, by_hand = group[0].start, exe if program else None
+            at = (located[start],) if start in located else None
+            module = LoadedModule(target, finder, group, exe=by_hand, located=at, program=program)
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]
         self._ends = [_end(m) for m in self._modules]
-        self.vdso_start = target.auxiliary_vector().get(AT_SYSINFO_EHDR)
 
     def __iter__(self) -> Iterator[LoadedModule]:
         return iter(self._modules)
@@ -364,6 +522,13 @@ def _is_module(module: LoadedModule) -> bool:
     if module._image is not None:
         return True
     try:
-        return module._target.read(module.start, 4) == b"\x7fELF"
+        begin = module._target.read(module.start, 64)
     except MemoryFault:
-        return module.elf is not None
+        begin = b""
+    if not any(begin):
+        # Left out, or lost. A file that is gone, or is another build now, was a module all the same.
+        return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]
+    if begin.startswith(ELF_MAGIC):
+        return True
+    # A damaged core may have lost the mark. The file has it.
+    return ".so" in module.name.rpartition("/")[2] and (module.elf is not None or module._is_elf_file)

@@ -178,6 +178,11 @@ class Unwinder:
                 walk.stopped = f"the caller of {pc:#x} is not known: its return address was not kept"
                 return
             if caller == 0:
+                # A stack page that a damaged core lost reads as zeros, too.
+                page = (cfa - self._architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
+                block = self._block(page)
+                if block is not None and not any(block):
+                    walk.stopped = f"the page of its stack at {page:#x} holds nothing but zeros"
                 return
             pc, how, interrupted = caller, "cfi", is_signal_frame
         walk.stopped = f"more than {MAX_FRAMES} frames"

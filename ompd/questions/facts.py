@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ompd.contract.ompd import ThreadIdKind
@@ -67,6 +67,12 @@ class Problems:
         self.complete = False
         self._faults.setdefault(str(error), []).append(what)
 
+    def first(self, texts: Sequence[str]) -> None:
+        """Tell the user, before all else, what the whole answer suffers from."""
+        if texts:
+            self.complete = False
+            self._warnings = {**dict.fromkeys(texts), **self._warnings}
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to tell, each thing once, at most some dozens."""
@@ -79,20 +85,23 @@ class Problems:
         return tuple(texts)
 
 
-def readable_runtimes(session: Session, problems: Problems) -> Iterator[LoadedRuntime]:
+def readable_runtimes(session: Session, problems: Problems, *, needed: bool = True) -> Iterator[LoadedRuntime]:
     """Yield the runtimes that have handles; what keeps others from being read becomes a warning.
 
+    :param needed: the question cannot be answered at all without a runtime
     :raises NoAnswer: if there is none, and none that merely has not initialised yet
     """
     unread = [runtime for runtime in session.runtimes if runtime.space is None and runtime.is_initialised]
     untold = [_reason(runtime) for runtime in unread]
     usable = [runtime for runtime in session.runtimes if runtime.space is not None]
     waiting = [runtime for runtime in session.runtimes if not runtime.is_initialised]
-    if not usable and not waiting:
+    if not usable and not waiting and (needed or not (untold or session.lost_runtimes)):
         _raise_no_answer(session, untold)
     for runtime, (reason, hint) in zip(unread, untold, strict=True):
-        threads = _threads_in(session, runtime)
-        if threads:
+        threads = session.threads_inside(runtime.found.module)
+        if session.target.loss is not None:
+            problems.unreadable(reason)  # how many threads are in its code, cut stacks do not tell
+        elif threads:
             problems.unreadable(f"{reason}, and {threads} threads are in its code" + (f"; {hint}" if hint else ""))
         else:
             problems.note(f"{reason}; no thread is in its code")
@@ -101,15 +110,6 @@ def readable_runtimes(session: Session, problems: Problems) -> Iterator[LoadedRu
     for fault in session.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
-
-
-def _threads_in(session: Session, runtime: LoadedRuntime) -> int:
-    # How many threads have a frame of this runtime on their stacks: a runtime that was merely loaded has none.
-    module, process = runtime.found.module, session.process
-    return sum(
-        any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
-        for thread in process.threads()
-    )
 
 
 def _reason(runtime: LoadedRuntime) -> tuple[str, str]:
@@ -126,6 +126,8 @@ _SYMBOLS_HINT = (
     ".gnu_debuglink or the build-id leads (--debug-dir)"
 )
 _LIBGOMP_HINT = "GNU libgomp has none in any build; link the program with libiomp5 or an unstripped libomp instead"
+_LOSS_HINT = "copy the core again, whole, or have it written where the disk and the quota hold it"
+_NAME_HINT = "; --exe FILE names the program, --sysroot DIR the folder of its libraries"
 _FILES_HINT = (
     "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program,"
     " --debug-dir DIR for one with .build-id in it"
@@ -134,6 +136,12 @@ _FILES_HINT = (
 
 def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> None:
     name = session.target.name if session.fault is None else f"{session.target.name}: {session.fault}"
+    loss = session.target.loss
+    if loss is not None:
+        reasons = [*(reason for reason, _ in untold), *session.lost_runtimes]
+        reasons = reasons or ["no OpenMP runtime is found in what is left"]
+        hint = _LOSS_HINT + (_NAME_HINT if loss.files else "")
+        raise NoAnswer(f"{name}: {loss.what}: {'; '.join(reasons)}", hint=hint)
     if untold:
         raise NoAnswer(f"{name}: " + "; ".join(reason for reason, _ in untold), hint=untold[0][1])
     if session.lost_runtimes:
@@ -157,9 +165,24 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
 def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
-    """Return *rows* with all that goes with them."""
+    """Return *rows* with all that goes with them. What the target has lost is said first, and once."""
+    loss = session.target.loss
+    damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
+    if damage:
+        problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
+    if loss is not None:
+        unproven = session.process.unproven
+        texts = [f"{', '.join(files)}: {why}" for why, files in _by_value(unproven).items()]
+        problems.first([loss.what, *texts])
     if session.fault is not None:
-        problems.unreadable(f"{session.target.name}: {session.fault}; copy it again, whole")
+        problems.first([f"{session.target.name}: {session.fault}; copy it again, whole"])
     if session.note is not None:
         problems.note(f"{session.target.name}: {session.note}")
     return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)
+
+
+def _by_value(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        found.setdefault(text, []).append(name)
+    return found

@@ -85,10 +85,10 @@ def _threads_and_tasks(
         try:
             if handle.thread_num() is None:
                 continue  # an idle thread has no task, and so no variables
-            threads.append((str(native_thread(session, handle)), handle))
             task = handle.current_task()
             if task is not None:
                 tasks.setdefault(task.id, task)
+            threads.append((str(native_thread(session, handle)), handle))
         except OmpdError as error:
             problems.lost(f"{runtime.id}: variables of thread descriptor {handle.address:#x}", error)
     return threads, list(tasks.items())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, UNKNOWN, USER
@@ -35,13 +37,17 @@ def innermost_user_place(
         if owner == USER or (owner == UNKNOWN and called == RUNTIME and _calls_entry(session, stack.frames[index - 1])):
             if untold and session.process.line_of(frame.call_site) == (None, None):
                 break  # what it called may be the user's as well
-            return _place(session, frame.call_site, _function(session, stack.frames[index:], context))
+            place = _place(session, frame.call_site, _function(session, stack.frames[index:], context))
+            # The way to this frame leads through the unwind tables of the inner ones.
+            return _as_far_as_proven(session, place, [inner.call_site for inner in stack.frames[: index + 1]])
         if owner != called:
             untold += owner == UNKNOWN
             untold -= called == UNKNOWN and owner == RUNTIME and _waits(session, frame)
         unknown, called = unknown or owner == UNKNOWN, owner
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
+    if session.process.unproven and any(_unproven(session, frame.call_site) for frame in stack.frames):
+        raise Unavailable("none of its frames is the user's, by files that are not proven to be those that ran")
     if unknown:
         raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
     return None
@@ -55,6 +61,37 @@ def _calls_entry(session: Session, called: Frame) -> bool:
 def _waits(session: Session, frame: Frame) -> bool:
     # What these routines call is the C library's: they have a thread wait, and know nothing of the user's code.
     return _WAITING.match(_symbol(session, frame.call_site) or "") is not None
+
+
+Placed = TypeVar("Placed", Place, RegionFunction)
+
+
+def _as_far_as_proven(session: Session, place: Placed, addresses: Sequence[int]) -> Placed:
+    if not session.process.unproven:
+        return place
+    reasons = (_unproven(session, address) for address in addresses)
+    return replace(place, unproven=next((reason for reason in reasons if reason), None))
+
+
+def _unproven(session: Session, address: int) -> str | None:
+    module = session.process.module_at(address)
+    return module.unproven if module is not None else None
+
+
+def innermost_place(session: Session, thread: int) -> Place:
+    """Return the innermost frame of *thread*, whatever code it is in: for one whose stack cannot be followed.
+
+    :raises Unavailable: if its registers are lost
+    """
+    stack = session.process.stack(thread)
+    if not stack.frames:
+        raise Unavailable(stack.stopped or "the thread has no stack")
+    address = stack.frames[0].call_site
+    symbol, module = _symbol(session, address), session.process.module_at(address)
+    # Where in the C library a thread waits is no news, and its line tables are large.
+    is_system = module is not None and module.is_system_library
+    place = Place(address, symbol) if is_system else _place(session, address, symbol)
+    return _as_far_as_proven(session, place, [address])
 
 
 def code_owner(session: Session, address: int) -> str:
@@ -83,7 +120,8 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
     noted = _noted_place(session, region) if line is None else None
     if noted is not None:
         file, _, line = noted
-    return RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
+    found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
+    return _as_far_as_proven(session, found, [entry])
 
 
 def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
@@ -102,7 +140,8 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     known = outlined.parse(name or "")
     if known is not None:
         name = known.parent or (noted[1] if noted is not None else name)
-    return RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
+    found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
+    return _as_far_as_proven(session, found, [entry])
 
 
 def _noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ompd.contract.plugin import AddressSpace
-from ompd.errors import Unavailable
+from ompd.errors import CorruptState, Unavailable
 from ompd.model import Answer, RuntimeRecord
 from ompd.questions.facts import Facts, Problems, answer
 from ompd.session import LoadedRuntime, Session
@@ -35,16 +35,26 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         raise Unavailable(str(runtime.fault) if runtime.fault is not None else _NO_SYMBOLS)
 
     def locations() -> tuple[str, ...] | None:
+        if found.module.unproven is not None:
+            raise Unavailable(str(runtime.fault))
         if found.locations_address is None:
             raise Unavailable(_NO_SYMBOLS)
-        return found.dll_locations(session.process)
+        names = found.dll_locations(session.process)
+        if names is None and isinstance(runtime.fault, CorruptState):
+            raise runtime.fault
+        return names
+
+    def build_id() -> str | None:
+        if found.module.build_id is None and found.module.unproven is not None:
+            raise Unavailable(found.module.unproven)
+        return found.module.build_id
 
     return RuntimeRecord(
         id=runtime.id,
         kind=found.kind,
         version=facts.get("version", lambda: space().version()),
         file=found.module.name,
-        build_id=found.module.build_id,
+        build_id=facts.get("build_id", build_id),
         layout=facts.get("layout", lambda: space().layout_source),
         dll_locations=facts.get("dll_locations", locations),
         keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),

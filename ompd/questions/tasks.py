@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ompd.contract.plugin import AddressSpace, FrameAddress, ParallelHandle, TaskHandle
+from ompd.contract.plugin import AddressSpace, FrameAddress, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import LayoutUnavailable, OmpdError
 from ompd.model import Answer, RegionFunction, TaskFrame, TaskRecord
 from ompd.questions import places
@@ -59,14 +59,19 @@ class _Collector:
                 task = handle.current_task()
                 if task is None:
                     continue
-                thread = native_thread(self._session, handle)
-                self._threads[task.id] = thread
-                self._with_ancestors(task)
-                for suspended in self._suspended_by(task):
-                    self._threads.setdefault(suspended.id, thread)
-                    self._with_ancestors(suspended)
+                thread = self._native_id(handle)
+                for found in (task, *self._suspended_by(task)):
+                    if thread is not None:
+                        self._threads.setdefault(found.id, thread)
+                    self._with_ancestors(found)
             except OmpdError as error:
                 self._problems.lost(f"{self._runtime.id}: tasks of thread descriptor {handle.address:#x}", error)
+
+    def _native_id(self, handle: ThreadHandle) -> int | None:
+        try:
+            return native_thread(self._session, handle)
+        except OmpdError:
+            return None  # the rows of its tasks say why
 
     def _suspended_by(self, task: TaskHandle) -> Iterator[TaskHandle]:
         # The tasks that lie below *task* on its thread, as long as the runtime tells.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import state_name
-from ompd.contract.plugin import ParallelHandle, ThreadHandle
-from ompd.errors import OmpdError
-from ompd.model import Answer, ThreadRecord
+from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
+from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Unavailable
+from ompd.model import Answer, Place, ThreadRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
@@ -20,20 +24,27 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     problems = Problems()
-    runtimes = list(readable_runtimes(session, problems))
+    # Of a damaged target the threads themselves are worth having.
+    needed = session.target.loss is None or not session.process.threads()
+    runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
-    rows = []
-    matched: set[tuple[str, int]] = set()
-    for thread in session.process.threads():
-        found = _handle(session, runtimes, thread, problems)
+    rows: list[ThreadRecord | None] = []
+    known = [(thread, _handle(session, runtimes, thread, problems)) for thread in session.process.threads()]
+    matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
+    doubts = _Doubts(session, runtimes, matched)
+    for thread, found in known:
         if found is None:
-            rows.append(_other(session, thread, problems))
+            rows.append(_other(session, thread, doubts.reason, problems))
         else:
             runtime, handle = found
-            matched.add((runtime.id, handle.address))
             rows.append(_record(session, runtime, handle, thread, waits[runtime.id], problems))
-    _complain_of_unmatched(runtimes, matched, problems)
-    return answer(session, sorted(rows, key=_order), records(session, problems), problems)
+    for runtime, handle in _unmatched(runtimes, matched):
+        if session.target.loss is not None and session.target.loss.threads:
+            rows.append(_unnamed(session, runtime, handle, waits[runtime.id], problems))
+        else:
+            _complain(runtime, handle, problems)
+    told = [row for row in rows if row is not None]
+    return answer(session, sorted(told, key=_order), records(session, problems), problems)
 
 
 def _handle(
@@ -52,30 +63,80 @@ def _handle(
     return None
 
 
-def _complain_of_unmatched(runtimes: list[LoadedRuntime], matched: set[tuple[str, int]], problems: Problems) -> None:
+class _Doubts:
+    """Why a thread that no runtime knows may be OpenMP's nonetheless: what would tell is damaged or lost."""
+
+    def __init__(self, session: Session, runtimes: list[LoadedRuntime], matched: set[tuple[str, int]]) -> None:
+        self._session = session
+        self._runtimes = runtimes
+        self._matched = matched
+
+    @cached_property
+    def reason(self) -> str | None:
+        """The first reason, None if all that the runtimes know of threads was read."""
+        session = self._session
+        damage = (CorruptState, MemoryFault) if session.target.loss is None else OmpdError
+        for runtime in session.runtimes:
+            if runtime.space is None and runtime.is_initialised and isinstance(runtime.fault, damage):
+                return str(runtime.fault)
+        # A library of that name had a runtime; the program may have had one too, if there is no other.
+        lost = session.lost_libraries if self._runtimes else session.lost_runtimes
+        if session.target.loss is not None and lost:
+            return "; ".join(lost)
+        return next((doubt for runtime in self._runtimes for doubt in self._of(runtime)), None)
+
+    def _of(self, runtime: LoadedRuntime) -> Iterator[str]:
+        try:
+            handles = runtime.space.threads() if runtime.space is not None else ()
+            if handles and not any((runtime.id, handle.address) in self._matched for handle in handles):
+                yield f"none of the {len(handles)} threads that {runtime.id} knows is one of the process"
+            for handle in handles:
+                if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
+                    yield f"thread descriptor {handle.address:#x} of {runtime.id} is in a team and names no thread"
+        except NotInitialised:
+            return  # then it has none
+        except OmpdError as error:
+            yield f"{runtime.id}: {error}"
+
+
+def _unmatched(
+    runtimes: list[LoadedRuntime], matched: set[tuple[str, int]]
+) -> Iterator[tuple[LoadedRuntime, ThreadHandle]]:
     for runtime in runtimes:
         try:
             handles = runtime.space.threads() if runtime.space is not None else ()
         except OmpdError:
             continue  # said already, thread by thread
-        for handle in handles:
-            if (runtime.id, handle.address) in matched:
-                continue
-            try:
-                pthread = handle.native_id(ThreadIdKind.PTHREAD)
-            except OmpdError as error:
-                problems.lost(f"{runtime.id}: thread descriptor {handle.address:#x}", error)
-                continue
-            if pthread:  # 0 while the thread is being created
-                problems.note(
-                    f"{runtime.id}: the process has no thread with pthread id {pthread:#x}, which the runtime knows"
-                )
+        yield from ((runtime, handle) for handle in handles if (runtime.id, handle.address) not in matched)
+
+
+def _complain(runtime: LoadedRuntime, handle: ThreadHandle, problems: Problems) -> None:
+    try:
+        pthread = handle.native_id(ThreadIdKind.PTHREAD)
+    except OmpdError as error:
+        problems.lost(f"{runtime.id}: thread descriptor {handle.address:#x}", error)
+        return
+    if pthread:  # 0 while the thread is being created
+        problems.note(f"{runtime.id}: the process has no thread with pthread id {pthread:#x}, which the runtime knows")
+
+
+def _unnamed(
+    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, waits: Waits, problems: Problems
+) -> ThreadRecord | None:
+    # A thread that the runtime knows of a target that does not name its threads any more.
+    try:
+        if not handle.native_id(ThreadIdKind.PTHREAD):
+            return None
+        return _record(session, runtime, handle, native_thread(session, handle), waits, problems)
+    except OmpdError as error:
+        row = _record(session, runtime, handle, None, waits, problems)
+        return replace(row, unavailable={**row.unavailable, "native_thread_id": str(error)})
 
 
 def _record(
-    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int, waits: Waits, problems: Problems
+    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int | None, waits: Waits, problems: Problems
 ) -> ThreadRecord:
-    facts = Facts(f"thread {thread}", problems)
+    facts = Facts(f"thread {thread}" if thread is not None else f"thread descriptor {handle.address:#x}", problems)
     region: ParallelHandle | None = facts.get("parallel", handle.current_parallel)
     thread_num = facts.get("thread_num", handle.thread_num)
     # A thread of a team outside of all regions is an initial one: alone, at level 0.
@@ -103,7 +164,8 @@ def _record(
     wait = waits.of(state, handle, region, facts)
     task = facts.get("task", handle.current_task)
     context = (runtime.space, handle) if runtime.space is not None else None
-    where = facts.get("where", lambda: places.innermost_user_place(session, thread, context))
+    where = facts.get("where", lambda: _where(session, thread, context))
+    innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=thread_num,
@@ -111,7 +173,7 @@ def _record(
         level=level,
         active_level=active,
         native_thread_id=thread,
-        thread_type=facts.get("thread_type", handle.thread_type) or "other",
+        thread_type=facts.get("thread_type", handle.thread_type),
         state=state_name(state.state) if state is not None else None,
         state_source=state.source if state is not None else None,
         wait_id=state.wait_id if state is not None else None,
@@ -119,16 +181,51 @@ def _record(
         parallel=region.id if region is not None else None,
         task=task.id if task is not None else None,
         where=where,
+        innermost=innermost,
         address=handle.address,
         tool_data=facts.get("tool_data", handle.tool_data),
         unavailable=facts.unavailable,
     )
 
 
-def _other(session: Session, thread: int, problems: Problems) -> ThreadRecord:
+def _where(
+    session: Session, thread: int | None, context: tuple[AddressSpace, ThreadHandle] | None = None
+) -> Place | None:
+    if thread is None:
+        raise Unavailable(_NAMELESS)
+    return places.innermost_user_place(session, thread, context)
+
+
+def _innermost(session: Session, thread: int | None) -> Place:
+    if thread is None:
+        raise Unavailable(_NAMELESS)
+    return places.innermost_place(session, thread)
+
+
+_NAMELESS = "which thread of the process it is, is not known"
+# What a row has of OpenMP.
+_OPENMP = (
+    *("runtime", "thread_num", "team_size", "level", "active_level", "thread_type", "state", "state_source"),
+    *("wait_id", "wait", "parallel", "task", "address", "tool_data"),
+)
+
+
+def _other(session: Session, thread: int, doubt: str | None, problems: Problems) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
-    where = facts.get("where", lambda: places.innermost_user_place(session, thread))
-    return ThreadRecord(native_thread_id=thread, thread_type="other", where=where, unavailable=facts.unavailable)
+    if doubt is not None:
+        if session.target.loss is None:  # else what is lost is told already
+            problems.unreadable_fact(f"whether thread {thread} is an OpenMP thread", OmpdError(doubt))
+        facts.unavailable.update(dict.fromkeys(_OPENMP, doubt))
+    where = facts.get("where", lambda: _where(session, thread))
+    innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
+    kind = "other" if doubt is None else None
+    return ThreadRecord(
+        native_thread_id=thread,
+        thread_type=kind,
+        where=where,
+        innermost=innermost,
+        unavailable=facts.unavailable,
+    )
 
 
 def _order(row: ThreadRecord) -> tuple[bool, str, bool, int, str, int, int]:
@@ -139,5 +236,5 @@ def _order(row: ThreadRecord) -> tuple[bool, str, bool, int, str, int, int]:
         row.level or 0,
         row.parallel or "",
         row.thread_num or 0,
-        row.native_thread_id,
+        row.native_thread_id or 0,
     )

@@ -43,14 +43,16 @@ def make_console(color: str) -> Console:
     )
 
 
-def _print_head(console: Console, answer: Answer[Any]) -> None:
+def _print_head(console: Console, answer: Answer[Any], verbose: bool) -> None:
     console.print(Text(words.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
+    for name in answer.target.unproven if verbose else ():
+        console.print(Text(words.clean(f"not proven to be the build that ran: {name}"), style=_STYLES["dim"]))
     console.print()
 
 
 def print_threads(console: Console, answer: Answer[ThreadRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``threads``."""
-    _print_head(console, answer)
+    _print_head(console, answer, verbose)
     _print_table(console, threads.threads_table(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
@@ -66,7 +68,7 @@ def _print_table(console: Console, table: words.Table) -> None:
 
 def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``tasks``."""
-    _print_head(console, answer)
+    _print_head(console, answer, verbose)
     for depth, line in tasks.task_lines(answer, unfold=unfold, verbose=verbose):
         console.print(Text("   " * min(depth, _MAX_INDENT) + line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
@@ -74,14 +76,14 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
 
 def print_icvs(console: Console, answer: Answer[IcvRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``icvs``."""
-    _print_head(console, answer)
+    _print_head(console, answer, verbose)
     _print_table(console, icvs.icvs_table(answer, unfold=unfold, display=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
 def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``parallel``."""
-    _print_head(console, answer)
+    _print_head(console, answer, verbose)
     if not answer.rows:
         console.print(Text("no parallel region is being executed"))
     for depth, line in regions.region_lines(answer, unfold=unfold, verbose=verbose):
@@ -91,7 +93,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
 
 def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``runtimes``."""
-    _print_head(console, answer)
+    _print_head(console, answer, verbose)
     for line in runtimes.runtime_lines(answer):
         console.print(Text(line))
 

@@ -49,7 +49,8 @@ def threads_table(answer: Answer[ThreadRecord], *, unfold: bool = False, verbose
 
 
 def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
-    where = row.where and (row.where.function, row.where.file, row.where.line, row.where.address if verbose else None)
+    place = row.where or row.innermost
+    where = place and (place.function, place.file, place.line, place.address if verbose else None, row.where is None)
     reasons = tuple(sorted(row.unavailable))
     in_team = row.thread_num is not None
     # Teams of the same shape do the same in a nest of regions: their threads are alike if their numbers are.
@@ -65,6 +66,8 @@ def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
     count = f" ({len(rows)})" if len(rows) > LISTED else ""
     natives = format_threads([r.native_thread_id for r in rows]) + count
     if row.runtime is None:
+        if "runtime" in row.unavailable:
+            return Line((UNKNOWN, UNKNOWN, UNKNOWN, natives, UNKNOWN, UNKNOWN, _where(row, verbose)))
         return Line((NONE, NONE, NONE, natives, "not OpenMP", NONE, _where(row, verbose)), "dim")
     if row.thread_num is None and "thread_num" not in row.unavailable:
         return Line(("pool", NONE, NONE, natives, _state(row, verbose), NONE, _where(row, verbose)), "dim")
@@ -110,5 +113,6 @@ def _wait(rows: Sequence[ThreadRecord]) -> str:
 
 def _where(row: ThreadRecord, verbose: bool) -> str:
     if row.where is None:
-        return format_field(row, "where")
+        inside = f" in {format_place(row.innermost, verbose=verbose)}" if row.innermost is not None else ""
+        return format_field(row, "where") + inside
     return format_place(row.where, verbose=verbose)

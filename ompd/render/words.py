@@ -65,7 +65,9 @@ def format_target(target: TargetRecord, runtimes: Sequence[RuntimeRecord]) -> st
         parts.append(f"process {target.process_id}")
     if target.signal is not None:
         parts.append(target.signal_name or f"signal {target.signal}")
-    parts.append(format_count(target.thread_count, "thread"))
+    parts.append(format_count(target.thread_count, "thread") if target.thread_count is not None else "? threads")
+    if target.incomplete is not None:
+        parts.append("incomplete")
     parts += [format_runtime_name(runtime) for runtime in runtimes]
     return clean("   ".join(parts))
 
@@ -91,6 +93,8 @@ def format_place(place: Place | RegionFunction | None, *, verbose: bool = False)
         words.append(place.function)
     if verbose or not words:
         words.append(f"{place.address:#x}")
+    if place.unproven is not None:
+        words.append("(unproven)")
     return clean(" ".join(words))
 
 
@@ -105,11 +109,12 @@ def format_ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
-def format_threads(threads: Sequence[int]) -> str:
-    """Return some native ids, the first and last of many."""
-    if len(threads) <= LISTED:
-        return ",".join(map(str, threads))
-    return f"{threads[0]} … {threads[-1]}"
+def format_threads(threads: Sequence[int | None]) -> str:
+    """Return some native ids, the first and last of many; ``?`` for one that could not be told."""
+    names = [UNKNOWN if thread is None else str(thread) for thread in threads]
+    if len(names) <= LISTED:
+        return ",".join(names)
+    return f"{names[0]} … {names[-1]}"
 
 
 def format_list(threads: Sequence[str]) -> str:

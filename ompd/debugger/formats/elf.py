@@ -29,7 +29,7 @@ ET_REL, ET_EXEC, ET_DYN, ET_CORE = 1, 2, 3, 4
 EM_386, EM_PPC64, EM_S390, EM_ARM, EM_X86_64, EM_AARCH64, EM_RISCV = 3, 21, 22, 40, 62, 183, 243
 
 PT_NULL, PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE, PT_SHLIB, PT_PHDR, PT_TLS = range(8)
-PT_GNU_EH_FRAME = 0x6474E550
+PT_GNU_EH_FRAME, PT_GNU_RELRO = 0x6474E550, 0x6474E552
 PF_X, PF_W, PF_R = 1, 2, 4
 PN_XNUM = 0xFFFF  # e_phnum does not hold the count; sh_info of section 0 does
 
@@ -40,7 +40,8 @@ SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_COMPRESSED = 0x1, 0x2, 0x4, 0x
 SHN_UNDEF, SHN_ABS, SHN_COMMON, SHN_XINDEX = 0, 0xFFF1, 0xFFF2, 0xFFFF
 ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD = 1, 2
 
-DT_NULL, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_DEBUG = 0, 1, 5, 6, 10, 14, 21
+DT_NULL, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME = 0, 1, 5, 6, 10, 14
+DT_RPATH, DT_DEBUG, DT_RUNPATH = 15, 21, 29
 
 NT_GNU_BUILD_ID = 3  # owner "GNU"
 
@@ -117,6 +118,16 @@ def order_mark(byte_order: ByteOrder) -> str:
 def check_elf_magic(data: Buffer) -> bool:
     """Tell whether *data* begins as an ELF file does (``EI_MAG0`` … ``EI_MAG3``)."""
     return bytes(data[:4]) == ELF_MAGIC
+
+
+def sizeof_header(data: Buffer) -> int:
+    """Return how many bytes the ELF header at the start of *data* has, by its class: ``EI_CLASS``."""
+    return struct.calcsize("<" + _EHDR[32 if bytes(data[4:5]) == bytes([ELFCLASS32]) else 64])
+
+
+def sizeof_segment(ident_class: int) -> int:
+    """Return the size of a program header in a file of 32 or 64 bits."""
+    return struct.calcsize("<" + _PHDR[ident_class])
 
 
 def parse_header(data: Buffer, name: str = "ELF image") -> Header:
@@ -212,10 +223,12 @@ class ElfFile:
 
     :param data: the whole file; it has to stay open (a closed ``mmap`` raises ValueError)
     :param name: what to call it in errors
+    :param segment_count: the number of program headers where the file has lost the place that tells it (PN_XNUM)
     :raises MalformedFile: if the ELF header or the table of program headers is malformed
     """
 
-    def __init__(self, data: Buffer, name: str) -> None:
+    def __init__(self, data: Buffer, name: str, *, segment_count: int | None = None) -> None:
+        self._segment_count = segment_count
         self.data = data
         self.name = name
         self.header = header = parse_header(data, name)
@@ -236,8 +249,8 @@ class ElfFile:
 
     def _read_segments(self) -> tuple[Segment, ...]:
         header = self.header
-        count = header.e_phnum
-        if count == PN_XNUM:
+        count = header.e_phnum if self._segment_count is None else self._segment_count
+        if count == PN_XNUM and self._segment_count is None:
             count = self._section_header(0)[7]
         if count == 0:
             return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.formats.notes import FileMapping
@@ -13,6 +13,20 @@ from ompd.errors import MemoryFault
 
 class PageOmitted(MemoryFault):
     """The target left this memory out although it was mapped: unchanged pages of a file, which the file still holds."""
+
+
+class Loss(NamedTuple):
+    """What a target has lost of what it was meant to hold, as a core that was cut off.
+
+    ``what`` is a sentence for people. ``threads`` tells whether threads of the process may be missing in
+    :meth:`Target.thread_ids`, ``files`` whether :meth:`Target.mappings` is not known. ``since`` is when the target was
+    last written, in seconds since 1970: a file that is younger is hardly the one that ran.
+    """
+
+    what: str
+    threads: bool
+    files: bool
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,10 @@ class Target(Protocol):
     def signal(self) -> int | None:
         """The signal that ended or stopped the process, None without one."""
 
+    @property
+    def loss(self) -> Loss | None:
+        """What is missing, None if the target is whole. A part that is not there is no fact about the process."""
+
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*.
 
@@ -69,6 +87,12 @@ class Target(Protocol):
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings that come from files, by address."""
+
+    def segment_starts(self) -> Sequence[int]:
+        """Return where stretches of memory begin that the target holds: where modules may begin if nothing names them.
+
+        Empty if the target does not tell.
+        """
 
     def regions(self) -> Sequence[MemoryRegion]:
         """Return all that was mapped, by address, as far as the target tells, none over another."""

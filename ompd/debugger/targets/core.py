@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import mmap
+import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
+from ompd.contract.memory import ByteOrder
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.files import open_mapped
 from ompd.debugger.formats import notes
-from ompd.debugger.formats.elf import EM_X86_64, ET_CORE, PT_LOAD, PT_NOTE, ElfFile, check_elf_magic, iter_notes
+from ompd.debugger.formats.elf import (
+    EM_X86_64,
+    ET_CORE,
+    PN_XNUM,
+    PT_LOAD,
+    PT_NOTE,
+    ElfFile,
+    Segment,
+    check_elf_magic,
+    iter_notes,
+    parse_header,
+    sizeof_header,
+    sizeof_segment,
+)
 from ompd.debugger.formats.notes import FileMapping
-from ompd.debugger.targets.base import MemoryRegion, PageOmitted
+from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone
 
 # What a person who handed in the wrong file can do.
@@ -36,6 +52,8 @@ _MACHINE_NAMES = {
 class CoreTarget:
     """A core file, mapped and not copied: only what is asked for is ever touched.
 
+    One that is cut off behind its program headers is opened all the same, and :attr:`loss` says what is missing.
+
     :param data: the core itself, if it is not what lies at *path*
     :raises BadFile: if *path* is no readable ELF core of a known architecture
     """
@@ -48,10 +66,12 @@ class CoreTarget:
             self._data = data if data is not None else open_mapped(path)
         except BadFile as error:
             raise BadFile(path, error.fault, hint=error.hint or _HOW_TO_GET_A_CORE) from error
+        self.loss: Loss | None = None
         try:
             self._elf = self._open_elf(path)
             self.architecture = self._find_architecture(path)
             self._read_notes(path)
+            self.loss = self._find_loss()
         except MalformedFile as error:
             self.close()
             raise BadFile(path, f"is a damaged core file: {error}", hint="take or copy the core again") from error
@@ -65,11 +85,46 @@ class CoreTarget:
     def _open_elf(self, path: str) -> ElfFile:
         if not check_elf_magic(self._data):
             raise BadFile(path, "is not an ELF file, so not a core file", hint=_HOW_TO_GET_A_CORE)
-        elf = ElfFile(self._data, path)
+        elf = self._parse(path)
         if elf.e_type != ET_CORE:
             what = _ET_NAMES.get(elf.e_type, f"an ELF file of type {elf.e_type}")
             raise BadFile(path, f"is {what}, not a core file", hint=_HOW_TO_GET_A_CORE)
         return elf
+
+    def _parse(self, path: str) -> ElfFile:
+        data, size = self._data, len(self._data)
+        if size < sizeof_header(data):
+            raise BadFile(path, f"is cut off inside its ELF header: {size} bytes are left of it", hint=_CUT_OFF)
+        header = parse_header(data, path)
+        count: int | None = None
+        if header.e_phnum == PN_XNUM and header.e_shoff >= size:
+            # The kernel writes the section header with the number at the very end. The notes follow the headers.
+            count = self._count_up_to_notes(path)
+        entry = sizeof_segment(header.ident_class)
+        end = header.e_phoff + entry * (header.e_phnum if count is None else count)
+        if header.e_phnum and header.e_phentsize == entry and (count or header.e_phnum != PN_XNUM) and end > size:
+            raise BadFile(
+                path,
+                f"is cut off inside its program headers: {size} bytes are left of it, and they end at {end}",
+                hint=_CUT_OFF,
+            )
+        return ElfFile(data, path, segment_count=count)
+
+    def _count_up_to_notes(self, path: str) -> int:
+        try:
+            first = ElfFile(self._data, path, segment_count=1)
+            room = first.segments[0].p_offset - first.e_phoff
+        except (MalformedFile, IndexError):
+            room = 0
+        count, rest = divmod(room, sizeof_segment(parse_header(self._data, path).ident_class))
+        if rest or count < PN_XNUM or first.segments[0].p_type != PT_NOTE:
+            raise BadFile(
+                path,
+                f"is cut off: {len(self._data)} bytes are left of it, and how many program headers it has"
+                " is told at its end",
+                hint=_CUT_OFF,
+            )
+        return count
 
     def _find_architecture(self, path: str) -> Architecture:
         machine = _MACHINE_NAMES.get(self._elf.e_machine, f"machine number {self._elf.e_machine}")
@@ -90,21 +145,14 @@ class CoreTarget:
         self.command: str | None = None
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
+        self._notes_are_cut = False
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], memoryview] = {}
         for segment in self._elf.segments:
             if segment.p_type != PT_NOTE or not segment.p_filesz:
                 continue
-            end = segment.p_offset + segment.p_filesz
-            if end > len(self._data):
-                raise BadFile(
-                    path,
-                    f"is cut off: it has {len(self._data)} bytes, its notes (threads, files) end at {end}",
-                    hint=_CUT_OFF,
-                )
-            self._will_need(segment.p_offset, segment.p_filesz)
-            for owner, kind, raw in iter_notes(self._elf.segment_data(segment), order):
+            for owner, kind, raw in self._iter_notes(segment, order):
                 if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
                     start, extract = notes.parse_extract(raw)
                     self._extracts[start, kind] = extract
@@ -122,8 +170,42 @@ class CoreTarget:
                     self._auxv = notes.parse_auxv(desc, pointer, order)
                 elif kind == notes.NT_FILE and not self._mappings:
                     self._mappings = sorted(notes.parse_files(desc, pointer, order), key=lambda m: m.start)
-        if not self._prstatus:
+        if not self._prstatus and not self._notes_are_cut:
             raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
+
+    def _iter_notes(self, segment: Segment, order: ByteOrder) -> Iterator[tuple[str, int, memoryview]]:
+        end = min(segment.p_offset + segment.p_filesz, len(self._data))
+        if segment.p_offset >= end:
+            self._notes_are_cut = True
+            return
+        self._will_need(segment.p_offset, end - segment.p_offset)
+        if end == segment.p_offset + segment.p_filesz:
+            yield from iter_notes(self._elf.segment_data(segment), order)
+            return
+        self._notes_are_cut = True
+        with suppress(MalformedFile):  # the note at which the file ends
+            yield from iter_notes(self._data[segment.p_offset : end], order)
+
+    def _find_loss(self) -> Loss | None:
+        # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may tell how many segments there
+        # are, and that was found out otherwise.
+        size, header = len(self._data), self._elf.header
+        held = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
+        if size >= held:
+            return None
+        count = 1 if header.e_phnum == PN_XNUM else header.e_shnum
+        whole = max(held, header.e_shoff + count * header.e_shentsize)
+        # Rounded down: a core that lacks one byte is not all there.
+        what = f"the core file is cut off: {size} of {whole} bytes present ({1000 * size // whole / 10:g} %)"
+        if self._notes_are_cut:
+            threads = len(self._prstatus)
+            what += (
+                f"; the notes that name threads and files are cut, with {threads} thread{'s' * (threads != 1)} before"
+                " the cut and an unknown number behind it"
+                if threads
+                else "; the notes that name threads and files, and hold registers, were behind the cut"
+            )
+        return Loss(what, self._notes_are_cut, self._notes_are_cut and not self._mappings, _time_written(self.name))
 
     def _will_need(self, offset: int, size: int) -> None:
         # Random access keeps the kernel from reading ahead, so what is read from end to end has to be said.
@@ -171,6 +253,8 @@ class CoreTarget:
                 # gcore leaves out a mapping of a file that no one wrote to altogether, and names it in NT_FILE alone.
                 if any(mapping.start <= at < mapping.end for mapping in self._mappings):
                     raise PageOmitted(address, size, f"the core file leaves out the mapping of {at:#x}")
+                if self.loss is not None and self.loss.files:
+                    raise PageOmitted(address, size, f"the core file does not hold the page of {at:#x}")
                 raise MemoryFault(address, size, f"nothing was mapped at {at:#x}")
             within = at - segment.p_vaddr
             count = min(end - at, segment.p_filesz - within)
@@ -201,6 +285,10 @@ class CoreTarget:
         """Return the mappings of ``NT_FILE``, by address."""
         return self._mappings
 
+    def segment_starts(self) -> Sequence[int]:
+        """Return where its ``PT_LOAD`` segments begin that are not empty, by address."""
+        return [segment.p_vaddr for segment in self._loads if segment.p_filesz]
+
     def regions(self) -> Sequence[MemoryRegion]:
         """Return the PT_LOAD segments, by address."""
         return [MemoryRegion(s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_flags) for s in self._loads]
@@ -217,3 +305,24 @@ class CoreTarget:
         """Unmap the core file. Reading on raises :class:`~ompd.errors.TargetGone`."""
         self._data.close()
         self._starts, self._loads = [], []
+
+
+def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
+    # The segments that lie in the file as a core has them, one behind the other. A header that was changed tells of
+    # bytes that never were.
+    limit = 1 << 63
+    for segment in reversed(segments):
+        end = segment.p_offset + segment.p_filesz
+        if segment.p_type == PT_NOTE and segment.p_filesz and end < 1 << 63:
+            yield segment
+        elif segment.p_type == PT_LOAD and segment.p_filesz <= segment.p_memsz and end <= limit:
+            limit = segment.p_offset
+            if segment.p_filesz:
+                yield segment
+
+
+def _time_written(path: str) -> float | None:
+    try:
+        return os.stat(path).st_mtime  # noqa: PTH116  the hot path knows no pathlib
+    except OSError:
+        return None

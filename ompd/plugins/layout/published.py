@@ -9,6 +9,7 @@ from release to release.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from ompd.contract.memory import Field, StructLayout, read_unsigned
 from ompd.contract.process import Module, Process
@@ -28,7 +29,7 @@ def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) 
     before it.
 
     :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime
-    :raises CorruptState: if a member does not lie inside its structure
+    :raises CorruptState: if a member does not lie inside its structure, or in the place of another
     """
     names = [
         f"ompd_{kind}__{struct}" + (f"__{member}" if member else "")
@@ -75,4 +76,16 @@ def _layout(
         if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE):
             raise CorruptState(addresses[access], f"{struct}.{member} is said to be {length} bytes at offset {offset}")
         fields[member] = Field(offset, length)
+    _check_apart(struct, fields, addresses)
     return StructLayout(struct, size, fields, SOURCE, masks)
+
+
+def _check_apart(struct: str, fields: Mapping[str, Field], addresses: Mapping[str, int]) -> None:
+    # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone.
+    placed = sorted((field.offset, field.size, member) for member, field in fields.items())
+    for (offset, size, member), (following, _, other) in pairwise(placed):
+        if offset + size > following:
+            raise CorruptState(
+                addresses[f"ompd_access__{struct}__{other}"],
+                f"{struct}.{member} and {struct}.{other} are said to overlap",
+            )

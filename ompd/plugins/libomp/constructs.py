@@ -161,7 +161,8 @@ def _match(thread: Thread) -> Hosted:
     runtime = thread.runtime
     process = runtime.process
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
-    frames = process.stack(native).frames
+    stack = process.stack(native)
+    frames = stack.frames
     places = [index for index, pair in enumerate(pairwise(frames)) if _is_regions(runtime, *pair)]
     regions = thread.hosted_regions()
     # A region has no frame while its first or last routine runs. That may be so for the innermost region, and for one
@@ -173,6 +174,8 @@ def _match(thread: Thread) -> Hosted:
     if task is not None and _is_closing(runtime, frames[task:]):
         gaps.append(sum(1 for place in places if place < task) + len(gaps))
     missing = len(regions) - len(places)
+    if missing and stack.stopped is not None:
+        return Hosted(frames, {})  # it may be in the part that could not be followed
     if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2):
         return Hosted(frames, {})  # a compiler inlined one of the functions, or it is open which left: nobody can tell
     found: list[int | None] = list(places)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
 from ompd.plugins.libomp.regions import MAX_NESTING, Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
@@ -54,8 +54,8 @@ def describe(runtime: Runtime) -> list[IcvDescription]:
     known = [IcvDescription(name, scope) for name, (scope, _) in _READERS.items()]
     try:
         displayed = display_control_vars(runtime)
-    except Unavailable:
-        displayed = {}
+    except (Unavailable, MemoryFault, CorruptState):
+        displayed = {}  # which of them there are, is not known; who asks for them all is told why
     return known + [
         IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
     ]
@@ -87,7 +87,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
         raise Unavailable("the runtime has freed its settings: it has shut down")
     if size > _MAX_ENVIRONMENT:
         raise CorruptState(block, f"ompd_env_block of {size} bytes")
-    text = runtime.process.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
+    text = runtime.heap.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
     pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -97,7 +97,7 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
 
 def _icvs(task: Task) -> StructView:
     layout = task.runtime.layouts["kmp_internal_control_t"]
-    return StructView(task.runtime.process, layout, task.view.address_of("td_icvs"))
+    return StructView(task.runtime.heap, layout, task.view.address_of("td_icvs"))
 
 
 def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
@@ -116,7 +116,7 @@ def _dynamic(task: Task) -> bool:
 
 def _run_sched(task: Task) -> str:
     runtime = task.runtime
-    view = StructView(runtime.process, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
+    view = StructView(runtime.heap, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
     kind, chunk = view.unsigned("r_sched_type"), view.signed("chunk")
     plain = kind & ~(_MONOTONIC | _NONMONOTONIC)
     name = _SCHEDULES.get(plain)
@@ -184,7 +184,10 @@ def _tool(runtime: Runtime) -> str:
 def _string(name: str) -> Callable[[Runtime], str]:
     def read_it(runtime: Runtime) -> str:
         address = read_pointer(runtime.process, runtime.global_address(name))
-        return "" if address is None else runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
+        if address is None:
+            return ""
+        runtime.heap.read(address, 1)  # which tells an empty string from one whose page is lost
+        return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
 
     return read_it
 

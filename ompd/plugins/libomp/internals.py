@@ -129,13 +129,13 @@ class Internals:
         start = _structure(region) + team["t_bar"].offset
         for kind in _COUNTED_BARRIERS:
             at = start + kind * (team["t_bar"].size // _BARRIER_KINDS)
-            passed = read_unsigned(self._process, at + team["t_b_team_arrived"].offset, 8)
+            passed = read_unsigned(self._runtime.heap, at + team["t_b_team_arrived"].offset, 8)
             if primary:
-                reached = read_unsigned(self._process, at + team["t_b_master_arrived"].offset, 8)
+                reached = read_unsigned(self._runtime.heap, at + team["t_b_master_arrived"].offset, 8)
             else:
                 bar = info["th_bar"]
                 own = thread.address + bar.offset + kind * (bar.size // _BARRIER_KINDS)
-                reached = read_unsigned(self._process, own + info["th_b_worker_arrived"].offset, 8)
+                reached = read_unsigned(self._runtime.heap, own + info["th_b_worker_arrived"].offset, 8)
             if reached > passed:
                 return True
         return False

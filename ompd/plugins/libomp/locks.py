@@ -170,7 +170,7 @@ class Locks:
                 found[thread.address] = None
                 if gtid == last:
                     return tuple(found)
-                gtid = StructView(self._process, info, thread.address).signed("th_next_waiting") - 1
+                gtid = StructView(self._runtime.heap, info, thread.address).signed("th_next_waiting") - 1
         except MemoryFault:
             pass
         return ()

@@ -16,6 +16,7 @@ from ompd.plugins.layout import published
 from ompd.plugins.libomp import icvs
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
+from ompd.plugins.libomp.pages import Heap
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
@@ -88,9 +89,10 @@ class Runtime:
 
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
+        self.heap = Heap(process)
         self.module = module
         self.layouts = layouts = published.load(process, module, _WANTED)
-        self.structures = Structures(process, module, layouts)
+        self.structures = Structures(process, module, layouts, self.heap)
         base = layouts["kmp_base_info_t"]
         desc = layouts["kmp_desc_t"].embedding("ds", layouts["kmp_desc_base_t"])
         self._thread_layout: StructLayout = layouts["kmp_info_t"].embedding(
@@ -100,6 +102,7 @@ class Runtime:
         self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
         self.task_flags: Mapping[str, int] = layouts["kmp_tasking_flags_t"].masks
         self._teams: dict[int, Team] = {}
+        self._unasked: OmpdError | None = None  # why a thread's current task is not known
         self.flag_words: dict[int, int] = {}  # td_flags of tasks
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
@@ -173,7 +176,7 @@ class Runtime:
     def _pointers(self, address: int, count: int) -> list[int]:
         # The non-null pointers of an array.
         size = self.process.pointer_size
-        raw = self.process.read(address, count * size)
+        raw = self.heap.read(address, count * size)
         values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
         return [value for value in values if value]
 
@@ -192,7 +195,7 @@ class Runtime:
     @cached_property
     def _threads(self) -> dict[int, Thread]:
         return {
-            address: Thread(self, StructView(self.process, self._thread_layout, address))
+            address: Thread(self, StructView(self.heap, self._thread_layout, address))
             for address in self._thread_addresses
         }
 
@@ -216,7 +219,7 @@ class Runtime:
         for thread in self._threads.values():
             try:
                 identifier = thread.native_id(ThreadIdKind.PTHREAD)
-            except MemoryFault:
+            except (MemoryFault, CorruptState):
                 continue  # its row is lost; threads() still has it, to be complained about there
             if identifier:  # 0 while the thread is being created
                 found.setdefault(identifier, thread)
@@ -234,7 +237,7 @@ class Runtime:
         """Return the team whose ``kmp_team_t`` lies at *address*, read once."""
         team = self._teams.get(address)
         if team is None:
-            team = self._teams[address] = Team(self, StructView(self.process, self._team_layout, address))
+            team = self._teams[address] = Team(self, StructView(self.heap, self._team_layout, address))
         return team
 
     def task_at(self, address: int) -> Task:
@@ -245,14 +248,24 @@ class Runtime:
         count = max(len(task.team().regions), 1)
         return Task(self, address, count, count)
 
+    def is_executing(self, task: int) -> bool:
+        """Tell whether a thread executes the task whose ``kmp_taskdata_t`` lies at *task*.
+
+        :raises OmpdError: what keeps a thread from being asked, if no other does
+        """
+        if task not in self.current_tasks and self._unasked is not None:
+            raise self._unasked
+        return task in self.current_tasks
+
     @cached_property
     def current_tasks(self) -> Mapping[int, Thread]:
-        """The threads that execute each task, by the task's ``kmp_taskdata_t``."""
+        """The threads that execute each task, by the task's ``kmp_taskdata_t``, as far as they can be read."""
         found: dict[int, Thread] = {}
         for thread in self._threads.values():
             try:
                 task = thread.current_task()
-            except OmpdError:
+            except OmpdError as error:
+                self._unasked = error
                 continue  # that thread's own row complains
             if task is not None:
                 found[task.address] = thread

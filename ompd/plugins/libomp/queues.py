@@ -25,6 +25,7 @@ class Queues:
     def __init__(self, runtime: Runtime, structures: Structures) -> None:
         self._runtime = runtime
         self._process = runtime.process
+        self._heap = runtime.heap
         self._structures = structures
 
     def queued(self) -> list[Task]:
@@ -37,7 +38,7 @@ class Queues:
             if data is None or not td.size:
                 continue
             for number in range(min(nproc, max(view.signed("tt_nproc"), 0))):
-                found.update(dict.fromkeys(self._deque(StructView(self._process, td, data + number * td.size))))
+                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, data + number * td.size))))
         return [self._runtime.task_at(address) for address in found]
 
     def prioritized(self) -> list[Task]:
@@ -48,14 +49,14 @@ class Queues:
         node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
         found: dict[int, None] = {}
         for _, address in self._task_teams():
-            here = read_pointer(self._process, address + self._first_priority())
+            here = read_pointer(self._heap, address + self._first_priority())
             seen: set[int] = set()
             while here is not None:
                 if here in seen or len(seen) >= _MAX_PRIORITIES:
                     raise CorruptState(here, "the queues of priorities do not end")
                 seen.add(here)
-                view = StructView(self._process, node, here)
-                found.update(dict.fromkeys(self._deque(StructView(self._process, td, view.address_of("td")))))
+                view = StructView(self._heap, node, here)
+                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, view.address_of("td")))))
                 here = view.pointer("next")
         return [self._runtime.task_at(address) for address in found]
 
@@ -74,7 +75,7 @@ class Queues:
         seen: set[int] = set()
         for team in self._runtime.live_teams():
             for at in range(field.offset, field.offset + field.size, self._process.pointer_size):
-                address = read_pointer(self._process, team.address + at)
+                address = read_pointer(self._heap, team.address + at)
                 if address is not None and address not in seen:
                     seen.add(address)
                     yield team.t_nproc, address
@@ -87,7 +88,7 @@ class Queues:
         if not (0 <= count <= size <= _MAX_QUEUED_TASKS and 0 <= head <= size):
             raise CorruptState(view.address, f"task queue of {count} tasks in {size} places")
         width, order = self._process.pointer_size, self._process.byte_order
-        raw = self._process.read(array, size * width) if count else b""
+        raw = self._heap.read(array, size * width) if count else b""
         places = [(head + i) % size for i in range(count)]
         found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
         return [address for address in found if address]

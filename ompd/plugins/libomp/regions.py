@@ -95,7 +95,7 @@ class Team:
         if array is None:
             raise CorruptState(self.address, "team without t_threads")
         size = self.runtime.process.pointer_size
-        raw = self.runtime.process.read(array, self.t_nproc * size)
+        raw = self.runtime.heap.read(array, self.t_nproc * size)
         order = self.runtime.process.byte_order
         return tuple(int.from_bytes(raw[at : at + size], order) or None for at in range(0, len(raw), size))
 
@@ -135,7 +135,7 @@ class Team:
             if address in seen or len(seen) >= MAX_NESTING:
                 raise CorruptState(address, "the chain of ompt_lw_taskteam_t does not end")
             seen.add(address)
-            nodes.append(StructView(self.runtime.process, layout, address))
+            nodes.append(StructView(self.runtime.heap, layout, address))
             address = nodes[-1].pointer("parent")
         return tuple(nodes)
 
@@ -290,4 +290,4 @@ class Region:
         address = (
             self.team.ompt_team_info if depth == 0 else self.team.displaced(depth - 1).address_of("ompt_team_info")
         )
-        return StructView(runtime.process, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")
+        return StructView(runtime.heap, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.code import UNKNOWN, USER
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.ompt import State, is_wait
+from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
+from ompd.contract.process import Stack
 from ompd.errors import OmpdError, Unavailable
 from ompd.plugins.libomp import constructs
 
@@ -81,19 +82,25 @@ def thread_state(thread: Thread) -> ThreadState:
     if not kept:
         return ThreadState(_derived(thread), None, DERIVED)
     if value in _WORKING:
-        unmarked = _waiting_routine(thread)
+        unmarked = _waiting_routine(thread, state_name(value))
         if unmarked is not None:
             return ThreadState(unmarked, None, DERIVED)
     return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
 
 
-def _waiting_routine(thread: Thread) -> State | None:
-    # libomp never notes that a thread waits in taskwait or taskgroup, or for a lock of another kind than queuing.
-    try:
-        routines, _ = _routines(thread)
-    except OmpdError:
-        return None  # without a stack the runtime's word stands
-    return next((_ROUTINE_STATES[name] for name in routines if name in _UNMARKED), None)
+def _waiting_routine(thread: Thread, word: str) -> State | None:
+    # libomp never notes that a thread waits in taskwait or taskgroup, or for a lock of another kind than queuing: it
+    # then says that it works.
+    routines, reaches_user = _routines(thread)
+    found = next((_ROUTINE_STATES[name] for name in routines if name in _UNMARKED), None)
+    if found is None and not reaches_user and _stack(thread).stopped is not None:
+        raise Unavailable(f"the runtime says {word}, also of a thread that waits for tasks, and its stack is not known")
+    return found
+
+
+def _stack(thread: Thread) -> Stack:
+    process = thread.runtime.process
+    return process.stack(process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD)))
 
 
 def _derived(thread: Thread) -> State:
@@ -123,11 +130,9 @@ def _barrier_kind(thread: Thread) -> State:
 def _routines(thread: Thread) -> tuple[list[str], bool]:
     # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is such a
     # frame.
-    process = thread.runtime.process
-    native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     names: list[str] = []
     unknown = False
-    for frame in process.stack(native).frames:
+    for frame in _stack(thread).frames:
         routine = constructs.routine_at(thread.runtime, frame.call_site)
         if routine is not None:
             if unknown and not names and constructs.calls_user_code(routine):

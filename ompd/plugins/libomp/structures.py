@@ -17,6 +17,7 @@ from ompd.plugins.layout import dwarf, selfdescribed
 
 if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
+    from ompd.plugins.libomp.pages import Heap
 
 # What is read of each structure, by the type's name in the sources: the name that its debug information has, members.
 _WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -45,15 +46,20 @@ _HIDDEN: Mapping[str, tuple[str, Sequence[str]]] = {
     "kmp_task_pri_t": ("kmp_task_pri_t", ("td", "next")),
 }
 
+# These lie where the compiler or the user put them; and at what is asked for as a lock there may be none.
+_ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lock_t", "kmp_base_drdpa_lock_t"))
+
 
 class Structures:
     """The layouts of one runtime, each loaded when first asked for.
 
     :param published: what OMPD publishes; another source must not contradict it
+    :param heap: where most of them lie
     """
 
-    def __init__(self, process: Process, module: Module, published: Mapping[str, StructLayout]) -> None:
+    def __init__(self, process: Process, module: Module, published: Mapping[str, StructLayout], heap: Heap) -> None:
         self._process = process
+        self._heap = heap
         self._module = module
         self._published = published
         self._found: dict[str, StructLayout] = {}
@@ -89,7 +95,7 @@ class Structures:
 
     def view(self, name: str, address: int) -> StructView:
         """Return the structure *name* that lies at *address*."""
-        return StructView(self._process, self.layout(name), address)
+        return StructView(self._process if name in _ANYWHERE else self._heap, self.layout(name), address)
 
 
 def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:

@@ -43,7 +43,7 @@ class Task:
     @property
     def view(self) -> StructView:
         """The task's ``kmp_taskdata_t``."""
-        return StructView(self.runtime.process, self.runtime.task_layout, self.address)
+        return StructView(self.runtime.heap, self.runtime.task_layout, self.address)
 
     def flag(self, name: str) -> bool:
         """Return a flag of ``td_flags`` by its name in ``kmp_tasking_flags_t``.
@@ -82,7 +82,7 @@ class Task:
             return "complete"
         if self.place < self.count:
             return "suspended"
-        return "executing" if self.address in self.runtime.current_tasks else "suspended"
+        return "executing" if self.runtime.is_executing(self.address) else "suspended"
 
     def thread(self) -> Thread | None:
         """See :meth:`TaskHandle.thread`. An implicit task's is told by its place in the array of its team.
@@ -130,7 +130,7 @@ class Task:
             if not size:
                 raise Unavailable("the runtime does not publish the size of kmp_taskdata_t")
             layout = self.runtime.layouts["kmp_task_t"]
-            return StructView(self.runtime.process, layout, self.address + size).pointer("routine")
+            return StructView(self.runtime.heap, layout, self.address + size).pointer("routine")
         region = self.parallel()
         return region.function() if region is not None else None
 
@@ -144,9 +144,9 @@ class Task:
         layout = self.runtime.layouts["ompt_task_info_t"]
         depth = self.count - self.place
         if depth == 0:
-            return StructView(self.runtime.process, layout, self.view.address_of("ompt_task_info"))
+            return StructView(self.runtime.heap, layout, self.view.address_of("ompt_task_info"))
         node = self.team().displaced(depth - 1)
-        return StructView(self.runtime.process, layout, node.address_of("ompt_task_info"))
+        return StructView(self.runtime.heap, layout, node.address_of("ompt_task_info"))
 
     def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
         """Return exit and enter frame of ``ompt_task_info.frame``, with the flags that stand beside them."""
@@ -154,7 +154,7 @@ class Task:
         info = self._info
         if info.layout.field("frame").size != _FRAME_SIZE:
             raise Unavailable("the runtime's ompt_frame_t is not the one of the specification")
-        view = StructView(self.runtime.process, self.runtime.layouts["ompt_frame_t"], info.address_of("frame"))
+        view = StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], info.address_of("frame"))
         raw = self.runtime.process.read(view.address, _FRAME_SIZE)
         order = self.runtime.process.byte_order
         exit_flags = int.from_bytes(raw[_EXIT_FLAGS : _EXIT_FLAGS + _FLAGS_SIZE], order)

@@ -1,0 +1,46 @@
+"""The runtime's structures, read so that memory which was lost is not taken for zeros.
+
+A core whose pages were lost where it was written or copied (a full disk, an interrupted copy, a file with holes) reads
+as zeros there: a thread would be idle, a team without threads. But the structures of a runtime that is initialised lie
+side by side on the heap, and no page of them is all zeros.
+"""
+
+from __future__ import annotations
+
+from ompd.contract.memory import ByteOrder, Memory
+from ompd.errors import CorruptState, MemoryFault
+
+_PAGE = 4096
+
+
+class Heap:
+    """The memory of *process*, for structures that cannot lie in a page of zeros.
+
+    :meth:`read` raises CorruptState for zeros in such a page.
+    """
+
+    def __init__(self, process: Memory) -> None:
+        self._process = process
+        self._is_lost: dict[int, bool] = {}
+        self.byte_order: ByteOrder = process.byte_order
+        self.pointer_size = process.pointer_size
+
+    def read(self, address: int, size: int) -> bytes:
+        """See :meth:`ompd.contract.memory.Memory.read`.
+
+        :raises CorruptState: if nothing but zeros is there, and on the whole page where it begins
+        """
+        data = self._process.read(address, size)
+        if data.count(0) < size:
+            return data
+        page = address - address % _PAGE
+        if page not in self._is_lost:
+            try:
+                self._is_lost[page] = self._process.read(page, _PAGE).count(0) == _PAGE
+            except MemoryFault:
+                self._is_lost[page] = False  # the part that is asked for is there
+        if self._is_lost[page]:
+            raise CorruptState(
+                address, "nothing but zeros where a structure of the runtime should be: its page is lost"
+            )
+        return data

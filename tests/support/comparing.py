@@ -1,0 +1,128 @@
+"""Two answers about one process, one from a core that is whole and one from what is left of it: is a fact wrong?
+
+A fact is a value in a row that is not null, or a null that its row does not name as unavailable, which says that there
+is none. What is left of a core may tell fewer facts, never others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ompd.model import Answer
+from ompd.render.json import format_answer
+
+# How rows of two answers are known to be the same one's.
+IDENTITY: Mapping[str, tuple[str, ...]] = {
+    "runtimes": ("id",),
+    "threads": ("native_thread_id",),
+    "parallel": ("id",),
+    "tasks": ("id",),
+    "icvs": ("runtime", "name", "scope", "handle"),
+}
+# What is about the answer and not about the process.
+_ABOUT = frozenset(("unavailable", "unproven", "innermost"))
+_TARGET = ("kind", "architecture", "executable", "process_id", "command", "signal", "signal_name", "thread_count")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one answer tells: the number of facts that equal the intact answer's, of so many, and what is wrong."""
+
+    told: int
+    of: int
+    wrong: tuple[str, ...]
+
+
+def as_json(command: str, answer: Answer[Any]) -> dict[str, Any]:
+    """Return *answer* as a script would read it."""
+    parsed: dict[str, Any] = json.loads(format_answer(command, answer))
+    return parsed
+
+
+def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] | None) -> Compared:
+    """Compare two answers to *command*, as JSON has them; None stands for no answer, which tells nothing.
+
+    Rows that are missing are no fault where the answer calls itself incomplete.
+    """
+    every = {_identity(command, row): row for row in intact[command]}
+    of = sum(1 for row in every.values() for _ in _leaves(row))
+    if damaged is None:
+        return Compared(0, of, ())
+    wrong = [
+        f"target.{key} is {damaged['target'][key]!r}, not {intact['target'][key]!r}"
+        for key in _TARGET
+        if damaged["target"][key] is not None and not _same(key, damaged["target"][key], intact["target"][key])
+    ]
+    told = 0
+    rows: Sequence[Row] = damaged[command]
+    for row in rows:
+        true = _find(command, every, row)
+        if true is None:
+            wrong.append(f"there is no row {_identity(command, row)}")
+            continue
+        expected = dict(_leaves(true))
+        for path, value in _leaves(row):
+            if (path in expected and _same(path, value, expected[path])) or (
+                path not in expected and value is None and _is_below_none(path, expected)
+            ):
+                told += 1
+            elif not _is_coarser(path, value, expected):
+                wrong.append(f"{_identity(command, row)}: {path} is {value!r}, not {expected.get(path, 'unknown')!r}")
+    if damaged["complete"] and len(rows) != len(intact[command]):
+        wrong.append(f"{len(rows)} of {len(intact[command])} rows, and the answer is called complete")
+    return Compared(told, of, tuple(wrong))
+
+
+def _identity(command: str, row: Row) -> tuple[object, ...]:
+    return tuple(row[key] for key in IDENTITY[command])
+
+
+def _find(command: str, every: Mapping[tuple[object, ...], Row], row: Row) -> Row | None:
+    if command == "threads" and row["native_thread_id"] is None and "native_thread_id" in row["unavailable"]:
+        return next((true for true in every.values() if true["address"] == row["address"]), None)
+    return every.get(_identity(command, row))
+
+
+def _leaves(row: Row) -> Iterator[tuple[str, object]]:
+    # Each fact of a row by its path. What is named as unavailable is none.
+    unavailable = row["unavailable"]
+
+    def walk(path: str, value: Any) -> Iterator[tuple[str, object]]:
+        if path in unavailable:
+            return
+        if isinstance(value, Mapping):
+            for key, part in value.items():
+                if key not in _ABOUT:
+                    yield from walk(f"{path}.{key}", part)
+        elif isinstance(value, list):
+            for number, part in enumerate(value):
+                yield from walk(f"{path}[{number}]", part)
+        else:
+            yield path, value
+
+    for key, value in row.items():
+        if key not in _ABOUT:
+            yield from walk(key, value)
+
+
+def _same(path: str, value: object, true: object) -> bool:
+    if value == true:
+        return True
+    # One file has several names; the loader's list and the kernel's notes need not choose the same.
+    is_file = path in ("file", "executable") and isinstance(value, str) and isinstance(true, str)
+    return is_file and os.path.realpath(str(value)) == os.path.realpath(str(true))
+
+
+def _is_below_none(path: str, expected: Mapping[str, object]) -> bool:
+    return any(path.startswith((f"{known}.", f"{known}[")) and value is None for known, value in expected.items())
+
+
+def _is_coarser(path: str, value: object, expected: Mapping[str, object]) -> bool:
+    # A place without function or line where the file that would tell it is not known: less, and nothing else.
+    return value is None and path.partition(".")[0] in ("where", "function") and path in expected

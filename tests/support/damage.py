@@ -1,0 +1,150 @@
+"""Cores, damaged as disks, quotas and copies damage them, and what all commands tell of one."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ompd.commands.table import COMMANDS
+from ompd.errors import OmpdError
+from ompd.session import Session
+from tests.support.comparing import Compared, as_json, compare
+
+QUESTIONS = {command.name: command.ask for command in COMMANDS}
+
+_EHDR_PHOFF, _EHDR_PHNUM = 32, 56
+_PHDR = struct.Struct("<IIQQQQQQ")
+_PT_LOAD, _PT_NOTE = 1, 4
+
+
+class Segment(NamedTuple):
+    """A program header of a core."""
+
+    p_type: int
+    p_flags: int
+    p_offset: int
+    p_vaddr: int
+    p_paddr: int
+    p_filesz: int
+    p_memsz: int
+    p_align: int
+
+
+def segments(core: Path) -> list[Segment]:
+    """Return the program headers of *core*."""
+    with core.open("rb") as file:
+        header = file.read(64)
+        (offset,), (count,) = (
+            struct.unpack_from(layout, header, at) for layout, at in (("<Q", _EHDR_PHOFF), ("<H", _EHDR_PHNUM))
+        )
+        file.seek(offset)
+        return [Segment(*row) for row in _PHDR.iter_unpack(file.read(count * _PHDR.size))]
+
+
+def notes_of(core: Path) -> Segment:
+    """Return where the notes of *core* lie."""
+    return next(segment for segment in segments(core) if segment.p_type == _PT_NOTE)
+
+
+def loads_of(core: Path) -> list[Segment]:
+    """Return the segments of memory that *core* holds, by their place in the file."""
+    return sorted((s for s in segments(core) if s.p_type == _PT_LOAD and s.p_filesz), key=lambda s: s.p_offset)
+
+
+def end_of(core: Path) -> int:
+    """Return where the last byte of a segment lies, behind it: section headers may follow, which nobody needs."""
+    return max(s.p_offset + s.p_filesz for s in segments(core) if s.p_filesz)
+
+
+def cut(core: Path, to: Path, size: int) -> Path:
+    """Write the first *size* bytes of *core*, holes as holes."""
+    if not to.exists() or to.stat().st_size < size:
+        to.unlink(missing_ok=True)
+        shutil.copyfile(core, to)
+    os.truncate(to, size)
+    return to
+
+
+def zeroed(core: Path, to: Path, address: int, size: int) -> Path:
+    """Write *core* with zeros instead of the memory at *address*."""
+    shutil.copyfile(core, to)
+    with to.open("r+b") as file:
+        for segment in loads_of(core):
+            low = max(address, segment.p_vaddr)
+            high = min(address + size, segment.p_vaddr + segment.p_filesz)
+            if low < high:
+                file.seek(segment.p_offset + low - segment.p_vaddr)
+                file.write(bytes(high - low))
+    return to
+
+
+def noise(core: Path, to: Path, size: int, seed: int) -> Path:
+    """Write *core* with *size* random bytes in a row, in its middle."""
+    shutil.copyfile(core, to)
+    with to.open("r+b") as file:
+        file.seek(core.stat().st_size // 2)
+        file.write(random.Random(seed).randbytes(size))
+    return to
+
+
+def flipped(core: Path, to: Path, count: int, seed: int) -> Path:
+    """Write *core* with *count* random bytes changed."""
+    chance = random.Random(seed)
+    data = bytearray(core.read_bytes())
+    for _ in range(count):
+        data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
+    to.write_bytes(data)
+    return to
+
+
+def _to_percent(percent: int) -> Callable[[Path, Path], Path]:
+    return lambda core, to: cut(core, to, core.stat().st_size * percent // 100)
+
+
+DAMAGES: Mapping[str, Callable[[Path, Path], Path]] = {
+    **{f"cut at {percent} %": _to_percent(percent) for percent in (98, 90, 50, 20, 10, 1)},
+    "4 kB of noise": lambda core, to: noise(core, to, 4096, seed=1),
+    "2000 bytes changed": lambda core, to: flipped(core, to, 2000, seed=1),
+}
+"""What happens to cores: from a whole one to a damaged one, written to a file."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What all commands tell of a core: their answers as JSON has them, or the error that each ended with."""
+
+    answers: Mapping[str, dict[str, Any]]
+    errors: Mapping[str, OmpdError]
+
+    def exit_code(self, command: str) -> int:
+        """Return what the command would end with."""
+        if command in self.errors:
+            return 1
+        return 0 if self.answers[command]["complete"] else 3
+
+    def compared(self, intact: Told) -> dict[str, Compared]:
+        """Return what each command tells of what it tells of the intact core."""
+        return {name: compare(name, intact.answers[name], self.answers.get(name)) for name in QUESTIONS}
+
+
+def ask_all(core: Path, **options: Any) -> Told:
+    """Ask every question of *core*."""
+    answers: dict[str, dict[str, Any]] = {}
+    errors: dict[str, OmpdError] = {}
+    try:
+        session = Session.open_core(core, **options)
+    except OmpdError as error:
+        return Told({}, dict.fromkeys(QUESTIONS, error))
+    with session:
+        for name, ask in QUESTIONS.items():
+            try:
+                answers[name] = as_json(name, ask(session))
+            except OmpdError as error:
+                errors[name] = error
+    return Told(answers, errors)

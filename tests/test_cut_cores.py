@@ -1,0 +1,447 @@
+"""Cores that were cut off, or lost pages: what is left is answered, exactly, and what is missing is said.
+
+Every fact that is told of what is left of a core has to equal that of the whole one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.debugger.files import FileFinder
+from ompd.debugger.targets.core import CoreTarget
+from ompd.errors import BadFile, NoAnswer, OmpdError
+from ompd.session import Session
+from tests.support import Stopped, clean_environment, stopped, stopped_twice
+from tests.support.comparing import as_json, compare
+from tests.support.damage import (
+    DAMAGES,
+    QUESTIONS,
+    Told,
+    ask_all,
+    cut,
+    end_of,
+    loads_of,
+    notes_of,
+    segments,
+    zeroed,
+)
+
+OMPD = Path(sys.executable).with_name("ompd")
+KINDS = ("kernel", "gcore")
+PAGE = 4096
+LOST = "the core file is cut off: "
+NOTES_LOST = "the notes that name threads and files, and hold registers, were behind the cut"
+QUICK_SECONDS = 5
+
+
+@pytest.fixture(scope="module")
+def deadlock() -> dict[str, Stopped]:
+    by_gdb, by_kernel = stopped_twice("deadlock")
+    return {"kernel": by_kernel, "gcore": by_gdb}
+
+
+def intact_of(core: Stopped) -> Told:
+    told = ask_all(core.core)
+    assert {told.exit_code(name) for name in QUESTIONS} == {0}
+    return told
+
+
+def wrong(told: Told, intact: Told) -> list[str]:
+    return [f"{name}: {fault}" for name, found in told.compared(intact).items() for fault in found.wrong]
+
+
+def percent(core: Stopped, part: int, to: Path) -> Path:
+    return cut(core.core, to, core.core.stat().st_size * part // 100)
+
+
+def behind_the_runtime(core: Path) -> int:
+    """Return where in the file the runtime's variables end, those included that begin as zeros."""
+    with Session.open_core(core) as session:
+        end = session.runtimes[0].found.module.end
+    return next(load.p_offset + load.p_filesz for load in loads_of(core) if load.p_vaddr == end)
+
+
+# Everywhere
+
+
+def places_to_cut(core: Path) -> set[int]:
+    size, notes, loads = core.stat().st_size, notes_of(core), loads_of(core)
+    headers = 64 + 56 * len(segments(core))
+    edges = {load.p_offset + near for load in loads[::4] for near in (-1, 0, 1)}
+    inside = {notes.p_offset + notes.p_filesz * part // 6 for part in range(7)}
+    return {
+        *(1, 16, 63, 64, 65, 64 + 56 * 3, headers - 1, headers, headers + 1),
+        *(size * part // 100 for part in range(1, 100, 7)),
+        *edges,
+        *inside,
+        *(end_of(core) - 1, end_of(core), size - 1),
+    }
+
+
+def check_cut(told: Told, intact: Told, size: int, core: Path) -> None:
+    assert wrong(told, intact) == []
+    whole = size >= end_of(core)
+    for name in QUESTIONS:
+        code = told.exit_code(name)
+        assert code == 0 if whole else code in (1, 3), name
+        if code == 3:
+            warnings = told.answers[name]["warnings"]
+            assert warnings[0].startswith(LOST) and f"{size} of " in warnings[0]
+            assert sum(LOST in warning for warning in warnings) == 1
+            assert told.answers[name]["target"]["incomplete"] == warnings[0]
+        elif code == 1:
+            error = told.errors[name]
+            assert isinstance(error, (BadFile, NoAnswer)) and error.hint
+            assert "cut off" in str(error) or size < 4, str(error)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("program", "mode"), [("deadlock", "debug"), ("nested", "neither"), ("task_tree", "tool"), ("taskgroup", "debug")]
+)
+def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path, program: str, mode: str, kind: str) -> None:
+    by_gdb, by_kernel = stopped_twice(program, mode=mode)
+    core = by_gdb if kind == "gcore" else by_kernel
+    intact = intact_of(core)
+    seconds = 0.0
+    for size in sorted(places_to_cut(core.core), reverse=True):
+        part = cut(core.core, tmp_path / "core", size)
+        for options in ({}, {"exe": core.executable}) if kind == "gcore" else ({},):
+            started = time.monotonic()
+            told = ask_all(part, **options)
+            seconds = max(seconds, time.monotonic() - started)
+            check_cut(told, intact, size, core.core)
+    assert seconds < QUICK_SECONDS
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name.startswith("cut")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind: str, damage: str) -> None:
+    core = deadlock[kind]
+    intact = intact_of(core)
+    told = ask_all(DAMAGES[damage](core.core, tmp_path / "core"), exe=core.executable)
+    facts = {name: found.told for name, found in told.compared(intact).items()}
+    if kind == "kernel":
+        threads = told.answers["threads"]["threads"]
+        assert told.exit_code("threads") == 3
+        assert {row["native_thread_id"] for row in threads} == {t["native_thread_id"] for t in core.truth["threads"]}
+        assert all(row["where"] or row["innermost"] or "where" not in row["unavailable"] for row in threads)
+    if (tmp_path / "core").stat().st_size >= behind_the_runtime(core.core):
+        assert {told.exit_code(name) for name in QUESTIONS} == {3}
+        assert sum(facts.values()) > 0.8 * sum(found.of for found in intact.compared(intact).values())
+    elif kind == "gcore":
+        assert told.exit_code("threads") == 1 and NOTES_LOST in str(told.errors["threads"])
+
+
+# A kernel's core: notes first
+
+
+def ask(core: Path, question: str = "threads", **options: Any) -> dict[str, Any]:
+    with Session.open_core(core, **options) as session:
+        return as_json(question, QUESTIONS[question](session))
+
+
+def test_threads_of_a_core_without_memory(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    core = deadlock["kernel"]
+    answer = ask(percent(core, 1, tmp_path / "core"))
+    assert len(answer["threads"]) == len(core.truth["threads"]) == answer["target"]["thread_count"]
+    for row in answer["threads"]:
+        for key in ("runtime", "thread_num", "team_size", "level", "thread_type", "state", "wait", "parallel", "task"):
+            assert row[key] is None and row["unavailable"][key]
+        assert row["innermost"]["function"] and "not proven" in row["innermost"]["unproven"]
+    assert any(name.endswith("/libc.so.6") for name in answer["target"]["unproven"])
+    assert "not proven to be the build that ran" in answer["warnings"][1]
+
+
+def test_notes_that_are_cut_give_the_threads_before_the_cut(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    core = deadlock["kernel"]
+    notes = notes_of(core.core)
+    answer = ask(cut(core.core, tmp_path / "core", notes.p_offset + notes.p_filesz // 2))
+    true = [row["native_thread_id"] for row in ask(core.core)["threads"]]
+    told = [row["native_thread_id"] for row in answer["threads"]]
+    assert 0 < len(told) < len(true) and set(told) <= set(true)
+    assert answer["target"]["thread_count"] is None
+    count = f"{len(told)} thread{'s' * (len(told) > 1)} before the cut and an unknown number behind it"
+    assert count in answer["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("size", "fault"),
+    [(30, "inside its ELF header: 30 bytes"), (64, "inside its program headers"), (500, "inside its program headers")],
+)
+def test_headers_that_are_cut_are_called_so(
+    tmp_path: Path, deadlock: dict[str, Stopped], size: int, fault: str
+) -> None:
+    for kind in KINDS:
+        with pytest.raises(BadFile, match=f"is cut off {fault}") as raised:
+            Session.open_core(cut(deadlock[kind].core, tmp_path / kind, size))
+        assert "copy the core again" in raised.value.hint
+
+
+def test_the_number_of_segments_is_found_though_its_place_is_cut_off(
+    tmp_path: Path, deadlock: dict[str, Stopped]
+) -> None:
+    # From 65,535 segments on e_phnum says PN_XNUM, and a section header at the file's end has the number. A file with
+    # so many of them: empty ones behind those of a real core, the notes after them.
+    data = deadlock["kernel"].core.read_bytes()
+    old = segments(deadlock["kernel"].core)
+    count = 0xFFFF + 5
+    shift = -(-(count - len(old)) * 56 // PAGE) * PAGE
+    count = len(old) + shift // 56
+    shift = (count - len(old)) * 56
+    notes = notes_of(deadlock["kernel"].core)
+    assert notes.p_offset == 64 + 56 * len(old)
+    headers = b"".join(
+        struct.pack("<IIQQQQQQ", *row._replace(p_offset=row.p_offset + shift)) for row in old
+    ) + struct.pack("<IIQQQQQQ", 1, 4, len(data) + shift, 0, 0, 0, 0, PAGE) * (count - len(old))
+    header = bytearray(data[:64])
+    struct.pack_into("<Q", header, 40, len(data) + shift)
+    struct.pack_into("<HHHH", header, 56, 0xFFFF, 64, 1, 0)
+    section = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 1, 0, count, 0, 0)
+    whole = tmp_path / "core"
+    whole.write_bytes(bytes(header) + headers + data[64 + 56 * len(old) :] + section)
+    intact = ask(whole)
+    assert intact["complete"] and len(intact["threads"]) == len(deadlock["kernel"].truth["threads"])
+    os.truncate(whole, whole.stat().st_size - 70)
+    answer = ask(whole)
+    assert not answer["complete"] and compare("threads", intact, answer).wrong == ()
+    os.truncate(whole, shift // 2)
+    with pytest.raises(BadFile, match="cut off inside its program headers"):
+        Session.open_core(whole)
+
+
+def test_a_file_that_nothing_proves_has_to_fit_and_to_be_older(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    core = deadlock["kernel"]
+    part = percent(core, 1, tmp_path / "core")
+    root = tmp_path / "machine"
+    with Session.open_core(core.core) as session:
+        paths = {module.name for module in session.process.modules() if module.path}
+    for path in paths:
+        copy = root / path.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    libc = next(path for path in paths if path.endswith("libc.so.6"))
+    copy = root / libc.lstrip("/")
+    assert any(row["innermost"]["function"] for row in ask(part, sysroot=root)["threads"])
+    # Another library in its place, and a copy that was changed after the core was written.
+    shutil.copy2(next(path for path in paths if "libpthread" in path), copy)
+    rows = ask(part, sysroot=root)["threads"]
+    assert all(row["innermost"]["function"] is None for row in rows)
+    shutil.copy(libc, copy)
+    later = part.stat().st_mtime + 60
+    os.utime(copy, (later, later))
+    rows = ask(part, sysroot=root)["threads"]
+    assert all(row["innermost"]["function"] is None for row in rows)
+
+
+# gdb's core: notes last
+
+
+def test_modules_are_found_in_memory(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    core = deadlock["gcore"]
+    part = cut(core.core, tmp_path / "core", notes_of(core.core).p_offset)
+    intact = ask(core.core, "runtimes")
+    answer = ask(part, "runtimes")
+    assert answer["target"]["executable"] == str(core.executable)
+    assert compare("runtimes", intact, answer).told == compare("runtimes", intact, intact).told
+    with Session.open_core(core.core) as whole, Session.open_core(part) as left:
+        true = {(m.start, m.build_id) for m in whole.process.modules()}
+        found = {(m.start, m.build_id) for m in left.process.modules()}
+        assert found == true
+
+
+def test_threads_without_notes_come_from_the_runtime_and_the_c_library(
+    tmp_path: Path, deadlock: dict[str, Stopped]
+) -> None:
+    core = deadlock["gcore"]
+    intact = ask(core.core)
+    answer = ask(cut(core.core, tmp_path / "core", notes_of(core.core).p_offset))
+    assert compare("threads", intact, answer).wrong == ()
+    assert len(answer["threads"]) == len(intact["threads"]) == answer["target"]["thread_count"]
+    by_id = {row["native_thread_id"]: row for row in intact["threads"]}
+    for row in answer["threads"]:
+        true = by_id[row["native_thread_id"]]
+        for key in ("thread_num", "team_size", "level", "state", "wait_id", "parallel", "task"):
+            assert row[key] == true[key]
+        assert row["where"] is None and "registers are lost" in row["unavailable"]["where"]
+
+
+def test_threads_that_only_the_runtime_knows(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    # Behind the cut are the loader's lists, and with them all names of files, and some threads' descriptors of glibc.
+    core = deadlock["gcore"]
+    intact = ask(core.core)
+    answer = ask(cut(core.core, tmp_path / "core", behind_the_runtime(core.core)))
+    assert compare("threads", intact, answer).wrong == ()
+    assert answer["target"]["thread_count"] is None and answer["target"]["executable"] is None
+    assert sorted(row["thread_num"] for row in answer["threads"]) == [0, 1, 2, 3]
+    for row in answer["threads"]:
+        assert row["state"] and (row["native_thread_id"] or "cut off" in row["unavailable"]["native_thread_id"])
+
+
+# Pages that are lost inside of a core
+
+
+class Holes(CoreTarget):
+    """A core with pages of zeros, which notes the pages that are read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.pages: set[int] = set()
+        self.hole: int | None = None
+
+    def read(self, address: int, size: int) -> bytes:
+        data = super().read(address, size)
+        first, last = address // PAGE, (address + size - 1) // PAGE
+        if self.hole is None:
+            self.pages.update(range(first, last + 1))
+        elif first <= self.hole <= last:
+            low, high = max(address, self.hole * PAGE), min(address + size, self.hole * PAGE + PAGE)
+            data = data[: low - address] + bytes(high - low) + data[high - address :]
+        return data
+
+    def ask_all(self) -> Told:
+        answers: dict[str, Any] = {}
+        errors: dict[str, OmpdError] = {}
+        session = Session(self, FileFinder())
+        for name, question in QUESTIONS.items():
+            try:
+                answers[name] = as_json(name, question(session))
+            except OmpdError as error:
+                errors[name] = error
+        session.process.close()  # and not the target, of which more is asked
+        return Told(answers, errors)
+
+
+@pytest.mark.parametrize(
+    ("program", "mode"),
+    [("deadlock", "debug"), ("nested", "neither"), ("task_tree", "debug"), ("extra_pthread", "debug")],
+)
+def test_no_fact_is_wrong_whatever_page_is_lost(program: str, mode: str) -> None:
+    target = Holes(str(stopped(program, mode=mode).core))
+    intact = target.ask_all()
+    assert len(target.pages) > 30
+    for page in sorted(target.pages):
+        target.hole = page
+        told = target.ask_all()
+        assert wrong(told, intact) == [], f"page at {page * PAGE:#x}"
+
+
+def test_the_runtimes_variables_are_lost(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    for kind in KINDS:
+        core = deadlock[kind]
+        intact = intact_of(core)
+        with Session.open_core(core.core) as session:
+            (runtime,) = session.runtimes
+            module = runtime.found.module
+        part = zeroed(core.core, tmp_path / kind, module.start + PAGE, 64 << 20)
+        told = ask_all(part)
+        assert wrong(told, intact) == []
+        assert {told.exit_code(name) for name in ("parallel", "tasks", "icvs")} == {1}
+        part = zeroed(core.core, tmp_path / kind, module.end, 1 << 18)  # its zero-initialised variables alone
+        told = ask_all(part)
+        assert wrong(told, intact) == [] and told.exit_code("parallel") == 1
+
+
+def test_changed_bytes_are_called_damage(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    for kind in KINDS:
+        core = deadlock[kind]
+        with Session.open_core(core.core) as session:
+            module = next(m for m in session.process.modules() if m.name.endswith("libiomp5.so"))
+        load = next(s for s in loads_of(core.core) if s.p_vaddr == module.start)
+        shutil.copyfile(core.core, tmp_path / "core")
+        with (tmp_path / "core").open("r+b") as file:
+            file.seek(load.p_offset + 0x320)
+            byte = file.read(1)[0]
+            file.seek(load.p_offset + 0x320)
+            file.write(bytes([byte ^ 0x10]))
+        told = ask_all(tmp_path / "core")
+        assert wrong(told, intact_of(core)) == []
+        assert {told.exit_code(name) for name in QUESTIONS} == {3}
+        warning = told.answers["threads"]["warnings"][0]
+        assert "damaged" in warning and "1 of " in warning and "libiomp5.so" in warning
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "code", "words"),
+    [
+        ("kernel", 99, 3, (LOST, "(98.9 %)", "deadlock.c:27 transfer_to_a")),
+        ("kernel", 1, 3, (LOST, "(0.9 %)", "(unproven)", "not proven")),
+        ("gcore", 99, 3, (LOST, NOTES_LOST, "wait_lock", "incomplete")),
+        ("gcore", 20, 1, (LOST, NOTES_LOST, "--exe FILE")),
+    ],
+)
+def test_the_command(
+    tmp_path: Path, deadlock: dict[str, Stopped], kind: str, part: int, code: int, words: tuple[str, ...]
+) -> None:
+    core = percent(deadlock[kind], part, tmp_path / "core")
+    for options in ((), ("-v",)):
+        done = subprocess.run(
+            [str(OMPD), "threads", str(core), *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=clean_environment(),
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code and "Traceback" not in done.stderr
+        assert all(word in done.stdout + done.stderr for word in words), done
+        assert done.stderr.count(LOST) == 1 and done.stderr.splitlines()[0].count(LOST) == 1
+
+
+def _hostile_names(core: Path) -> Iterator[bytes]:
+    data = bytearray(core.read_bytes())
+    at = data.find(b"libiomp5.so\0")
+    while at >= 0:
+        data[at : at + 4] = b"\x1b[2J"
+        at = data.find(b"libiomp5.so\0", at)
+    yield bytes(data)
+
+
+def test_names_found_in_memory_do_not_reach_the_terminal_as_they_are(
+    tmp_path: Path, deadlock: dict[str, Stopped]
+) -> None:
+    core = deadlock["gcore"]
+    part = cut(core.core, tmp_path / "whole", notes_of(core.core).p_offset)
+    (data,) = _hostile_names(part)
+    (tmp_path / "core").write_bytes(data)
+    for question in ("runtimes", "threads"):
+        done = subprocess.run(
+            [str(OMPD), question, str(tmp_path / "core")], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode in (1, 3) and "\x1b" not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_large_sparse_core_without_notes_is_opened_at_once(tmp_path: Path, deadlock: dict[str, Stopped]) -> None:
+    # Three thousand stretches of a megabyte: one page of each is looked at.
+    core = tmp_path / "core"
+    count = 3000
+    header = bytearray(deadlock["gcore"].core.read_bytes()[:64])
+    struct.pack_into("<Q", header, 32, 64)
+    struct.pack_into("<H", header, 56, count + 1)
+    start = -(-(64 + 56 * (count + 1)) // PAGE) * PAGE
+    rows = [
+        struct.pack("<IIQQQQQQ", 1, 6, start + (n << 20), 0x10000000 + (n << 21), 0, 1 << 20, 1 << 20, PAGE)
+        for n in range(count)
+    ]
+    notes = struct.pack("<IIQQQQQQ", 4, 4, start + (count << 20), 0, 0, 1 << 16, 0, 1)
+    core.write_bytes(bytes(header) + b"".join(rows) + notes)
+    os.truncate(core, start + (count << 20) - 1)
+    started = time.monotonic()
+    with pytest.raises(NoAnswer, match="cut off"):
+        ask(core)
+    assert time.monotonic() - started < QUICK_SECONDS
