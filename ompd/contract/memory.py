@@ -75,7 +75,7 @@ class StructLayout:
 
     ``size`` is in bytes, None where it is not known. ``masks`` are those of bit fields, for the whole structure read as
     one integer. ``source`` is how we know: ``published``, ``dwarf``, ``table``. A member that is not known is absent;
-    0 is a legitimate offset.
+    0 is a legitimate offset. ``faults`` are members that cannot lie where they are said to: who says so, and why.
     """
 
     name: str
@@ -83,22 +83,27 @@ class StructLayout:
     fields: Mapping[str, Field]
     source: str
     masks: Mapping[str, int] = field(default_factory=dict)
+    faults: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def field(self, name: str) -> Field:
         """Return where member *name* lies.
 
         :raises FieldNotFound: if this layout does not say
+        :raises CorruptState: if what it says cannot be
         """
         try:
             return self.fields[name]
         except KeyError:
+            if name in self.faults:
+                raise CorruptState(*self.faults[name]) from None
             raise FieldNotFound(self.name, name) from None
 
     def embedding(self, member: str, inner: StructLayout) -> StructLayout:
         """Return this layout with the members of *inner*, the structure that lies in *member*, as its own."""
         start = self.field(member).offset
         moved = {name: Field(start + where.offset, where.size) for name, where in inner.fields.items()}
-        return StructLayout(self.name, self.size, {**moved, **self.fields}, self.source, self.masks)
+        faults = {**inner.faults, **self.faults}
+        return StructLayout(self.name, self.size, {**moved, **self.fields}, self.source, self.masks, faults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from ompd.contract.memory import Field, StructLayout, read_unsigned
 from ompd.contract.process import Module, Process
-from ompd.errors import CorruptState, LayoutUnavailable
+from ompd.errors import LayoutUnavailable
 
 SOURCE = "published"
 
@@ -25,11 +25,11 @@ _MAX_SIZE = 1 << 20
 def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
     """Return what the runtime in *module* publishes of the structures and members *wanted*.
 
-    A member that it does not publish is absent from its structure. A name may be asked for as a bit field with ``:``
-    before it.
+    A member that it does not publish is absent from its structure; one that cannot lie where it says, because it is not
+    inside of the structure or in the place of another, is among its faults. A name may be asked for as a bit field with
+    ``:`` before it.
 
     :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime
-    :raises CorruptState: if a member does not lie inside its structure, or in the place of another
     """
     names = [
         f"ompd_{kind}__{struct}" + (f"__{member}" if member else "")
@@ -62,6 +62,7 @@ def _layout(
     size = values.get(f"ompd_sizeof__{struct}")
     fields: dict[str, Field] = {}
     masks: dict[str, int] = {}
+    faults: dict[str, tuple[int, str]] = {}
     for member in members:
         if member.startswith(":"):
             mask = values.get(f"ompd_bitfield__{struct}__{member[1:]}")
@@ -74,18 +75,22 @@ def _layout(
             continue
         # 0 is a good offset, but no member has size 0: the constants are then not filled in, or overwritten.
         if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE):
-            raise CorruptState(addresses[access], f"{struct}.{member} is said to be {length} bytes at offset {offset}")
-        fields[member] = Field(offset, length)
-    _check_apart(struct, fields, addresses)
-    return StructLayout(struct, size, fields, SOURCE, masks)
+            faults[member] = addresses[access], f"{struct}.{member} is said to be {length} bytes at offset {offset}"
+        else:
+            fields[member] = Field(offset, length)
+    for member, other in _overlapping(fields):
+        # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone. Nothing tells which.
+        for each in (member, other):
+            text = f"{struct}.{member} and {struct}.{other} are said to overlap"
+            faults[each] = addresses[f"ompd_access__{struct}__{each}"], text
+            fields.pop(each, None)
+    return StructLayout(struct, size, fields, SOURCE, masks, faults)
 
 
-def _check_apart(struct: str, fields: Mapping[str, Field], addresses: Mapping[str, int]) -> None:
-    # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone.
+def _overlapping(fields: Mapping[str, Field]) -> list[tuple[str, str]]:
     placed = sorted((field.offset, field.size, member) for member, field in fields.items())
-    for (offset, size, member), (following, _, other) in pairwise(placed):
-        if offset + size > following:
-            raise CorruptState(
-                addresses[f"ompd_access__{struct}__{other}"],
-                f"{struct}.{member} and {struct}.{other} are said to overlap",
-            )
+    return [
+        (member, other)
+        for (offset, size, member), (following, _, other) in pairwise(placed)
+        if offset + size > following
+    ]
