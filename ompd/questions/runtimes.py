@@ -5,13 +5,13 @@ from __future__ import annotations
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import CorruptState, Unavailable
 from ompd.model import Answer, RuntimeRecord
-from ompd.questions.facts import Facts, Problems, answer
+from ompd.questions.facts import Facts, Problems, answer, begin
 from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:
     """Return every OpenMP runtime of the process, also those that can only be named."""
-    problems = Problems()
+    problems = begin(session)
     rows = records(session, problems)
     for fault in session.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
