@@ -44,6 +44,8 @@ from ompd.errors import BadFile, MalformedFile, MemoryFault
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _PAGE = 4096
+# Large programs have some thousand.
+_MAX_MODULES = 1 << 14
 _DELETED = " (deleted)"  # what Linux appends to the name of a mapped file that has none any more
 
 
@@ -220,6 +222,8 @@ class LoadedModule:
         for segment in elf.segments:
             if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
                 continue
+            if segment.p_offset + segment.p_filesz > len(elf.data):
+                return "is cut off: its segments do not lie in it"
             for offset in range(0, segment.p_filesz, _PAGE):
                 size = min(_PAGE, segment.p_filesz - offset)
                 try:

@@ -51,7 +51,9 @@ def _dump(value: object) -> str:
     text = json.dumps(value, ensure_ascii=True)
     if "\\ud" in text:
         # Python's own stand-ins for bytes that are no text (PEP 383) are half of a pair, which no other reader takes.
-        whole = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        whole = (
+            json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        )
         text = json.dumps(json.loads(whole), ensure_ascii=True)
     return text
 

@@ -17,11 +17,31 @@ from tests.fuzz.victims import EVERYTHING, REGISTERS, Span
 _PAGE = 4096
 _NUMBERS = (
     *(0, 1, 2, 3, 4, 7, 8, 16, 64, 255, 256, 1000, 4096, 65_535, 65_536, 100_000, 1 << 20, 1 << 22, (1 << 22) + 1),
-    *(0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 2, (1 << 64) - 1),
+    *(
+        0x7FFFFFFF,
+        0x80000000,
+        0xFFFFFFFF,
+        1 << 32,
+        1 << 40,
+        1 << 62,
+        (1 << 63) - 1,
+        1 << 63,
+        (1 << 64) - 2,
+        (1 << 64) - 1,
+    ),
 )
 _TEXTS = (
     *(b"\x1b[2J\x1b]0;x\x07", b"\n\rompd: done\n", b"\xff\xfe\x80", "\u202egnp.c\u2066".encode(), b"[red]x[/red]"),
-    *(b"[link=file:///]x[/link]", b"\xed\xa0\x80", b"\0", b"%s%n", b";;;;;", b"=" * 8, b"9" * 12, "\u2028\x85".encode()),
+    *(
+        b"[link=file:///]x[/link]",
+        b"\xed\xa0\x80",
+        b"\0",
+        b"%s%n",
+        b";;;;;",
+        b"=" * 8,
+        b"9" * 12,
+        "\u2028\x85".encode(),
+    ),
     b"A" * 300,
 )
 
@@ -104,7 +124,9 @@ class Damager:
         if way == 6:
             other, size = self._word(numbers)
             return int.from_bytes(self._bytes(other, size), "little")
-        return numbers.choice((0x10, 0xDEAD0000, 0x7FFF_FFFF_F000, (1 << 64) - 16, old ^ 1 << numbers.randrange(8 * size)))
+        return numbers.choice(
+            (0x10, 0xDEAD0000, 0x7FFF_FFFF_F000, (1 << 64) - 16, old ^ 1 << numbers.randrange(8 * size))
+        )
 
     def _put(self, case: Case, address: int, value: int, size: int) -> None:
         offset = self._core.offset_of(address)
@@ -149,7 +171,9 @@ class Damager:
         offset = self._core.offset_of(start)
         size = min(numbers.choice((end - start, 64, 1024, _PAGE)), self._core.size - (offset or 0))
         if offset is not None:
-            fill = numbers.choice((bytes(size), b"\xff" * size, numbers.randbytes(size), self._bytes(start, 8) * (size // 8)))
+            fill = numbers.choice(
+                (bytes(size), b"\xff" * size, numbers.randbytes(size), self._bytes(start, 8) * (size // 8))
+            )
             case.patches.append((offset, fill))
 
     def registers(self, numbers: random.Random, case: Case) -> None:

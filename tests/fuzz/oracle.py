@@ -41,7 +41,9 @@ def ask_below(session: Session) -> dict[str, Any]:
     found: dict[str, Any] = {"environment": _told(process.environment)}
     for thread in process.threads():
         found[f"errno {thread}"] = _told(lambda thread=thread: process.find_symbol("errno", thread=thread))
-        found[f"keys {thread}"] = [_told(lambda thread=thread, key=key: process.pthread_key(thread, key)) for key in (0, 1)]
+        found[f"keys {thread}"] = [
+            _told(lambda thread=thread, key=key: process.pthread_key(thread, key)) for key in (0, 1)
+        ]
     found["pthreads"] = _told(lambda: process._glibc.pthreads())
     return found
 
@@ -74,7 +76,11 @@ _KEYS = {
     "icvs": lambda row: (row.runtime, row.name, row.handle),
 }
 # What a row's order of facts does not tell: that a fact has more than one key of the record.
-_TOGETHER = {"state": ("state", "state_source"), "exit_frame": ("exit_frame", "enter_frame"), "task": ("wait", "wait_id", "task")}
+_TOGETHER = {
+    "state": ("state", "state_source"),
+    "exit_frame": ("exit_frame", "enter_frame"),
+    "task": ("wait", "wait_id", "task"),
+}
 # Of a task's thread the question knows more than the row alone; the names of rows are no facts.
 _NOT_COMPARED = {"id", "runtime", "handle", "name", "scope"}
 MAX_SECONDS = 10.0
@@ -343,7 +349,9 @@ def _differences(before: Any, after: Any) -> Iterator[tuple[str, Any, Any, str |
             continue
         was, is_now = getattr(before, name), getattr(after, name)
         if was != is_now:
-            reasons = [why for key, why in after.unavailable.items() if key == name or key.startswith((f"{name}.", f"{name}["))]
+            reasons = [
+                why for key, why in after.unavailable.items() if key == name or key.startswith((f"{name}.", f"{name}["))
+            ]
             yield name, was, is_now, reasons[0] if reasons else None
 
 
@@ -356,7 +364,9 @@ def _difference(before: Told, after: Told) -> str:
         return f" {after.error}"
     old, new = before.answer, after.answer
     if isinstance(old, dict):
-        return "".join(f"\n  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in old if old.get(key) != new.get(key))
+        return "".join(
+            f"\n  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in old if old.get(key) != new.get(key)
+        )
     found = [f"\n  {a!r}\n  -> {b!r}" for a, b in zip(old.rows, new.rows, strict=False) if a != b][:3]
     return f" {len(old.rows)} rows, now {len(new.rows)}, {new.warnings[:3]}" + "".join(found)
 
