@@ -36,9 +36,9 @@ from ompd.errors import (
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
 _NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
-# What one question may read: a budget, so that it ends whatever the target's structures say, and not a clock, so that it
-# ends in the same place everywhere. A thousand queued tasks take 14,000 reads of 300 kB, a thread 30 of 10 kB; the most
-# that a question is known to need is a fifth of this.
+# What one question may read: a budget, so that it ends whatever the target's structures say, and not a clock, so that
+# it ends in the same place everywhere. A thousand queued tasks take 14,000 reads of 300 kB, a thread 30 of 10 kB; the
+# most that a question is known to need is a fifth of this.
 _MAX_READS, _MAX_READS_PER_THREAD = 8_000_000, 20_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096

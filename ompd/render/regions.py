@@ -40,7 +40,7 @@ def _fold(
 def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, int]:
     # A number for what a region looks like: it and all that is inside of it, thread ids aside. Innermost first, so that
     # each region is looked at once, however deep they nest.
-    order = [row for row in children.get(None, ())]
+    order = list(children.get(None, ()))
     for row in order:
         order += children.get(row.id, ())
     known: dict[tuple[Any, ...], int] = {}

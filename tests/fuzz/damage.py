@@ -1,7 +1,7 @@
 """Ways to damage a core, drawn from a source of numbers: a case is the same for the same numbers.
 
-What a question reads of an intact core is what there is to damage: fields of the runtime's structures and of glibc's, the
-constants that describe them, pointers, stacks, texts. Besides there are the headers and notes, and what lies beside.
+What a question reads of an intact core is what there is to damage: fields of the runtime's structures and of glibc's,
+the constants that describe them, pointers, stacks, texts. Besides there are headers and notes, and what lies beside.
 """
 
 from __future__ import annotations
@@ -211,9 +211,8 @@ class Damager:
 
     def hole(self, numbers: random.Random, case: Case) -> None:
         for _ in range(numbers.choice((1, 1, 1, 2, 5))):
-            start, end = self._span(numbers)
             if numbers.random() < 0.4:
-                page = start // _PAGE * _PAGE
+                page = self._span(numbers)[0] // _PAGE * _PAGE
                 case.holes.append((page, page + _PAGE))
             else:
                 address, size = self._word(numbers)

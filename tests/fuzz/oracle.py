@@ -157,16 +157,18 @@ class Victim:
                 yield session, loaded, loaded.space if loaded is not None else None, tracked  # type: ignore[misc]
 
     def _threads_rows(self, rows: Sequence[Any]) -> Iterator[tuple[Any, FactSpans]]:
+        each = threads.each
         for row in rows:
             with self._alone() as (session, _, _, tracked):
-                problems = facts.begin(session)
-                loaded = list(facts.readable_runtimes(session, problems))
-                found = threads._handle(session, loaded, row.native_thread_id, problems)
-                if found is None:
-                    again = threads._other(session, row.native_thread_id, problems, None)
-                else:
-                    waits = threads.Waits(session, found[0].space)  # type: ignore[arg-type]
-                    again = threads._record(session, *found, row.native_thread_id, waits, problems)
+
+                def only(session: Session, items: Any, record: Any, wanted: int = row.native_thread_id) -> Any:
+                    return each(session, [item for item in items if item == wanted], record)
+
+                threads.each = only
+                try:
+                    (again,) = threads.ask(session).rows
+                finally:
+                    threads.each = each
                 yield row.native_thread_id, tracked.of(row, again)
 
     def _parallel_rows(self, rows: Sequence[Any]) -> Iterator[tuple[Any, FactSpans]]:
@@ -185,7 +187,7 @@ class Victim:
     def _icvs_rows(self, rows: Sequence[Any]) -> Iterator[tuple[Any, FactSpans]]:
         handles = dict.fromkeys((row.scope, row.handle) for row in rows if row.scope != icvs.DISPLAY)
         for scope, handle in list(handles)[:40]:
-            with self._alone() as (session, loaded, space, tracked):
+            with self._alone() as (_, _, space, tracked):
                 asked: Any = space
                 if scope == "thread":
                     asked = space.thread_by_native_id(ThreadIdKind.LWP, int(handle))
