@@ -61,7 +61,7 @@ class Damager:
     """Makes cases for one victim."""
 
     def __init__(self, victim: Victim) -> None:
-        self._victim = victim
+        self.victim = victim
         self._core = victim.core
         memory = [span for span in victim.log if span[0] < REGISTERS and self._core.offset_of(span[0]) is not None]
         opened = set(_opening(victim))
@@ -88,7 +88,9 @@ class Damager:
         case = Case(name, order=numbers.randrange(len(ORDERS)))
         _WAYS[name][1](self, numbers, case)
         if numbers.random() < 0.03:
-            case.reads = numbers.choice((0, 1, 100, 700, 750, 800, 900, 1000))
+            case.reads = numbers.choice((0, 1, 10, 30, 50, 80, 120, 300, 700, 740, 751, 801))
+            if numbers.random() < 0.5:
+                case.patches, case.holes = [], []
         return case
 
     # Where

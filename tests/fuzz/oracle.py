@@ -231,6 +231,8 @@ class Victim:
                 return "refused"
             target.holes = holes
             session = self.core.session(target)
+            if reads is not None and reads < 500:
+                list(session.runtimes)  # or opening would be what is given up
             session.process.max_reads = reads if reads is not None else 20 * self._most + 20_000
             changed_only = not holes
             for question in ORDERS[order]:
@@ -243,7 +245,7 @@ class Victim:
                     continue
                 outcome = "error" if told.error is not None else "other"
                 if reads is not None:
-                    if told.error is None and question != "below" and told.answer.complete and not any(places):
+                    if told.error is None and question != "below" and told.answer.complete and not places:
                         raise Find(f"{question}: differs, and does not say that it was given up")
                     continue
                 if not touched:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ompd.debugger import modules, types
+from ompd.debugger.files import FileFinder
 
 
 class Kept(mmap.mmap):
@@ -55,6 +56,7 @@ def parsed_once() -> Iterator[None]:
     original_open, original_elf = modules.open_mapped, modules.ElfFile
     tables, unwinding, lines, info = modules.SymbolTable, modules.UnwindTable, modules.LineInfo, types.TypeInfo
     find = types.find_variables
+    separate = _once(FileFinder.debug_file, lambda finder, elf, *_: id(elf))
     opened = _once(lambda path: _kept(original_open, path), lambda path: path)
     replaced: Sequence[tuple[Any, str, Any]] = (
         (modules, "open_mapped", opened),
@@ -63,6 +65,7 @@ def parsed_once() -> Iterator[None]:
         (modules, "UnwindTable", _Loader(_once(unwinding.from_elf, _first))),
         (modules, "LineInfo", _once(lines, _first)),
         (types, "TypeInfo", _once(info, _first)),
+        (FileFinder, "debug_file", lambda finder, *arguments: separate(finder, *arguments)),
         (types, "find_variables", _once(find, lambda info, names: (id(info), tuple(names)))),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
