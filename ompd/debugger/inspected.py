@@ -37,9 +37,9 @@ from ompd.errors import (
 _STRING_PIECE = 256
 _NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 # What one question may read: a budget, so that it ends whatever the target's structures say, and not a clock, so that
-# it ends in the same place everywhere. A thousand queued tasks take 14,000 reads of 300 kB, a thread 30 of 10 kB; the
-# most that a question is known to need is a fifth of this.
-_MAX_READS, _MAX_READS_PER_THREAD = 8_000_000, 20_000
+# it ends in the same place everywhere. A thread takes 40 reads of 10 kB, a thousand queued tasks 13,000 of 340 kB:
+# 230,000 tasks can be told, which take 500 MB here.
+_MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
