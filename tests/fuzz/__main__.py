@@ -77,11 +77,11 @@ class Runner:
         kinds = list(formats.KINDS)
         kind = kinds[data[0] % len(kinds)] if data else kinds[0]
         raw = formats.built(kind, Drawn(data[1:]))
-        started = time.monotonic()
+        started = time.process_time()
         try:
             formats.survive(kind, raw)
-            if time.monotonic() - started > 5:
-                raise TimeoutError(f"{kind}: took {time.monotonic() - started:.1f} s")
+            if time.process_time() - started > 5:
+                raise TimeoutError(f"{kind}: took {time.process_time() - started:.1f} s")
         except Exception as find:  # noqa: BLE001  which is what is looked for
             if self._is_new(find):
                 self._say(find, self._run.keep_format_find(kind, raw, find))

@@ -217,7 +217,7 @@ class Victim:
 
         :raises Find: if something is told that must not be
         """
-        started = time.monotonic()
+        started = time.process_time()
         places = self.core.places_of(patches) + list(holes)
         known = self.known[order]
         outcome = "equal"
@@ -253,7 +253,7 @@ class Victim:
                 if told.error is None and question in self.rows:
                     self._compare(question, before.answer, told.answer, places, changed_only)
             opened.__exit__(None, None, None)
-        seconds = time.monotonic() - started
+        seconds = time.process_time() - started
         if seconds > MAX_SECONDS:
             raise Find(f"took {seconds:.1f} s")
         return outcome
