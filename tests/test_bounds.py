@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,15 +22,16 @@ import pytest
 
 from ompd import outlined
 from ompd.debugger.environment import read_environment
+from ompd.debugger.formats.elf import ElfFile
 from ompd.debugger.formats.notes import AT_EXECFN, AT_RANDOM
 from ompd.debugger.unwind import MAX_ALL_FRAMES
-from ompd.errors import MemoryFault, OmpdError, TooMuch, Unavailable
+from ompd.errors import MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.model import Answer, ParallelRecord, TargetRecord
 from ompd.questions import icvs, tasks, threads
 from ompd.render.json import format_answer
 from ompd.render.regions import region_lines
 from ompd.session import Session
-from tests.fuzz import run
+from tests.fuzz import formats, run
 from tests.fuzz.oracle import as_text, seeded
 from tests.fuzz.parses import parsed_once
 from tests.support import clean_environment, stopped
@@ -399,3 +401,15 @@ def test_names_that_the_terminal_has_no_letters_for(encoding: str) -> None:
         )
         assert done.returncode == 0 and done.stdout and not done.stderr, done.stderr
         assert done.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize("claimed", [1 << 30, (1 << 30) - 1, 1 << 40])
+def test_a_section_that_inflates_to_fill_memory(claimed: int) -> None:
+    bomb = zlib.compress(bytes(1 << 22)) * 300  # a mere megabyte of it
+    raw = struct.pack("<IIQQ", 1, 0, claimed, 1) + bomb
+    form = formats.Form(seeded("bomb"), lies=0.0)
+    elf = ElfFile(formats._assembled(form, 3, [(".debug_info", 1, 0x800, 0, raw)], {}), "file")
+    section = elf.section(".debug_info")
+    assert section is not None
+    with pytest.raises(MalformedFile, match="claims"):
+        elf.section_data(section)
