@@ -82,7 +82,8 @@ _TOGETHER = {
     "task": ("wait", "wait_id", "task"),
 }
 # Of a task's thread the question knows more than the row alone; the names of rows are no facts.
-_NOT_COMPARED = {"id", "runtime", "handle", "name", "scope"}
+# Layouts are those that the session has used so far.
+_NOT_COMPARED = {"id", "runtime", "handle", "name", "scope", "layouts"}
 MAX_SECONDS = 10.0
 
 
@@ -245,7 +246,13 @@ class Victim:
                     continue
                 outcome = "error" if told.error is not None else "other"
                 if reads is not None:
-                    if told.error is None and question != "below" and told.answer.complete and not places:
+                    if (
+                        told.error is None
+                        and question != "below"
+                        and told.answer.complete
+                        and not places
+                        and _differ(before, told)
+                    ):
                         raise Find(f"{question}: differs, and does not say that it was given up")
                     continue
                 if not touched:
@@ -361,6 +368,11 @@ def _differences(before: Any, after: Any) -> Iterator[tuple[str, Any, Any, str |
 
 def _is_gap(value: Any) -> bool:
     return False
+
+
+def _differ(before: Told, after: Told) -> bool:
+    old, new = before.answer.rows, after.answer.rows
+    return len(old) != len(new) or any(any(_differences(*pair)) for pair in zip(old, new, strict=True))
 
 
 def _difference(before: Told, after: Told) -> str:
