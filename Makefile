@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full bench lint tools intel clean
+.PHONY: demo test test-full fuzz bench lint tools intel clean
 
 demo: $(VENV)/.ready intel
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
@@ -17,6 +17,14 @@ test: $(VENV)/.ready tools intel
 # The product of all axes where `test` takes pairs; some minutes more.
 test-full: $(VENV)/.ready tools intel
 	OMPD_FULL=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+# Damaged cores and files for so many seconds, guided by the code that they reach; what is found lands in tests/finds.
+TIME ?= 600
+fuzz: $(VENV)/.ready tools intel
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
+	    $(BIN)/python -m pip -q --disable-pip-version-check install -e '.[fuzz]' --config-settings editable_mode=compat || \
+	    echo "atheris cannot be installed here: cases are not guided by coverage"
+	$(BIN)/python -m tests.fuzz --time $(TIME)
 
 bench: $(VENV)/.ready tools intel
 	$(BIN)/python -m bench $(BENCH_ARGS)

@@ -134,6 +134,21 @@ class CorruptState(OmpdError):
         self.address = address
 
 
+class TooMuch(OmpdError):
+    """One question has read more than any real program makes it read: structures that lead from one to the next without
+    end, or more of them than there can be.
+
+    ``reads`` and ``size`` are how often the target was read, and how many bytes that were.
+    """
+
+    def __init__(self, reads: int, size: int) -> None:
+        super().__init__(
+            f"given up after {reads} reads of {size} bytes in all: what the target's structures lead to does not end"
+        )
+        self.reads = reads
+        self.size = size
+
+
 # Knowledge about the runtime
 
 

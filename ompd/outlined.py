@@ -12,10 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_GCC = re.compile(r"(?P<parent>.+)\._omp_fn\.\d+")
-_CLANG = re.compile(r"(?P<parent>[^.].*)?\.omp_outlined(?:_debug__|\._debug__|\.)?(?:\.?\d+)?")
-_CLANG_TASK = re.compile(r"\.omp_task_entry\.(?:\.?\d+)?")
-_COPY = re.compile(r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)+$")
+# What follows the compilers' marks in a name, to its end. Marks are looked for from the end, once: a name of a damaged
+# file may be megabytes of them.
+_COPIES = r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)*"
+_GCC, _CLANG, _CLANG_TASK = "._omp_fn.", ".omp_outlined", ".omp_task_entry."
+_BEHIND_GCC = re.compile(r"\d+" + _COPIES)
+_BEHIND_CLANG = re.compile(r"(?:_debug__|\._debug__|\.)?(?:\.?\d+)?" + _COPIES)
+_BEHIND_CLANG_TASK = re.compile(r"(?:\.?\d+)?" + _COPIES)
 
 CRITICAL_PREFIX = ".gomp_critical_user_"
 """How the variable of a critical section begins; clang adds ``.var`` to the section's name, which may be empty."""
@@ -51,11 +54,14 @@ class Outlined:
 
 def parse(name: str) -> Outlined | None:
     """Return what *name* says of the construct its code is from, None for a function the user wrote."""
-    plain = _COPY.sub("", name)
-    if match := _GCC.fullmatch(plain):
-        return Outlined(match["parent"], None)
-    if _CLANG_TASK.fullmatch(plain):
+    if "omp_" not in name:
+        return None
+    parent, mark, rest = name.rpartition(_GCC)
+    if mark and parent and _BEHIND_GCC.fullmatch(rest):
+        return Outlined(parent, None)
+    if name.startswith(_CLANG_TASK) and _BEHIND_CLANG_TASK.fullmatch(name, len(_CLANG_TASK)):
         return Outlined(None, "task")
-    if match := _CLANG.fullmatch(plain):
-        return Outlined(match["parent"], None)
+    parent, mark, rest = name.rpartition(_CLANG)
+    if mark and not parent.startswith(".") and _BEHIND_CLANG.fullmatch(rest):
+        return Outlined(parent or None, None)
     return None

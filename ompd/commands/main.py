@@ -5,6 +5,7 @@ here.
 from __future__ import annotations
 
 import gc
+import io
 import os
 import re
 import sys
@@ -169,8 +170,9 @@ def _run(
         sys.exit(EXIT_INCOMPLETE)
 
 
-def _say(message: str) -> None:
-    click.echo(harmless(message), err=True)
+def _say(*lines: str) -> None:
+    for line in lines:
+        click.echo(harmless(line), err=True)
 
 
 def _end_of_output(error: OSError) -> NoReturn:
@@ -183,7 +185,7 @@ def _end_of_output(error: OSError) -> NoReturn:
 
 
 def _fail(error: OmpdError) -> NoReturn:
-    _say(f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""))
+    _say(f"ompd: {error}", *([f"ompd: {error.hint}"] if error.hint else []))
     sys.exit(EXIT_NO_ANSWER)
 
 
@@ -204,6 +206,8 @@ def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
     # One answer makes many records and no cycles worth finding before the process ends.
     gc.disable()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name must not end the answer in an 8-bit locale
     try:
         cli.main(prog_name="ompd", standalone_mode=False)
     except click.exceptions.Abort:
@@ -213,9 +217,12 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except OmpdError:
         raise  # --debug asked for it
+    except MemoryError:
+        _say("ompd: there is not enough memory for the answer")
+        sys.exit(EXIT_NO_ANSWER)
     except Exception as error:  # the outer edge: a fault of ours is no fault of the user
         if "--debug" in sys.argv:
             raise
-        _say(f"ompd: internal error: {type(error).__name__}: {error}\nompd: --debug shows where; please report it")
+        _say(f"ompd: internal error: {type(error).__name__}: {error}", "ompd: --debug shows where; please report it")
         sys.exit(EXIT_NO_ANSWER)
     sys.exit(0)

@@ -12,7 +12,7 @@ _INTERVAL = 0.1
 
 def harmless(text: str) -> str:
     """Return *text* with what a terminal would act on written out: names and messages of a target are data."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Progress:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ompd.contract.process import Process
 from ompd.debugger.formats.notes import AT_EXECFN, AT_RANDOM
@@ -18,6 +17,7 @@ from ompd.errors import CorruptState, MemoryFault, Unavailable
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
 _MAX_BYTES = 6 << 20
 _MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
+_MAX_VARIABLES = 1 << 17
 _WRITTEN_OVER = "the environment: the program has written over its arguments and what follows them"
 _SEARCHED = 1 << 14
 _PIECE = 1 << 12
@@ -65,12 +65,17 @@ def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> E
         name = process.read_string(file_name, _MAX_STRING)
     except MemoryFault as error:
         raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
-    strings = raw.split(b"\0")
-    starts = list(accumulate((len(string) + 1 for string in strings[:-1]), initial=start))
-    known = set(starts)
-    if strings[-1] or any(start <= pointer < file_name and pointer not in known for pointer in variables):
-        raise Unavailable(_WRITTEN_OVER)
-    return EnvironmentBlock(arguments, dict(zip(starts, strings[:-1], strict=False)), file_name, name)
+    if raw[-1:] != b"\0" or any(start < p < file_name and raw[p - start - 1] for p in variables):
+        raise Unavailable(_WRITTEN_OVER)  # they do not end where they have to, or do not begin where they should
+    strings: dict[int, bytes] = {}
+    at = start
+    for string in raw[:-1].split(b"\0"):
+        if string:
+            strings[at] = string
+        if len(strings) > _MAX_VARIABLES:
+            raise CorruptState(start, f"an environment of more than {_MAX_VARIABLES} variables")
+        at += len(string) + 1
+    return EnvironmentBlock(arguments, strings, file_name, name)
 
 
 def _pointers(
@@ -128,7 +133,14 @@ def _words_before(process: Process, position: int) -> Iterator[int]:
 def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
     # The strings of the arguments as far as they lie in front of the file's name, by address.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
-    return {place: process.read_string(place, min(_MAX_STRING, file_name - place)) for place in places}
+    found: dict[int, bytes] = {}
+    total = 0
+    for place in places:
+        found[place] = process.read_string(place, min(_MAX_STRING, file_name - place))
+        total += len(found[place])
+        if total > _MAX_BYTES:
+            raise CorruptState(place, "the arguments lie in one another")
+    return found
 
 
 def _end_of_arguments(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -39,11 +40,14 @@ from ompd.debugger.formats.elf import (
 from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets.base import Loss, Target
-from ompd.errors import BadFile, MalformedFile, MemoryFault
+from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _PAGE = 4096
+# Large programs have some thousand modules. The loader maps a file once for each of its namespaces, of which there are
+# 16 (DL_NNS).
+_MAX_MODULES, _MAX_OF_ONE_FILE = 1 << 14, 32
 _DELETED = " (deleted)"  # what Linux appends to the name of a mapped file that has none any more
 
 
@@ -202,6 +206,8 @@ class LoadedModule:
             if ours != theirs and (len(ours) != len(theirs) or not _is_damage(ours, theirs)):
                 return "is another build than the one that ran (its program headers differ)"
         bias = _bias(self.start, elf.e_type, elf.segments)
+        if any(s.p_type == PT_LOAD and s.p_offset + s.p_filesz > len(elf.data) for s in elf.segments):
+            return "is cut off: its segments do not lie in it"
         different = 0
         for at, page in self._held_pages(elf, bias):
             ours = bytes(elf.data[at : at + len(page)])
@@ -456,7 +462,11 @@ def _bias(start: int, e_type: int, segments: Sequence[Segment]) -> int:
 def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
     # A module's mappings follow one another and begin at the start of its file. One file mapped twice is two modules.
     group: list[FileMapping] = []
+    end = 0
     for mapping in mappings:
+        if not end <= mapping.start < mapping.end:
+            continue  # a damaged list: no process has two mappings at one address
+        end = mapping.end
         if group and (mapping.name != group[0].name or mapping.offset == 0):
             yield group
             group = []
@@ -483,8 +493,14 @@ class ModuleList:
             vector = vector or found.auxiliary_vector
         self.auxiliary_vector = vector
         self.vdso_start = vdso
-        self._modules = []
+        self._modules: list[LoadedModule] = []
+        copies: Counter[str] = Counter()
         for group in _groups(mappings):
+            copies[group[0].name] += 1
+            if copies[group[0].name] > _MAX_OF_ONE_FILE:
+                continue  # data, whatever it looks like
+            if len(self._modules) == _MAX_MODULES:
+                raise CorruptState(group[0].start, f"the process has more than {_MAX_MODULES} modules")
             program = group[0].start <= program_headers < group[-1].end
             start, by_hand = group[0].start, exe if program else None
             at = (located[start],) if start in located else None

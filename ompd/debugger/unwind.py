@@ -15,6 +15,9 @@ from ompd.debugger.formats.elf import order_mark
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 
 MAX_FRAMES = 10_000
+# Of all stacks together so many frames are kept, which take some 200 MB. Each may still have a few beyond that: those
+# of a thread that is not in a recursion.
+MAX_ALL_FRAMES, _ALWAYS = 1 << 18, 48
 # Stacks are read in aligned blocks of this many bytes, since a read costs more than what it brings.
 _BLOCK_SIZE = 4096
 _MAX_BLOCKS = 256
@@ -116,6 +119,7 @@ class Unwinder:
         self._order = order_mark(architecture.byte_order)
         self._steps: dict[int, _Step | str] = {}
         self._blocks: dict[int, bytes | None] = {}
+        self._frames_given = 0
 
     def stack(self, registers: Mapping[str, int]) -> Stack:
         """Return the whole stack of the thread that has *registers*, by the psABI's lower-case names."""
@@ -127,7 +131,8 @@ class Unwinder:
         """Follow the stack of the thread that has *registers*, by the psABI's lower-case names, as far as it is asked.
 
         It ends with the frame whose return address is undefined or 0; or where nothing covers the pc, memory cannot be
-        read, a CFA does not lie beyond the inner frame's, or after :data:`MAX_FRAMES`. Nothing is raised for these.
+        read, a CFA does not lie beyond the inner frame's, or after :data:`MAX_FRAMES`, fewer if all stacks together
+        have many. Nothing is raised for these.
         """
         return Walk(lambda walk: self._frames(registers, walk))
 
@@ -143,7 +148,11 @@ class Unwinder:
         interrupted = False
         inner_cfa = -1
         steps, sp = self._steps, self._sp
-        for _ in range(MAX_FRAMES):
+        for count in range(MAX_FRAMES):
+            self._frames_given += 1
+            if count >= _ALWAYS and self._frames_given > MAX_ALL_FRAMES:
+                walk.stopped = f"the stacks of all threads have more than {MAX_ALL_FRAMES} frames"
+                return
             lookup = pc if interrupted or how == "innermost" else pc - 1
             step = steps.get(lookup)
             if step is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ompd.contract.ompd import ThreadIdKind
@@ -12,6 +12,7 @@ from ompd.model import Answer, RuntimeRecord
 from ompd.session import LoadedRuntime, Session
 
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 Row = TypeVar("Row")
 
 # A core that is damaged throughout must not drown the answer in complaints.
@@ -44,7 +45,7 @@ class Problems:
     def __init__(self) -> None:
         self.complete = True
         self._warnings: dict[str, None] = {}
-        self._faults: dict[str, list[str]] = {}
+        self._faults: dict[str, tuple[str, int]] = {}  # the first thing that is lost by it, and how many others
 
     def note(self, text: str) -> None:
         """Tell the user something that does not make the answer incomplete."""
@@ -65,7 +66,8 @@ class Problems:
     def unreadable_fact(self, what: str, error: OmpdError) -> None:
         """Tell the user once what went wrong, however many facts of how many rows are lost by it."""
         self.complete = False
-        self._faults.setdefault(str(error), []).append(what)
+        first, others = self._faults.get(str(error), (what, -1))
+        self._faults[str(error)] = first, others + 1
 
     def first(self, texts: Sequence[str]) -> None:
         """Tell the user, before all else, what the whole answer suffers from."""
@@ -77,12 +79,27 @@ class Problems:
     def warnings(self) -> tuple[str, ...]:
         """What to tell, each thing once, at most some dozens."""
         texts = list(self._warnings)
-        for error, lost in self._faults.items():
-            others = f" (and {len(lost) - 1} more facts)" if len(lost) > 1 else ""
-            texts.append(f"{lost[0]}{others}: {error}")
+        for error, (first, count) in self._faults.items():
+            others = f" (and {count} more facts)" if count else ""
+            texts.append(f"{first}{others}: {error}")
         if len(texts) > _MAX_WARNINGS:
             texts[_MAX_WARNINGS:] = [f"and {len(texts) - _MAX_WARNINGS} more"]
         return tuple(texts)
+
+
+def begin(session: Session) -> Problems:
+    """Begin a question: it may read what one question may."""
+    session.process.begin_question()
+    return Problems()
+
+
+def each(session: Session, items: Iterable[Item], record: Callable[[Item], Row]) -> Iterator[Row]:
+    """Yield the record of each item, until the question has read more than it may."""
+    for item in items:
+        row = record(item)
+        if session.process.spent is not None:
+            return  # what this row says may stand in for what was not read
+        yield row
 
 
 def readable_runtimes(session: Session, problems: Problems, *, needed: bool = True) -> Iterator[LoadedRuntime]:
@@ -178,6 +195,9 @@ def answer(
         problems.first([f"{session.target.name}: {session.fault}; copy it again, whole"])
     if session.note is not None:
         problems.note(f"{session.target.name}: {session.note}")
+    spent = session.process.spent
+    if spent is not None:
+        problems.unreadable(f"{spent}; what is shown was read before")
     return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import AddressSpace, ThreadHandle
+from ompd.contract.plugin import AddressSpace, IcvDescription, ThreadHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, IcvRecord
-from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
@@ -26,7 +26,7 @@ def ask(session: Session) -> Answer[IcvRecord]:
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    problems = Problems()
+    problems = begin(session)
     rows: list[IcvRecord] = []
     for runtime in readable_runtimes(session, problems):
         if runtime.space is not None:
@@ -56,12 +56,16 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
     handles[Scope.PARALLEL] = list(regions.items())
     threads, tasks = _threads_and_tasks(session, runtime, space, problems)
     handles[Scope.THREAD], handles[Scope.TASK] = threads, tasks
-    for description in space.icvs():
-        for identifier, handle in handles.get(description.scope, ()):
-            facts = Facts(f"{description.name} of {identifier}", problems)
-            value = facts.get("value", partial(space.icv, description.name, handle))
-            scope = _SCOPES[description.scope]
-            yield IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
+
+    def record(asked: tuple[IcvDescription, tuple[str, object]]) -> IcvRecord:
+        description, (identifier, handle) = asked
+        facts = Facts(f"{description.name} of {identifier}", problems)
+        value = facts.get("value", partial(space.icv, description.name, handle))
+        scope = _SCOPES[description.scope]
+        return IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
+
+    pairs = ((description, pair) for description in space.icvs() for pair in handles.get(description.scope, ()))
+    yield from each(session, pairs, record)
     try:
         displayed = space.display_control_vars()
     except OmpdError as error:

@@ -160,14 +160,14 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
     and of the primary threads of enclosing regions, out to the first function that a person wrote.
     """
     known = session.source_functions
-    passed: list[str] = []
+    passed: dict[str, None] = {}
     found: str | None = None
     here: ParallelHandle | None = region
     while here is not None and here.id not in passed:
         if here.id in known:
             found = known[here.id]
             break
-        passed.append(here.id)
+        passed[here.id] = None
         try:
             found = _encountering_function(session, here)
             here = here.enclosing() if found is None else None
@@ -176,7 +176,7 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
     if found is None:
         noted = _noted_place(session, region)
         found = noted[1] if noted is not None else None
-        passed = [region.id]
+        passed = {region.id: None}
     for identifier in passed:
         known[identifier] = found
     return found

@@ -8,7 +8,7 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -18,12 +18,12 @@ def ask(session: Session) -> Answer[ParallelRecord]:
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    problems = Problems()
-    rows = []
+    problems = begin(session)
+    rows: list[ParallelRecord] = []
     for runtime in readable_runtimes(session, problems):
         if runtime.space is not None:
             regions = live_regions(runtime, runtime.space, problems)
-            rows += [_record(session, runtime, region, problems) for region in regions.values()]
+            rows += each(session, regions.values(), partial(_record, session, runtime, problems))
     return answer(session, _as_tree(rows), records(session, problems), problems)
 
 
@@ -46,7 +46,7 @@ def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems
     return found
 
 
-def _record(session: Session, runtime: LoadedRuntime, region: ParallelHandle, problems: Problems) -> ParallelRecord:
+def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region: ParallelHandle) -> ParallelRecord:
     facts = Facts(f"region {region.id}", problems)
     size = facts.get("team_size", region.size)
     enclosing = facts.get("enclosing", region.enclosing)

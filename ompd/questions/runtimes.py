@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ompd.contract.plugin import AddressSpace
-from ompd.errors import CorruptState, Unavailable
+from ompd.errors import CorruptState, MemoryFault, TooMuch, Unavailable
 from ompd.model import Answer, RuntimeRecord
-from ompd.questions.facts import Facts, Problems, answer
+from ompd.questions.facts import Facts, Problems, answer, begin
 from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:
     """Return every OpenMP runtime of the process, also those that can only be named."""
-    problems = Problems()
+    problems = begin(session)
     rows = records(session, problems)
     for fault in session.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
@@ -32,6 +32,8 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
     def space() -> AddressSpace:
         if runtime.space is not None:
             return runtime.space
+        if isinstance(runtime.fault, (CorruptState, MemoryFault, TooMuch)):
+            raise runtime.fault  # trying failed
         raise Unavailable(str(runtime.fault) if runtime.fault is not None else _NO_SYMBOLS)
 
     def locations() -> tuple[str, ...] | None:

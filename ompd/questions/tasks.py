@@ -8,7 +8,7 @@ from ompd.contract.plugin import AddressSpace, FrameAddress, ParallelHandle, Tas
 from ompd.errors import LayoutUnavailable, OmpdError
 from ompd.model import Answer, RegionFunction, TaskFrame, TaskRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
@@ -22,7 +22,7 @@ def ask(session: Session) -> Answer[TaskRecord]:
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    problems = Problems()
+    problems = begin(session)
     rows: list[TaskRecord] = []
     for runtime in readable_runtimes(session, problems):
         if runtime.space is not None:
@@ -46,7 +46,7 @@ class _Collector:
         for region in live_regions(self._runtime, self._space, self._problems).values():
             self._from_region(region)
         self._from_queues()
-        return [self._record(task) for task in self._tasks.values()]
+        return list(each(self._session, self._tasks.values(), self._record))
 
     def _from_threads(self) -> None:
         try:

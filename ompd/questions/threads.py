@@ -12,7 +12,7 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
 from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.model import Answer, Place, ThreadRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, native_thread, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
@@ -23,28 +23,30 @@ def ask(session: Session) -> Answer[ThreadRecord]:
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    problems = Problems()
+    problems = begin(session)
     # Of a damaged target the threads themselves are worth having.
     needed = session.target.loss is None or not session.process.threads()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
-    rows: list[ThreadRecord | None] = []
     known = [(thread, _handle(session, runtimes, thread, problems)) for thread in session.process.threads()]
     matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
     doubts = _Doubts(session, runtimes, matched)
-    for thread, found in known:
+
+    def record(asked: tuple[int, tuple[LoadedRuntime, ThreadHandle] | None]) -> ThreadRecord:
+        thread, found = asked
         if found is None:
-            rows.append(_other(session, thread, doubts.reason, problems))
-        else:
-            runtime, handle = found
-            rows.append(_record(session, runtime, handle, thread, waits[runtime.id], problems))
+            return _other(session, thread, doubts.reason, problems)
+        runtime, handle = found
+        return _record(session, runtime, handle, thread, waits[runtime.id], problems)
+
+    rows = list(each(session, known, record))
     for runtime, handle in _unmatched(runtimes, matched):
         if session.target.loss is not None and session.target.loss.threads:
-            rows.append(_unnamed(session, runtime, handle, waits[runtime.id], problems))
+            row = _unnamed(session, runtime, handle, waits[runtime.id], problems)
+            rows += [row] if row is not None else []
         else:
             _complain(runtime, handle, problems)
-    told = [row for row in rows if row is not None]
-    return answer(session, sorted(told, key=_order), records(session, problems), problems)
+    return answer(session, sorted(rows, key=_order), records(session, problems), problems)
 
 
 def _handle(

@@ -13,22 +13,18 @@ def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False, display: bool
     *display*.
     """
     names = {row.name for row in answer.rows}
-    groups: dict[tuple[str, str, str], list[tuple[str, list[str]]]] = {}
+    groups: dict[tuple[str, str, str], dict[str | int, tuple[str, list[str]]]] = {}
     for row in answer.rows:
         twice = row.name.startswith("ompd-") and _later_name(row.name) in names
         if (twice and not unfold) or (row.scope == "display" and not display):
             continue
-        values = groups.setdefault((row.runtime, row.name, row.scope), [])
+        values = groups.setdefault((row.runtime, row.name, row.scope), {})
         value = format_field(row, "value", _icv_value(row.value)) or '""'
-        same = next((known for text, known in values if text == value and not unfold), None)
-        if same is not None:
-            same.append(row.handle)
-        else:
-            values.append((value, [row.handle]))
+        values.setdefault(len(values) if unfold else value, (value, []))[1].append(row.handle)
     many = len(answer.runtimes) > 1
     lines = []
     for (runtime, name, scope), values in groups.items():
-        for value, handles in values:
+        for value, handles in values.values():
             whose = "" if len(values) == 1 and not unfold else format_list(handles)
             cells = (name, scope.replace("_", " "), value, whose)
             lines.append(Line((clean(runtime), *cells) if many else cells))

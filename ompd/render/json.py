@@ -48,7 +48,14 @@ def format_answer(command: str, answer: Answer[Any]) -> str:
 
 
 def _dump(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True)
+    text = json.dumps(value, ensure_ascii=True)
+    if "\\ud" in text:
+        # Python's own stand-ins for bytes that are no text (PEP 383) are half of a pair, which no other reader takes.
+        whole = (
+            json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        )
+        text = json.dumps(json.loads(whole), ensure_ascii=True)
+    return text
 
 
 def _dump_rows(rows: Iterable[object]) -> str:

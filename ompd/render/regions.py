@@ -19,34 +19,37 @@ def region_lines(
     children: dict[str | None, list[ParallelRecord]] = {}
     for row in answer.rows:
         children.setdefault(row.enclosing if row.enclosing in known else None, []).append(row)
-    waiting = [(0, False, group) for group in reversed(_fold(children, None, unfold))]
+    shapes = {} if unfold else _shapes(children)
+    waiting = [(0, False, group) for group in reversed(_fold(children, None, shapes))]
     while waiting:
         depth, inside_folded, group = waiting.pop()
         yield depth, _region_text(group, verbose, inside_folded)
         folded = inside_folded or len(group) > 1
-        waiting += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, unfold))]
+        waiting += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, shapes))]
 
 
 def _fold(
-    children: Mapping[str | None, list[ParallelRecord]], parent: str | None, unfold: bool
+    children: Mapping[str | None, list[ParallelRecord]], parent: str | None, shapes: Mapping[str, int]
 ) -> list[list[ParallelRecord]]:
-    groups: dict[Any, list[ParallelRecord]] = {}
+    groups: dict[int, list[ParallelRecord]] = {}
     for number, row in enumerate(children.get(parent, ())):
-        groups.setdefault(number if unfold else _shape(children, row), []).append(row)
+        groups.setdefault(shapes.get(row.id, -1 - number), []).append(row)
     return list(groups.values())
 
 
-def _shape(children: Mapping[str | None, list[ParallelRecord]], root: ParallelRecord) -> tuple[Any, ...]:
-    # What makes two regions look the same: they and all that is inside of them, thread ids aside.
-    found: list[Any] = []
-    waiting = [(0, root)]
-    while waiting:
-        depth, row = waiting.pop()
-        found.append(
-            (depth, row.runtime, row.team_size, row.active_level, row.function, tuple(sorted(row.unavailable)))
-        )
-        waiting += [(depth + 1, child) for child in children.get(row.id, ())]
-    return tuple(found)
+def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, int]:
+    # A number for what a region looks like: it and all that is inside of it, thread ids aside. Innermost first, so that
+    # each region is looked at once, however deep they nest.
+    order = list(children.get(None, ()))
+    for row in order:
+        order += children.get(row.id, ())
+    known: dict[tuple[Any, ...], int] = {}
+    shapes: dict[str, int] = {}
+    for row in reversed(order):
+        own = (row.runtime, row.team_size, row.active_level, row.function, tuple(sorted(row.unavailable)))
+        look = (own, tuple(shapes[child.id] for child in children.get(row.id, ())))
+        shapes[row.id] = known.setdefault(look, len(known))
+    return shapes
 
 
 def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: bool) -> str:

@@ -15,7 +15,7 @@ from ompd.render import icvs, regions, runtimes, tasks, threads, words
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
-# Recursion of tasks goes thousands of levels deep.
+# Recursion of tasks, and of regions, goes thousands of levels deep.
 _MAX_INDENT = 40
 # A pipe has no width; nothing may be cut off or wrapped in it.
 _UNBOUNDED = 100_000
@@ -87,7 +87,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     if not answer.rows:
         console.print(Text("no parallel region is being executed"))
     for depth, line in regions.region_lines(answer, unfold=unfold, verbose=verbose):
-        console.print(Text("   " * depth + line))
+        console.print(Text("   " * min(depth, _MAX_INDENT) + line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

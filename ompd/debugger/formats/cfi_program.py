@@ -17,7 +17,7 @@ PE_FIXED = {0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
 PE_POINTER = {4: "I", 8: "Q"}
 
 # What real programs stay far below. Beyond them an entry is taken to lie: it would cost time only.
-_MAX_INSTRUCTIONS = 1 << 18
+_MAX_INSTRUCTIONS = 1 << 16
 _MAX_REGISTERS = 512
 _MAX_SAVED_STATES = 256
 

@@ -54,6 +54,8 @@ MAX_INFLATED_BYTES = 1 << 30
 MAX_DEFLATE_RATIO = 1032
 # zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
 MAX_ZSTD_RATIO = 1 << 15
+# Debug information becomes a third to a twentieth. A large section that becomes much less is made to fill memory.
+LIKELY_RATIO, LIKELY_BYTES = 64, 1 << 26
 
 
 class Header(NamedTuple):
@@ -355,7 +357,8 @@ class ElfFile:
         if ch_type not in (ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD):
             raise MalformedFile(f"{what} uses unknown method {ch_type}", offset=section.sh_offset)
         ratio = MAX_DEFLATE_RATIO if ch_type == ELFCOMPRESS_ZLIB else MAX_ZSTD_RATIO
-        if ch_size > min(MAX_INFLATED_BYTES, len(raw) * ratio):
+        likely = max(len(raw) * LIKELY_RATIO, LIKELY_BYTES)
+        if ch_size > min(MAX_INFLATED_BYTES, len(raw) * ratio, likely):
             raise MalformedFile(f"{what} claims {ch_size} bytes", offset=section.sh_offset)
         try:
             if ch_type == ELFCOMPRESS_ZLIB:

@@ -46,6 +46,9 @@ _SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not a
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
 _MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
+# Templates of C++ have names of some thousand bytes. Names may share their ends, so that a table of n bytes may hold
+# names of n * n.
+_MAX_NAME, _MAX_PREFIXED = 1 << 17, 1 << 24
 
 
 class Symbol(NamedTuple):
@@ -108,10 +111,11 @@ class _Table:
         return Symbol(name, address, size, info & 15, info >> 4, section)
 
     def _name_at(self, offset: int) -> str:
-        end = self._strings.find(b"\0", offset)
+        end = self._strings.find(b"\0", offset, offset + _MAX_NAME)
         if end < 0:
             raise MalformedFile(
-                f"{self._elf.name}: {self._section.name} has a name outside of its strings", offset=offset
+                f"{self._elf.name}: {self._section.name} has a name outside of its strings, or without end",
+                offset=offset,
             )
         return self._strings[offset:end].decode("utf-8", "replace")
 
@@ -167,10 +171,16 @@ class _Table:
     def find_prefix(self, prefix: str) -> list[Symbol]:
         strings, key = self._strings, prefix.encode("utf-8", "replace")
         found = []
+        total = 0
         position = strings.find(key)
         while position >= 0:
-            for index in self._indexes(position):
-                found.append(self._symbol(index, self._name_at(position)))
+            indexes = self._indexes(position)
+            if indexes:
+                name = self._name_at(position)
+                total += len(name)
+                if total > _MAX_PREFIXED:
+                    raise MalformedFile(f"{self._elf.name}: too many names in {self._section.name} begin with {prefix}")
+                found += [self._symbol(index, name) for index in indexes]
             position = strings.find(key, position + 1)
         return found
 

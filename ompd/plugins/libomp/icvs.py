@@ -14,7 +14,7 @@ from ompd.contract.memory import StructView, read_pointer, read_signed, read_uns
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
-from ompd.plugins.libomp.regions import MAX_NESTING, Region
+from ompd.plugins.libomp.regions import Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Value = int | bool | str
 
 _MAX_STRING = 1 << 16
-_MAX_ENVIRONMENT = 1 << 20
+_MAX_ENVIRONMENT = 1 << 16  # some 60 lines
+_MAX_LIST = 1 << 12  # levels that OMP_NUM_THREADS and the like have values for
 
 # kmp_sched_t of kmp.h: kinds as a schedule clause names them; two bits above them are modifiers.
 _SCHEDULES = {
@@ -137,12 +138,14 @@ def _list(task: Task, global_name: str, member: str) -> list[int]:
     view = StructView(runtime.process, layout, address)
     used = view.signed("used")
     array = view.pointer(member)
-    if not 0 <= used <= MAX_NESTING:
+    if not 0 <= used <= _MAX_LIST:
         raise CorruptState(address, f"{global_name} has {used} entries")
     first = task.team().t_level + 1
     if array is None or used <= first:
         return []
-    return [read_signed(runtime.process, array + 4 * place, 4) for place in range(first, used)]
+    raw = runtime.process.read(array + 4 * first, 4 * (used - first))
+    order = runtime.process.byte_order
+    return [int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 4)]
 
 
 def _nthreads(task: Task) -> int | str:

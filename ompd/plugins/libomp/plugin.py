@@ -55,6 +55,8 @@ _WANTED: Mapping[str, Sequence[str]] = {
 # The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has no more than 4
 # million ids.
 _MAX_CAPACITY = 1 << 22
+# OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
+_MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
 _VERSION = re.compile(rb"version: ([0-9.]+)")
 
@@ -171,12 +173,25 @@ class Runtime:
         array = read_pointer(self.process, self.global_address("__kmp_threads"))
         if array is None:
             raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
-        return tuple(dict.fromkeys(self._pointers(array, self.capacity)))
+        found = tuple(dict.fromkeys(self._pointers(array, self.capacity)))
+        if len(found) > self.most_threads:
+            raise CorruptState(array, f"__kmp_threads has {len(found)} threads, the process {self._native_threads}")
+        return found
+
+    @cached_property
+    def _native_threads(self) -> int:
+        return len(self.process.threads())
+
+    @property
+    def most_threads(self) -> int:
+        """More threads than the runtime, or one team, can have."""
+        return _MAX_THREADS + _MAX_THREADS_EACH * self._native_threads
 
     def _pointers(self, address: int, count: int) -> list[int]:
         # The non-null pointers of an array.
         size = self.process.pointer_size
-        raw = self.heap.read(address, count * size)
+        raw = self.heap.read(address, count * size).rstrip(b"\0")
+        raw += bytes(-len(raw) % size)  # most of it has never been used
         values = (int.from_bytes(raw[at : at + size], self.process.byte_order) for at in range(0, len(raw), size))
         return [value for value in values if value]
 

@@ -41,8 +41,9 @@ class Team:
         :raises CorruptState: if it is not between 1 and the number of threads that there are
         """
         count = self._view.signed("t_nproc")
-        if not 1 <= count <= self.runtime.capacity:
-            raise CorruptState(self.address, f"team of {count} threads, room is for {self.runtime.capacity}")
+        room = min(self.runtime.capacity, self.runtime.most_threads)
+        if not 1 <= count <= room:
+            raise CorruptState(self.address, f"team of {count} threads, room is for {room}")
         return count
 
     @cached_property

@@ -1,0 +1,83 @@
+"""Files of modules, parsed once for all cases: they are this machine's own, and no case damages them."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ompd.debugger import modules, types
+from ompd.debugger.files import FileFinder
+
+
+class Kept(mmap.mmap):
+    """A mapped file that stays open, whoever closes it."""
+
+    def close(self) -> None:
+        """Do nothing: the next case reads on."""
+
+
+def mapped(path: str) -> Kept:
+    """Map a file for reading."""
+    with Path(path).open("rb") as file:
+        return Kept(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+class _Loader:
+    # Stands in for a class of which modules call one constructor.
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self.load = self.from_elf = make
+
+
+def _once(make: Callable[..., Any], key: Callable[..., object]) -> Callable[..., Any]:
+    known: dict[object, Any] = {}
+    alive: list[object] = []  # what keys are made of must not be collected, or its id may be another's
+
+    def made(*arguments: Any) -> Any:
+        name = key(*arguments)
+        if name not in known:
+            alive.append(arguments)
+            known[name] = make(*arguments)
+        return known[name]
+
+    return made
+
+
+def _first(first: object, *_: object) -> object:
+    return id(first)
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """Let all sessions inside share what they parse of modules' files."""
+    original_open, original_elf = modules.open_mapped, modules.ElfFile
+    tables, unwinding, lines, info = modules.SymbolTable, modules.UnwindTable, modules.LineInfo, types.TypeInfo
+    find = types.find_variables
+    separate = _once(FileFinder.debug_file, lambda finder, elf, *_: id(elf))
+    opened = _once(lambda path: _kept(original_open, path), lambda path: path)
+    replaced: Sequence[tuple[Any, str, Any]] = (
+        (modules, "open_mapped", opened),
+        (modules, "ElfFile", _once(original_elf, lambda data, name: (id(data), name))),
+        (modules, "SymbolTable", _Loader(_once(tables.load, _first))),
+        (modules, "UnwindTable", _Loader(_once(unwinding.from_elf, _first))),
+        (modules, "LineInfo", _once(lines, _first)),
+        (types, "TypeInfo", _once(info, _first)),
+        (FileFinder, "debug_file", lambda finder, *arguments: separate(finder, *arguments)),
+        (types, "find_variables", _once(find, lambda info, names: (id(info), tuple(names)))),
+    )
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
+    for owner, name, value in replaced:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def _kept(open_mapped: Callable[[str], mmap.mmap], path: str) -> Kept:
+    open_mapped(path).close()  # raises what there is to raise
+    return mapped(path)

@@ -1,0 +1,210 @@
+"""Thousands of damaged cores and files: nothing but an error of ours comes of them, and nothing is told that was not
+read.
+
+The cases are the same every time; ``OMPD_FUZZ_SEED`` makes others, ``OMPD_FUZZ_CASES`` more. `make fuzz` goes on from
+here, guided by the code that is reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ompd.contract import memory
+from ompd.contract.memory import StructView
+from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.dwarf_lines import LineInfo
+from ompd.debugger.formats.dwarf_types import TypeInfo
+from ompd.debugger.formats.elf import ElfFile
+from ompd.errors import MemoryFault, OmpdError
+from ompd.plugins.libomp.threads import Thread
+from ompd.questions import facts, tasks
+from tests.fuzz import formats, run
+from tests.fuzz.__main__ import Drawn
+from tests.fuzz.oracle import Find
+from tests.fuzz.parses import parsed_once
+
+SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
+CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000"))
+MEMORY = 500 << 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _parsed_once() -> Iterator[None]:
+    with parsed_once():
+        yield
+
+
+def peak() -> int:
+    """Return the most memory that this process has had since it was last asked to forget, in bytes."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
+
+
+def forget_peak() -> int:
+    """Forget the peak; return the memory that is in use."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", run.VICTIMS)
+def test_a_damaged_core_tells_nothing_that_was_not_read(name: str) -> None:
+    run.damager(name)
+    before = forget_peak()
+    outcomes = Counter(run.run_seeded(name, SEED, 0, -(-CASES // len(run.VICTIMS))))
+    assert peak() - before < MEMORY
+    # Else the cases miss what is read, or there is nothing to compare.
+    assert all(outcomes[kind] for kind in ("equal", "other", "error")), outcomes
+
+
+# The oracle itself: each of these faults in a plugin has to be found
+
+
+def _swallowed(original: Callable[..., int]) -> Callable[..., int]:
+    def unsigned(self: StructView, name: str) -> int:
+        try:
+            return original(self, name)
+        except MemoryFault:
+            return 0
+
+    return unsigned
+
+
+def _a_session_late(original: Callable[..., int]) -> Callable[..., int]:
+    known: dict[tuple[int, str], int] = {}
+
+    def unsigned(self: StructView, name: str) -> int:
+        key, now = (self.address, name), original(self, name)
+        before, known[key] = known.get(key, now), now
+        return before
+
+    return unsigned
+
+
+def _neighbour(original: Callable[[Thread], tuple[int, int]]) -> Callable[[Thread], tuple[int, int]]:
+    def kept_state(self: Thread) -> tuple[int, int]:
+        state, wait_id = original(self)
+        beside = memory.read_unsigned(self.runtime.process, self._view.address_of("thread_data"), 8)
+        return state, wait_id and beside
+
+    return kept_state
+
+
+def _foreign(original: Callable[..., int | None]) -> Callable[..., int | None]:
+    def pointer(self: StructView, name: str) -> int | None:
+        value = original(self, name)
+        if value is not None and value >> 48:
+            raise KeyError(value)
+        return value
+
+    return pointer
+
+
+def _in_silence(original: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(session: Any, rows: Any, runtimes: Any, problems: facts.Problems) -> Any:
+        return replace(original(session, rows, runtimes, problems), complete=True)
+
+    return answer
+
+
+def _of_all(original: Callable[[Thread], Any]) -> Callable[[Thread], Any]:
+    def tool_data(self: Thread) -> Any:
+        return [original(thread) for thread in self.runtime.threads() if thread.team is not None] and original(self)
+
+    return tool_data
+
+
+MUTANTS: dict[str, tuple[str, Any, str, Callable[[Any], Any]]] = {
+    "an unreadable field is 0": ("nested", StructView, "unsigned", _swallowed),
+    "a neighbouring field is read": ("deadlock", Thread, "kept_state", _neighbour),
+    "a field is that of the last session": ("task_tree", StructView, "unsigned", _a_session_late),
+    "a pointer to nowhere raises KeyError": ("nested", StructView, "pointer", _foreign),
+    "a question is given up in silence": ("deadlock", tasks, "answer", _in_silence),
+    "every thread's fact needs every thread": ("nested", Thread, "tool_data", _of_all),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_oracle_finds(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, owner, attribute, make = MUTANTS[mutant]
+    run.damager(name)  # what is told of the intact core is the sound plugin's
+    monkeypatch.setattr(owner, attribute, make(getattr(owner, attribute)))
+    with pytest.raises(Find):
+        list(run.run_seeded(name, "mutants", 0, 1000))
+
+
+def test_the_oracle_lets_a_sound_plugin_pass() -> None:
+    assert Counter(run.run_seeded("nested", "mutants", 0, 40)).total() == 40
+
+
+# Files
+
+
+# A source of numbers that hypothesis makes smaller when an example fails.
+NUMBERS = st.randoms(use_true_random=False)
+
+
+@pytest.mark.parametrize("kind", formats.KINDS)
+def test_files_of_lies_are_refused_or_read(kind: str) -> None:
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @given(numbers=NUMBERS)
+    def read(numbers: random.Random) -> None:
+        formats.survive(kind, formats.built(kind, numbers))
+
+    read()
+
+
+@pytest.mark.parametrize("kind", formats.KINDS)
+def test_many_files_of_lies(kind: str) -> None:
+    before = forget_peak()
+    for number in range(300):
+        data = formats.built(kind, random.Random(f"{SEED}/{kind}/{number}"))
+        try:
+            formats.survive(kind, data)
+        except Exception as error:
+            raise AssertionError(f"{kind}: file {number} of OMPD_FUZZ_SEED={SEED}: {error!r}") from error
+    assert peak() - before < MEMORY
+
+
+def test_files_without_lies_are_understood() -> None:
+    # Else lies would be told about nothing.
+    told: Counter[str] = Counter()
+    for number in range(120):
+        elf = ElfFile(formats.elf_file(formats.Form(random.Random(number), lies=0.0)), "file")
+        table, lines, types = UnwindTable.from_elf(elf), LineInfo(elf), TypeInfo(elf)
+        for address in range(0x1000, 0x1100, 16):
+            told["rows"] += table is not None and _told(table.row, address) is not None
+            told["lines"] += _told(lines.locate, address) is not None
+            told["functions"] += _told(lines.subprogram, address) is not None
+        told["types"] += any(_told(types.find, name) is not None for name in ("S", "f", "omp_lock_t"))
+    assert all(told[what] > 5 for what in ("rows", "lines", "functions", "types")), told
+
+
+def _told(ask: Callable[[Any], Any], about: Any) -> Any:
+    try:
+        return ask(about)
+    except OmpdError:
+        return None
+
+
+def test_what_was_found_is_refused_or_read() -> None:
+    for find in sorted(run.FINDS.glob("*.bin")):
+        kind = next(kind for kind in formats.KINDS if find.name.startswith(f"{kind}-"))
+        formats.survive(kind, find.read_bytes())
+
+
+def test_what_was_found_in_cores_is_not_found_again() -> None:
+    for find in sorted(run.FINDS.glob("core-*.json")):
+        kept = json.loads(find.read_text())
+        run.run(kept["victim"], Drawn(bytes.fromhex(kept["recipe"])[1:]))
