@@ -82,8 +82,8 @@ _TOGETHER = {
     "task": ("wait", "wait_id", "task"),
 }
 # Of a task's thread the question knows more than the row alone; the names of rows are no facts.
-# Layouts are those that the session has used so far.
-_NOT_COMPARED = {"id", "runtime", "handle", "name", "scope", "layouts"}
+# Layouts are those that the session has used so far; the innermost frame is told where the user's is not known.
+_NOT_COMPARED = {"id", "runtime", "handle", "name", "scope", "layouts", "innermost"}
 MAX_SECONDS = 10.0
 
 
@@ -163,7 +163,7 @@ class Victim:
             with self._alone() as (session, _, _, tracked):
 
                 def only(session: Session, items: Any, record: Any, wanted: int = row.native_thread_id) -> Any:
-                    return each(session, [item for item in items if item == wanted], record)
+                    return each(session, [item for item in items if item[0] == wanted], record)
 
                 threads.each = only
                 try:
