@@ -57,6 +57,9 @@ _STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
 _MAX_CHAIN = 64
 _MAX_SEARCHES = 8
 _MAX_MEMBERS = 1 << 16
+# Base classes and members without a name of one structure, those inside of them too. One that contains itself twice
+# has twice as many at each level.
+_MAX_EMBEDDED = 1 << 11
 _MAX_BYTES = 1 << 48
 
 
@@ -448,7 +451,7 @@ class _Members:
             deeper: list[tuple[Place, int]] = []
             for place, base in level:
                 key = place.unit.section, place.unit.offset, place.offset, base
-                if key in seen or len(seen) > _MAX_MEMBERS:
+                if key in seen or len(seen) > _MAX_EMBEDDED:
                     raise MalformedFile("a structure contains itself", offset=place.unit.offset + place.offset)
                 seen.add(key)
                 for name, tag, attributes in self._info.rows(place):
