@@ -113,7 +113,7 @@ def keep_format_find(kind: str, data: bytes, find: BaseException) -> Path:
             return type(other) is type(find)
         return False
 
-    step = len(data) // 2
+    step = 0 if isinstance(find, TimeoutError) else len(data) // 2  # what takes long takes too long to try often
     while step:
         start = 0
         while start < len(data):
