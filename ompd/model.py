@@ -178,10 +178,14 @@ class IcvRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """What was asked. ``kind`` is ``core``; ``signal`` the signal that ended or stopped it, by number and name."""
+    """What was asked. ``kind`` is ``core`` or ``live``; ``signal`` the signal that ended it, by number and name.
+
+    ``file`` is the core file. Of a live process ``stops_ns`` are the lengths of the stops that this answer took, in
+    nanoseconds, and ``own_thread_ids`` what its threads are called in their own container, by their native id.
+    """
 
     kind: str
-    file: str
+    file: str | None
     executable: str | None
     process_id: int | None
     command: str | None
@@ -189,6 +193,8 @@ class TargetRecord:
     signal_name: str | None
     architecture: str
     thread_count: int
+    stops_ns: tuple[int, ...] = ()
+    own_thread_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 Row = TypeVar("Row")

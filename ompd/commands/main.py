@@ -14,9 +14,10 @@ import click
 
 import ompd
 from ompd.commands.table import COMMANDS, Command
+from ompd.commands.targets import open_target
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
-from ompd.session import Session
+from ompd.render.words import format_stops
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
@@ -31,7 +32,7 @@ Exit codes:
   130  interrupted"""
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("target", metavar="CORE", type=click.Path(readable=False)),
+    click.argument("target", metavar="TARGET", type=click.Path(readable=False)),
     click.option(
         "--exe",
         metavar="FILE",
@@ -51,6 +52,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         multiple=True,
         help="Folder with separate debug files; may be repeated.",
     ),
+    click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be of different moments."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option(
         "--color",
@@ -96,6 +98,7 @@ def _run(
     exe: str | None,
     sysroot: str | None,
     debug_dir: tuple[str, ...],
+    nonblocking: bool,
     as_json: bool,
     color: str,
     verbose: bool,
@@ -104,8 +107,8 @@ def _run(
     **selected: bool,
 ) -> None:
     try:
-        with Session.open_core(target, exe=exe, sysroot=sysroot, debug_dirs=debug_dir) as session:
-            answer = command.ask(session)
+        with open_target(target, exe=exe, sysroot=sysroot, debug_dirs=debug_dir, nonblocking=nonblocking) as session:
+            answer = session.ask(command.ask)
         for option in command.options:
             if selected[f"select_{option.name}"]:
                 answer = option.select(answer)
@@ -123,6 +126,9 @@ def _run(
         sys.stdout.flush()
     except OSError as error:
         _end_of_output(error)
+    stops = format_stops(answer.target) if verbose else None
+    if stops is not None:
+        _say(f"ompd: {stops}")
     for warning in answer.warnings:
         _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
     if not answer.complete:
