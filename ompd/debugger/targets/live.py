@@ -33,12 +33,14 @@ from ompd.errors import BadInput, BadProcess, MemoryFault, StaleHandle, TargetGo
 
 PAGE = mmap.PAGESIZE
 _SHIFT = PAGE.bit_length() - 1
-# What is copied of each stack, from the stack pointer on: less where there are many.
-_MOST_STACK, _LEAST_STACK, _ALL_STACKS = 64 << 10, 8 << 10, 16 << 20
+# What is copied of each stack, from the stack pointer on: less where there are many. Its outermost frames lie at its
+# end, behind what the program, or the runtime, which spreads stacks over cache lines, has left between.
+_MOST_STACK, _LEAST_STACK, _ALL_STACKS = 64 << 10, 8 << 10, 8 << 20
+_STACK_END = 2 * PAGE
 # Below the stack pointer a function that calls none may keep data (x86-64: 128 bytes; others none).
 _RED_ZONE = 128
 # Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on.
-_BLOCK = 16
+_BLOCK = 8
 _MAX_CAPTURE = 128 << 20
 _MAX_GLANCE = 128 << 20
 
@@ -330,7 +332,7 @@ class _Copy:
         self._starts = [mapping.start for mapping in self._memory]
         limit = _ALL_STACKS // max(threads, 1) // PAGE * PAGE
         self._stack_size = max(_LEAST_STACK, PAGE, min(limit, _MOST_STACK))
-        self._buffer = _buffer(len(pages) * PAGE + (threads + 16) * self._stack_size)
+        self._buffer = _buffer(len(pages) * PAGE + (threads + 16) * (self._stack_size + _STACK_END))
         self._got: list[ptrace.Copied] = []
         self._maps = b""
         self._registers: dict[int, Mapping[str, int] | None] = {}
@@ -344,21 +346,25 @@ class _Copy:
                 self._registers[thread] = process._blocked_at(thread)
             else:
                 raise BadProcess(process.process_id, f"thread {thread} runs 32-bit code, which is not supported")
-        stacks = (self._stack(known[arch.sp]) for known in self._registers.values() if known)
-        ranges = self._ranges + [stack for stack in stacks if stack[1] > 0]
+        stacks = (part for known in self._registers.values() if known for part in self._stack(known[arch.sp]))
+        ranges = [*self._ranges, *stacks]
         size = sum(size for _, size in ranges)
         if size > len(self._buffer):  # many threads were made meanwhile
             self._buffer = _buffer(size)
         self._got = ptrace.read_memory(process._reader, ranges, self._buffer)
         self._maps = process._maps()
 
-    def _stack(self, sp: int) -> tuple[int, int]:
-        start = (sp - _RED_ZONE) // PAGE * PAGE
+    def _stack(self, sp: int) -> Iterator[tuple[int, int]]:
+        start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
         index = bisect_right(self._starts, sp) - 1
         end = self._memory[index].end if index >= 0 else 0
-        # Of a thread that was made meanwhile the mapping is not known.
-        size = min(end - start, self._stack_size) if sp < end else _LEAST_STACK
-        return max(start, 0), size
+        if sp >= end:  # a stack that was made meanwhile
+            yield start, _LEAST_STACK
+        elif end - start <= self._stack_size + _STACK_END:
+            yield start, end - start
+        else:
+            yield start, self._stack_size
+            yield end - _STACK_END, _STACK_END
 
     def moment(self, *, is_frozen: bool) -> Moment:
         pages: dict[int, bytes] = {}
