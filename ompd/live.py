@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.live import LiveProcess, Moment
@@ -102,13 +102,19 @@ class Stopper:
         """Return what *question* answers when all that it reads of *session* is of one moment."""
         first = len(self.process.stops_ns)
         result = self._ask(session, question)
-        if isinstance(result, Answer):
-            own = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
-            stops = tuple(self.process.stops_ns[first:])
-            target = replace(session.record, stops_ns=stops, own_thread_ids=own)
-            notes = tuple(self._notes(session))
-            return replace(result, target=target, warnings=(*result.warnings, *notes))
-        return result
+        answers = result if isinstance(result, tuple) else (result,)
+        if not any(isinstance(answer, Answer) for answer in answers):
+            return result
+        own = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
+        target = replace(session.record, stops_ns=tuple(self.process.stops_ns[first:]), own_thread_ids=own)
+        notes = self._notes(session)
+        told = tuple(
+            replace(answer, target=target, warnings=(*answer.warnings, *notes))
+            if isinstance(answer, Answer)
+            else answer
+            for answer in answers
+        )
+        return cast("_T", told if isinstance(result, tuple) else told[0])
 
     def _ask(self, session: Session, question: Callable[[], _T]) -> _T:
         glance = self._show(session, self.process.glance())
@@ -128,6 +134,8 @@ class Stopper:
                 if answered:
                     return answered[-1]  # what could not be read makes it incomplete, and it says so
                 raise
+            if not self._fits(moment):
+                continue
             try:
                 answered.append(question())
             except OmpdError:
@@ -144,8 +152,8 @@ class Stopper:
         return result
 
     def _show(self, session: Session, moment: Moment) -> Moment:
-        # From here on the session is of this moment. Where other files are mapped now, what was known of them is gone.
-        if moment.code_mappings() != self._code:
+        # From here on the session is of this moment.
+        if not self._fits(moment):
             self._base.close()
             self._base = self._look()
             session.owners.clear()
@@ -154,6 +162,11 @@ class Stopper:
         self._moment = moment
         session.begin_stop(moment, self._base.at_another_stop(moment))
         return moment
+
+    def _fits(self, moment: Moment) -> bool:
+        # Whether what is known of the files is of those that are mapped at this moment: the program may have loaded a
+        # library since, or have become another program.
+        return moment.code_mappings() == self._code
 
     def _notes(self, session: Session) -> list[str]:
         notes = [self.process.note] if self.process.note is not None else []

@@ -43,6 +43,7 @@ _RED_ZONE = 128
 _BLOCK = 8
 _MAX_CAPTURE = 128 << 20
 _MAX_GLANCE = 128 << 20
+_MAX_CONSTANTS = 4096  # pages
 
 
 class Moment:
@@ -104,7 +105,11 @@ class Moment:
         mapping = self._mapping_at(number << _SHIFT)
         if self.is_stopped and mapping is None:
             raise MemoryFault(address, size, f"nothing is mapped at {number << _SHIFT:#x}")
-        if mapping is None or mapping.is_writable:
+        constants = self._process.constants
+        is_constant = mapping is not None and not mapping.is_writable
+        if is_constant and number in constants:
+            return constants[number]
+        if not is_constant:
             if self._is_settled:
                 raise MemoryFault(
                     address,
@@ -121,7 +126,8 @@ class Moment:
             raise MemoryFault(address, size, f"an answer reads no more than {_MAX_GLANCE >> 20} MiB")
         if self._keeps_pages:
             self._room -= 1
-            self._pages[number] = page
+            pages = constants if is_constant and len(constants) < _MAX_CONSTANTS else self._pages
+            pages[number] = page
         return page
 
     def _mapping_at(self, address: int) -> MemoryMapping | None:
@@ -189,7 +195,7 @@ class LiveProcess:
     """A process that runs, and is stopped when it is told to be.
 
     ``stops_ns`` are the lengths of the stops so far, in nanoseconds; ``note`` is what to tell the user about the number
-    that was given, or None.
+    that was given, or None; ``constants`` pages that nobody writes to, which are the same at every stop.
 
     :raises BadProcess: if it cannot be looked into
     """
@@ -200,6 +206,7 @@ class LiveProcess:
         self.note = findings.note
         self.architecture: Architecture = findings.architecture
         self.stops_ns: list[int] = []
+        self.constants: dict[int, bytes] = {}
         self._buffer = bytearray(PAGE)
         self._reader = self.process_id
         # The folder is of this process for ever, and not of another one that gets its number.
@@ -217,7 +224,8 @@ class LiveProcess:
             self._folder = -1
 
     def refresh(self) -> None:
-        """Read anew what stays the same until another program is executed."""
+        """Read anew what stays the same until a library is loaded or another program executed."""
+        self.constants.clear()
         self._reader = living_thread(Path(f"/proc/{self.process_id}")) or self.process_id
         arguments = self._read("cmdline").rstrip(b"\0").replace(b"\0", b" ")
         self.command: str | None = arguments.decode("utf-8", "surrogateescape") or None
@@ -261,12 +269,13 @@ class LiveProcess:
     def own_thread_ids(self) -> dict[int, int]:
         """Return the numbers that the threads have in their own namespace, empty if that is ours."""
         found = {}
-        for thread in self._thread_ids():
-            with suppress(TargetGone, ValueError):
-                numbers = parse_status(self._read(f"task/{thread}/status")).get("NSpid", "").split()
-                if len(numbers) < 2:
-                    return {}
-                found[thread] = int(numbers[-1])
+        with suppress(TargetGone):
+            for thread in self._thread_ids():
+                with suppress(TargetGone, ValueError):
+                    numbers = parse_status(self._read(f"task/{thread}/status")).get("NSpid", "").split()
+                    if len(numbers) < 2:
+                        return {}
+                    found[thread] = int(numbers[-1])
         return found
 
     # Moments

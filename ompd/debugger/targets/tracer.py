@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ompd.debugger.formats.procfs import parse_stat
+from ompd.debugger.formats.procfs import parse_stat, parse_status
 from ompd.debugger.targets import ptrace
 from ompd.debugger.targets.refusals import refusal
 from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 _PATIENCE_ASLEEP = 0.1
 # Others stop as soon as they get a processor.
 _PATIENCE = 10.0
-_UNDERTAKER_AFTER = 0.2
+_UNDERTAKER_AFTER = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 50e-6, 1e-3
+_REFUSALS = 5
 _MAX_ROUNDS = 100  # of looking for threads that were made meanwhile
 
 _T = TypeVar("_T")
@@ -125,9 +126,14 @@ class Stop(Generic[_T]):
 
     def _stop_all(self) -> None:
         # To trace a thread does not stop it, so that is done first and for all.
-        for _ in range(_MAX_ROUNDS):
-            found = self._seize_new()
-            if not found and self._began_ns:
+        for round_number in range(_MAX_ROUNDS):
+            found, refused = self._seize_new()
+            if refused:
+                # While another program is executed this is so for a moment.
+                if round_number >= _REFUSALS:
+                    raise refusal(self._process_id)
+                time.sleep(_LONGEST_PAUSE)
+            elif not found and self._began_ns:
                 return
             self._began_ns = self._began_ns or time.perf_counter_ns()
             for thread in found:
@@ -138,8 +144,9 @@ class Stop(Generic[_T]):
                 return
         raise BadProcess(self._process_id, "makes threads faster than they can be stopped", hint="try again")
 
-    def _seize_new(self) -> list[int]:
-        found = []
+    def _seize_new(self) -> tuple[list[int], bool]:
+        # The threads that are traced from now on, and whether others may not be traced.
+        found, refused = [], False
         for thread in self._thread_ids():
             if thread in self._traced:
                 continue
@@ -148,14 +155,18 @@ class Stop(Generic[_T]):
             except ProcessLookupError:
                 continue
             except PermissionError:
-                if self._state(thread) in "ZX":  # the first thread may end before the others
+                # The first thread may end before the others. A thread that we trace, and that executes another program,
+                # gets the number of the first one.
+                if self._state(thread) in "ZX":
                     continue
-                raise refusal(self._process_id) from None
+                if self._tracer(thread) != threading.get_native_id():
+                    refused = True
+                    continue
             self._traced[thread] = None
             found.append(thread)
-        if not self._traced:
+        if not self._traced and not refused:
             raise TargetGone(f"process {self._process_id} ended before it was stopped")
-        return found
+        return found, refused
 
     def _thread_ids(self) -> list[int]:
         try:
@@ -208,13 +219,22 @@ class Stop(Generic[_T]):
 
     def _state(self, thread: int) -> str:
         try:
-            descriptor = os.open(f"task/{thread}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
-            try:
-                return parse_stat(os.read(descriptor, 1024)).state
-            finally:
-                os.close(descriptor)
+            return parse_stat(self._read(f"task/{thread}/stat")).state
         except (OSError, MalformedFile):
             return "X"
+
+    def _tracer(self, thread: int) -> int:
+        try:
+            return int(parse_status(self._read(f"task/{thread}/status")).get("TracerPid", "0"))
+        except OSError:
+            return 0
+
+    def _read(self, name: str) -> bytes:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+        try:
+            return os.read(descriptor, 1 << 14)
+        finally:
+            os.close(descriptor)
 
     def _registers(self) -> dict[int, bytes | None]:
         found: dict[int, bytes | None] = {}
