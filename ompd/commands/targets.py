@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from typing import Any
 
 from ompd.session import Session
@@ -20,7 +20,7 @@ def process_id_of(target: str) -> int | None:
     folder = _FOLDER.fullmatch(target)
     if folder is not None:
         return _number(folder[1])
-    return _number(target) if _NUMBER.fullmatch(target) and not Path(target).exists() else None
+    return _number(target) if _NUMBER.fullmatch(target) and not os.path.lexists(target) else None
 
 
 def _number(digits: str) -> int:

@@ -71,12 +71,12 @@ def working(
     executable: Path | None = None,
     env: Mapping[str, str] | None = None,
     openmp: bool = True,
-    prefix: Sequence[str] = (),
 ) -> Iterator[Worker]:
     """Run a program of ``fixtures/live`` until it has printed a line; it is killed at the end of the context."""
     program = executable or build_live(name, openmp=openmp)
     process = subprocess.Popen(
-        [*prefix, str(program), *arguments],
+        # It must not take all processors from the inspections, which would take minutes then.
+        ["nice", "-n", "15", str(program), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

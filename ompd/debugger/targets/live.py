@@ -12,8 +12,9 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -44,6 +45,7 @@ _BLOCK = 8
 _MAX_CAPTURE = 128 << 20
 _MAX_GLANCE = 128 << 20
 _MAX_CONSTANTS = 4096  # pages
+_MOST_TRIES, _PAUSE = 200, 1e-3
 
 
 class Moment:
@@ -63,6 +65,7 @@ class Moment:
         memory: Sequence[MemoryMapping],
         pages: dict[int, bytes] | None = None,
         *,
+        asked_for: Collection[int] = (),
         is_frozen: bool = False,
         keeps_pages: bool = True,
     ) -> None:
@@ -79,6 +82,7 @@ class Moment:
         self._mappings = file_mappings(list(memory))
         self._pages = pages if pages is not None else {}
         self._room = (_MAX_GLANCE >> _SHIFT) - len(self._pages)
+        self._asked_for = asked_for
         self._is_frozen = is_frozen
         self._keeps_pages = keeps_pages
         self._is_settled = False
@@ -103,8 +107,8 @@ class Moment:
         if self._is_over:
             raise StaleHandle(f"{self.name} ran on since this was asked: handles are of one stop")
         mapping = self._mapping_at(number << _SHIFT)
-        if self.is_stopped and mapping is None:
-            raise MemoryFault(address, size, f"nothing is mapped at {number << _SHIFT:#x}")
+        if self.is_stopped and (mapping is None or not mapping.is_readable or number in self._asked_for):
+            raise MemoryFault(address, size, f"the process has nothing to read at {number << _SHIFT:#x}")
         constants = self._process.constants
         is_constant = mapping is not None and not mapping.is_writable
         if is_constant and number in constants:
@@ -121,6 +125,8 @@ class Moment:
                 self.missed.add(number)
         page = self._process.read_page(number)
         if page is None:
+            if self.is_stopped and not self._is_frozen:
+                self.missed.add(number)  # it was there when the process was stopped
             raise MemoryFault(address, size, f"the process does not have {number << _SHIFT:#x}, or has ended")
         if self._room <= 0:
             raise MemoryFault(address, size, f"an answer reads no more than {_MAX_GLANCE >> 20} MiB")
@@ -226,10 +232,9 @@ class LiveProcess:
     def refresh(self) -> None:
         """Read anew what stays the same until a library is loaded or another program executed."""
         self.constants.clear()
-        self._reader = living_thread(Path(f"/proc/{self.process_id}")) or self.process_id
         arguments = self._read("cmdline").rstrip(b"\0").replace(b"\0", b" ")
         self.command: str | None = arguments.decode("utf-8", "surrogateescape") or None
-        auxv = self._read(f"task/{self._reader}/auxv")
+        auxv = self._read_of_program("auxv")
         self.auxiliary_vector: Mapping[int, int] = parse_auxv(
             auxv, self.architecture.pointer_size, self.architecture.byte_order
         )
@@ -246,6 +251,25 @@ class LiveProcess:
         finally:
             os.close(descriptor)
 
+    def _read_of_program(self, name: str) -> bytes:
+        # The first thread may have ended before the others, and only one that has not has these. While a thread
+        # executes another program no thread may have them, for a moment.
+        for _ in range(_MOST_TRIES):
+            with suppress(TargetGone):
+                found = self._read(f"task/{self._reader}/{name}")
+                if found:
+                    return found
+            try:
+                alive = living_thread(Path(f"/proc/{self.process_id}"))
+            except OSError:
+                break
+            if alive is None:
+                break
+            if alive == self._reader:
+                time.sleep(_PAUSE)
+            self._reader = alive
+        raise TargetGone(f"process {self.process_id} ended while it was looked at")
+
     def _thread_ids(self) -> list[int]:
         descriptor = _open("task", self._folder, os.O_DIRECTORY, self.process_id)
         try:
@@ -256,7 +280,7 @@ class LiveProcess:
             os.close(descriptor)
 
     def _maps(self) -> bytes:
-        return self._read(f"task/{self._reader}/maps")
+        return self._read_of_program("maps")
 
     def read_page(self, number: int) -> bytes | None:
         """Return a page as it is now, None if there is none or the process has ended."""
@@ -336,6 +360,7 @@ class _Copy:
 
     def __init__(self, process: LiveProcess, pages: Sequence[int], threads: int) -> None:
         self._process = process
+        self._pages = frozenset(pages)
         self._ranges = list(_ranges(pages))
         self._memory = parse_maps(process._maps())
         self._starts = [mapping.start for mapping in self._memory]
@@ -360,8 +385,8 @@ class _Copy:
         size = sum(size for _, size in ranges)
         if size > len(self._buffer):  # many threads were made meanwhile
             self._buffer = _buffer(size)
+        self._maps = process._maps()  # which finds a thread that has the memory
         self._got = ptrace.read_memory(process._reader, ranges, self._buffer)
-        self._maps = process._maps()
 
     def _stack(self, sp: int) -> Iterator[tuple[int, int]]:
         start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
@@ -380,7 +405,8 @@ class _Copy:
         for address, size, at in self._got:
             for offset in range(0, size - PAGE + 1, PAGE):
                 pages[(address + offset) >> _SHIFT] = self._buffer[at + offset : at + offset + PAGE]
-        return Moment(self._process, self._registers, parse_maps(self._maps), pages, is_frozen=is_frozen)
+        memory, asked_for = parse_maps(self._maps), self._pages if not is_frozen else ()
+        return Moment(self._process, self._registers, memory, pages, asked_for=asked_for, is_frozen=is_frozen)
 
 
 def _buffer(size: int) -> mmap.mmap:

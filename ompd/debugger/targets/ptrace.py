@@ -103,12 +103,15 @@ def report(thread: int) -> Report | None:
 
 
 def bury(thread: int) -> None:
-    """Take the report of a traced thread, not the first of its process, that has ended.
+    """If a traced thread, not the first of its process, has ended, take the report of that.
 
     An execve(2) of another thread waits until this is done.
     """
-    with suppress(ChildProcessError):
-        os.waitid(os.P_PID, thread, os.WEXITED | os.WNOHANG | _WALL)
+    # Of a traced thread waiting takes reports of stops, too, whatever it asks for, so that it must not be tried.
+    found = report(thread)
+    if found is not None and found.is_gone:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, thread, os.WEXITED | os.WNOHANG | _WALL)
 
 
 def general_registers(thread: int, size: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
 
 _PROC = Path("/proc")
 _CAP_SYS_PTRACE = 1 << 19
+_MOST_TRIES, _PAUSE = 100, 1e-3
 _EI_CLASS, _EI_DATA, _E_MACHINE = 4, 5, 18
 _HEADER = 20
 _OTHER_PROCESS = "ps -e lists the processes that there are; of another container only those that are seen from here"
@@ -45,21 +47,31 @@ def examine(process_id: int, proc: Path = _PROC) -> Findings:
         process_id, folder = found, proc / str(found)
     if process_id == os.getpid():
         raise BadProcess(process_id, "that is the process that asks", hint="a program cannot stop and read itself")
-    try:
-        if parse_stat((folder / "stat").read_bytes()).flags & PF_KTHREAD:
-            raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_OTHER_PROCESS)
-        if living_thread(folder) is None:
-            raise BadProcess(process_id, "has ended and waits for its parent (zombie)", hint=_zombie_hint(status))
-        architecture = _architecture(process_id, folder, proc)
-        # That this may be opened says that memory may be read.
-        os.close(os.open(folder / "task" / str(living_thread(folder) or process_id) / "mem", os.O_RDONLY))
-    except PermissionError:
-        raise refusal(process_id, proc) from None
-    except (OSError, MalformedFile) as error:
-        if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ESRCH):
-            raise BadProcess(process_id, f"cannot be read: {os.strerror(error.errno or 0)}") from error
-        raise TargetGone(f"process {process_id} ended while it was looked at") from error
-    return Findings(process_id, note, architecture)
+    for _ in range(_MOST_TRIES):
+        try:
+            return Findings(process_id, note, _look_into(process_id, folder, status))
+        except PermissionError:
+            raise refusal(process_id, proc) from None
+        except (OSError, MalformedFile) as error:
+            if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ESRCH):
+                raise BadProcess(process_id, f"cannot be read: {os.strerror(error.errno or 0)}") from error
+            if not folder.exists():
+                break
+            time.sleep(_PAUSE)  # it executes another program, perhaps
+    raise TargetGone(f"process {process_id} ended while it was looked at")
+
+
+def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Architecture:
+    if parse_stat((folder / "stat").read_bytes()).flags & PF_KTHREAD:
+        raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_OTHER_PROCESS)
+    thread = living_thread(folder)
+    if thread is None:
+        raise BadProcess(process_id, "has ended and waits for its parent (zombie)", hint=_zombie_hint(status))
+    with (folder / "task" / str(thread) / "exe").open("rb") as file:
+        architecture = _architecture(process_id, file.read(_HEADER))
+    # That this may be opened says that memory may be read.
+    os.close(os.open(folder / "task" / str(thread) / "mem", os.O_RDONLY))
+    return architecture
 
 
 def living_thread(folder: Path) -> int | None:
@@ -75,13 +87,12 @@ def _zombie_hint(status: dict[str, str]) -> str:
     return f"its parent, process {status.get('PPid', '?')}, has not asked how it ended; it may have left a core file"
 
 
-def _architecture(process_id: int, folder: Path, proc: Path) -> Architecture:
-    thread = living_thread(folder) or process_id
-    with (folder / "task" / str(thread) / "exe").open("rb") as file:
-        header = file.read(_HEADER)
+def _architecture(process_id: int, header: bytes) -> Architecture:
     bits = {1: 32, 2: 64}.get(header[_EI_CLASS] if len(header) == _HEADER else 0)
     order = "big" if len(header) == _HEADER and header[_EI_DATA] == 2 else "little"
-    machine = int.from_bytes(header[_E_MACHINE:_HEADER], "big" if order == "big" else "little")
+    machine = int.from_bytes(
+        header[_E_MACHINE:_HEADER], "big" if header[_EI_DATA : _EI_DATA + 1] == b"\2" else "little"
+    )
     architecture = ARCHITECTURES.get(machine)
     if architecture is not None and (bits, order) == (architecture.elf_class, architecture.byte_order):
         return architecture
@@ -99,7 +110,7 @@ def refusal(process_id: int, proc: Path = _PROC) -> OmpdError:
     folder = proc / str(process_id)
     try:
         status = parse_status((folder / "status").read_bytes())
-        owner = folder.stat().st_uid
+        owner = (folder / "status").stat().st_uid  # the folder itself is its user's in any case
     except OSError:
         return TargetGone(f"process {process_id} ended while it was looked at")
     tracer = int(status.get("TracerPid", "0") or 0)
