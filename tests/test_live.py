@@ -11,14 +11,15 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ompd
-from ompd.errors import BadProcess, NoAnswer, StaleHandle, TargetGone
+from ompd.contract.plugin import ThreadHandle
+from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGone
 from ompd.inspection import Inspection
 from ompd.model import Answer
 from tests.support import Missing, clean_environment, require, running
@@ -121,8 +122,8 @@ main()
 
 @pytest.fixture
 def busy() -> Iterator[Worker]:
-    """64 threads that work at full speed."""
-    with working("busy", "64") as worker:
+    """64 threads that work, and leave a little of the processors to those that inspect them."""
+    with working("busy", "64", "3000") as worker:
         yield worker
 
 
@@ -306,15 +307,20 @@ def test_answers_agree_with_one_another_at_full_speed(size: int) -> None:
 
 def test_handles_are_of_one_stop(tmp_path: Path) -> None:
     with running("nested", folder=tmp_path) as live, ompd.attach(live.pid) as session:
-        (runtime,) = session.runtimes
-        assert runtime.space is not None
-        handles = runtime.space.threads()
+
+        def handles_of(session: Inspection) -> Sequence[ThreadHandle]:
+            (runtime,) = session.runtimes
+            assert runtime.space is not None
+            return runtime.space.threads()
+
+        handles = session.ask(handles_of)
         assert handles
+        with pytest.raises(MemoryFault, match="not copied") as fault:
+            [handle.current_task() for handle in handles]
+        assert "Session.ask" in fault.value.hint
         session.ask_threads()
         with pytest.raises(StaleHandle, match="one stop"):
             handles[0].state()
-        (runtime,) = session.runtimes
-        assert runtime.space is not None and runtime.space.threads()
     with pytest.raises(TargetGone):
         session.ask_threads()
 

@@ -75,8 +75,7 @@ def working(
     """Run a program of ``fixtures/live`` until it has printed a line; it is killed at the end of the context."""
     program = executable or build_live(name, openmp=openmp)
     process = subprocess.Popen(
-        # It must not take all processors from the inspections, which would take minutes then.
-        ["nice", "-n", "15", str(program), *arguments],
+        [str(program), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
