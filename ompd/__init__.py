@@ -1,4 +1,4 @@
-"""Ask a stopped OpenMP program what it is doing.
+"""Ask an OpenMP program what it is doing: a core file, or a process that runs.
 
 The front door of the library. Importing it loads nothing else: neither LLDB nor any optional package is needed.
 

@@ -43,7 +43,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         "--sysroot",
         metavar="DIR",
         type=click.Path(readable=False),
-        help="Folder that holds the files of the machine that wrote the core.",
+        help="Folder that holds the files of the machine that wrote the core, or of the process.",
     ),
     click.option(
         "--debug-dir",
@@ -70,7 +70,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(ompd.__version__, prog_name="ompd")
 def cli() -> None:
-    """Ask a stopped OpenMP program what it is doing."""
+    """Ask an OpenMP program what it is doing. TARGET is a core file, or the number of a running process."""
 
 
 def _make(command: Command) -> click.Command:
