@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -22,10 +24,10 @@ from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGone
 from ompd.inspection import Inspection
 from ompd.model import Answer
-from tests.support import Missing, clean_environment, require, running
-from tests.support.live import Worker, is_let_go, status_of, working
+from tests.support import Missing, clean_environment, intel_runtime, require, running
+from tests.support.live import SOURCES, Worker, build_live, is_let_go, status_of, working
 from tests.support.programs import ALL_PROGRAMS
-from tests.support.runs import READY_SECONDS, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, READY_SECONDS, kernel_core_obstacle
 from tests.test_truth import expected, facts_told
 from tests.truth import compare, everything
 
@@ -458,6 +460,95 @@ def test_another_users_process_is_refused(tmp_path: Path) -> None:
         finally:
             own.kill()
             own.communicate()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _child(process_id: int) -> int | None:
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
+def test_a_program_in_a_container_is_read_by_its_own_files() -> None:
+    # Namespaces of its own: it is process 1 there, and its files are in a folder that is empty here.
+    unshare = str(require("unshare"))
+    executable, library = build_live("busy"), intel_runtime() / "lib" / "libiomp5.so"
+    inside = f"mount -t tmpfs none /mnt && cp {executable} {library} /mnt && exec /mnt/busy 3 1000"
+    command = [unshare, "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c", inside]
+    environment = {**ENVIRONMENT, "LD_LIBRARY_PATH": "/mnt"}
+    container = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert container.stdout is not None and container.stderr is not None
+        if container.stdout.readline() != "ready\n":
+            raise Missing("unshare", container.stderr.read().strip(), forbidden=True)
+        process = _child(container.pid)
+        assert process is not None and not Path("/mnt/busy").exists()
+        with ompd.attach(process) as session:
+            threads, runtimes = session.ask(lambda stopped: (stopped.ask_threads(), stopped.ask_runtimes()))
+        assert threads.complete and {row.native_thread_id for row in threads.rows} >= {process}
+        assert runtimes.rows[0].file == "/mnt/libiomp5.so"
+        assert threads.target.own_thread_ids[str(process)] == 1
+        assert len(threads.target.own_thread_ids) == len(threads.rows)
+        assert any(row.where is not None and row.where.line is not None for row in threads.rows)
+        os.kill(process, signal.SIGTERM)
+        said, _ = container.communicate(timeout=READY_SECONDS)
+        assert said.startswith("rounds ") and container.returncode == 0
+    finally:
+        container.kill()  # with which the container ends: a PDEATHSIG of unshare's child
+        container.wait()
+
+
+def test_files_that_were_deleted_are_read(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        raise Missing("root", "only root follows /proc/PID/map_files", forbidden=True)
+    executable, library = tmp_path / "busy", tmp_path / "libiomp5.so"
+    shutil.copy(build_live("busy"), executable)
+    shutil.copy(intel_runtime() / "lib" / "libiomp5.so", library)
+    with working("busy", "3", "1000", executable=executable, env={"LD_LIBRARY_PATH": str(tmp_path)}) as worker:
+        executable.unlink()
+        library.unlink()
+        with ompd.attach(worker.pid) as session:
+            threads, runtimes = session.ask(lambda stopped: (stopped.ask_threads(), stopped.ask_runtimes()))
+        assert runtimes.rows[0].file == f"{library} (deleted)" and threads.complete
+        assert sum(row.runtime is not None for row in threads.rows) >= 3
+        worker.finish()
+
+
+def test_a_replaced_file_is_not_taken_for_the_one_that_runs(tmp_path: Path) -> None:
+    executable = tmp_path / "busy"
+    shutil.copy(build_live("busy"), executable)
+    with working("busy", "3", "1000", executable=executable) as worker:
+        executable.unlink()
+        shutil.copy("/bin/true", executable)
+        with ompd.attach(worker.pid) as session:
+            threads = session.ask_threads()
+        assert threads.complete
+        assert {row.where.file for row in threads.rows if row.where is not None and row.where.line} <= {
+            str(SOURCES / "busy.c")
+        }
+        worker.finish()
+
+
+def test_a_program_of_another_processor_is_refused(tmp_path: Path) -> None:
+    # pause() for ever, as 32-bit code: mov $29, %eax; int $0x80; jmp back
+    code = b"\xb8\x1d\x00\x00\x00\xcd\x80\xeb\xf7"
+    start, headers = 0x08048000, 52 + 32
+    header = b"\x7fELF\x01\x01\x01" + bytes(9)
+    header += struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, start + headers, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    size = headers + len(code)
+    program = tmp_path / "small"
+    program.write_bytes(header + struct.pack("<IIIIIIII", 1, 0, start, start, size, size, 5, 4096) + code)
+    program.chmod(0o755)
+    try:
+        process = subprocess.Popen([str(program)])
+    except OSError as error:
+        raise Missing("32-bit programs", str(error), forbidden=True) from error
+    try:
+        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "small\n")
+        done = run("threads", process.pid)
+        assert done.returncode == 1 and "runs a 32-bit program (ELF machine number 3)" in done.stderr, done.stderr
+        assert process.poll() is None
     finally:
         process.kill()
         process.wait()
