@@ -11,6 +11,7 @@ import ctypes
 import errno
 import mmap
 import os
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -23,7 +24,9 @@ _PTRACE_EVENT_STOP = 128
 _NT_PRSTATUS = 1
 _WALL = 0x40000000
 _IOV_MAX = 1024
-_WORD = ctypes.sizeof(ctypes.c_size_t)
+_SIZEOF_SIGINFO = 128
+# si_signo, si_errno, si_code; si_pid, si_uid, si_status of SIGCHLD, aligned as pointers are
+_SIGINFO = struct.Struct("=iii4xiIi" if ctypes.sizeof(ctypes.c_void_p) == 8 else "=iiiiIi")
 
 # PyDLL keeps the interpreter's lock: in a program with other Python threads getting it back after each of thousands of
 # calls would take longer than the stop itself. These must not block, as PTRACE_SEIZE does while the program executes
@@ -33,6 +36,7 @@ _LIBC_AT_ONCE = ctypes.PyDLL(None, use_errno=True)
 for _library in (_LIBC, _LIBC_AT_ONCE):
     _library.ptrace.restype = ctypes.c_long
     _library.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_LIBC_AT_ONCE.waitid.argtypes = (ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int)
 _LIBC.process_vm_readv.restype = ctypes.c_ssize_t
 _LIBC.process_vm_readv.argtypes = (
     *(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong),
@@ -90,16 +94,16 @@ def detach(thread: int, signal: int) -> None:
 def report(thread: int) -> Report | None:
     """Return what became of a traced thread, None while it neither stopped nor ended. Never waits."""
     options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL
-    try:
-        found = os.waitid(os.P_PID, thread, options)
-    except ChildProcessError:
+    found = ctypes.create_string_buffer(_SIZEOF_SIGINFO)
+    if _LIBC_AT_ONCE.waitid(os.P_PID, thread, ctypes.addressof(found), options) == -1:
         return Report(True, 0)
-    if found is None:
+    _, _, code, process, _, status = _SIGINFO.unpack_from(found)
+    if not process:
         return None
-    if found.si_code != os.CLD_TRAPPED:
+    if code != os.CLD_TRAPPED:
         return Report(True, 0)
     # The event is above the signal. PTRACE_EVENT_STOP is ours, or job control's; there is no signal to be handed on.
-    return Report(False, 0 if found.si_status >> 8 == _PTRACE_EVENT_STOP else found.si_status & 0x7F)
+    return Report(False, 0 if status >> 8 == _PTRACE_EVENT_STOP else status & 0x7F)
 
 
 def bury(thread: int) -> None:
