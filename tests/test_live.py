@@ -17,9 +17,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import ompd
+import ompd.live
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGone
 from ompd.inspection import Inspection
@@ -247,6 +249,21 @@ def test_a_program_may_do_what_it_likes_meanwhile(what: str, threads: int, count
     assert asked > 0
 
 
+def test_a_thread_that_cannot_be_woken_is_not_waited_for() -> None:
+    with working("restless", "vfork", "4", "1500") as worker:
+        wait_until(lambda: any(state.startswith("D") for state in status_of(worker.pid, "State")))
+        with ompd.attach(worker.pid) as session:
+            answer = session.ask_threads()
+        assert worker.process.poll() is None and is_let_go(worker.pid)
+        (note,) = answer.warnings
+        asleep = int(note.split()[-1])
+        assert note.startswith("asleep in the kernel") and answer.complete
+        row = next(row for row in answer.rows if row.native_thread_id == asleep)
+        assert (row.thread_num, row.team_size) == (3, 4)
+        said, _ = worker.process.communicate(timeout=READY_SECONDS)
+        assert (said, worker.process.returncode) == ("done\n", 0)
+
+
 def test_a_program_whose_first_thread_has_ended_is_told() -> None:
     with working("restless", "leave", "3", "1") as worker:
         wait_until(lambda: status_of(worker.pid, "State")[0].startswith("Z"))
@@ -334,6 +351,43 @@ def test_one_stop_is_enough_for_a_program_at_rest(tmp_path: Path) -> None:
             assert answer.target.signal is None and answer.target.kind == "live"
 
 
+def test_a_program_that_never_rests_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ompd.live, "MAX_SHORT_STOPS", 0)
+    with running("nested", folder=tmp_path) as live:
+        found = compare(live)
+        assert found.differences == [] and is_let_go(live.pid)
+        states: list[set[str]] = []
+
+        def interrupted(session: Inspection) -> None:
+            session.ask_threads()
+            states.append({state[:1] for state in status_of(live.pid, "State")})
+            if len(states) == 2:
+                raise KeyboardInterrupt
+
+        with ompd.attach(live.pid) as session, pytest.raises(KeyboardInterrupt):
+            session.ask(interrupted)
+        assert (states[0] & {"t"}, states[1]) == (set(), {"t"})
+        assert is_let_go(live.pid)
+
+
+def test_a_question_that_fails_lets_the_program_go(tmp_path: Path) -> None:
+    class Failed(Exception):
+        pass
+
+    with running("nested", folder=tmp_path) as live, ompd.attach(live.pid) as session:
+        for at in (1, 2):
+            calls = iter(range(1, 9))
+
+            def failing(session: Inspection, at: int = at, calls: Iterator[int] = calls) -> None:
+                if next(calls) == at:
+                    raise Failed
+
+            with pytest.raises(Failed):
+                session.ask(failing)
+            assert is_let_go(live.pid)
+        assert session.ask_threads().complete
+
+
 def test_without_stopping_it_is_said_that_facts_may_not_agree(tmp_path: Path) -> None:
     with running("nested", folder=tmp_path) as live:
         gdb = subprocess.Popen(
@@ -372,6 +426,8 @@ def test_a_process_is_named_by_its_number_or_its_folder(tmp_path: Path) -> None:
         target = json.loads(run("runtimes", f"/proc/{live.pid}", "--json").stdout)["target"]
         assert (target["kind"], target["file"], target["process_id"]) == ("live", None, live.pid)
         assert target["executable"] == str(live.executable) and target["own_thread_ids"] == {}
+        answer = json.loads(run("threads", live.pid, "--json").stdout)
+        jsonschema.validate(answer, json.loads(run("schema", "threads").stdout))
         assert target["command"] == str(live.executable) and len(target["stops_ns"]) == 1
         worker = live.truth["threads"][1]["native_thread_id"]
         thread = run("threads", worker, "--json")

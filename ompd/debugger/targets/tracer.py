@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # A thread that waits for a device or a file server cannot stop; nor does it run, so that nothing waits for it longer.
-_PATIENCE_ASLEEP = 0.1
+_PATIENCE_ASLEEP = 0.02
 # Others stop as soon as they get a processor.
 _PATIENCE = 10.0
 _UNDERTAKER_AFTER = 0.02
