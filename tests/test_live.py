@@ -211,6 +211,38 @@ def test_no_signal_to_the_program_is_lost() -> None:
         assert worker.finish().split()[-1] == str(sent)
 
 
+STOP_BY_SIGNAL = """
+import os, signal, sys
+from ompd.debugger.targets import ptrace
+process = int(sys.argv[1])
+threads = [int(name) for name in os.listdir(f"/proc/{process}/task")]
+for thread in threads:
+    ptrace.seize(thread)
+os.kill(process, signal.SIGRTMIN)
+caught = {}
+while not caught:
+    reports = {thread: ptrace.report(thread) for thread in threads}
+    caught = {thread: report.signal for thread, report in reports.items() if report is not None}
+assert list(caught.values()) == [signal.SIGRTMIN], caught
+if sys.argv[2] == "let go":
+    for thread, number in caught.items():
+        ptrace.detach(thread, number)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["let go", "killed"])
+def test_a_signal_that_stopped_a_thread_before_we_did_arrives(how: str) -> None:
+    with working("busy", "4", "1000") as worker:
+        for _ in range(5):
+            ended = subprocess.run(
+                [sys.executable, "-c", STOP_BY_SIGNAL, str(worker.pid), how], capture_output=True, text=True, timeout=60
+            )
+            assert ended.returncode == -signal.SIGKILL, ended.stderr
+            wait_until(lambda: is_let_go(worker.pid), 5)
+        assert worker.finish().split()[-1] == "5"
+
+
 def test_a_program_that_its_user_stopped_stays_stopped() -> None:
     with working("busy", "8") as worker:
         os.kill(worker.pid, signal.SIGSTOP)

@@ -19,6 +19,7 @@ _MOST_TRIES, _PAUSE = 100, 1e-3
 _EI_CLASS, _EI_DATA, _E_MACHINE = 4, 5, 18
 _HEADER = 20
 _OTHER_PROCESS = "ps -e lists the processes that there are; of another container only those that are seen from here"
+_PROGRAMS = "ps -eo pid,args lists the processes that there are, those of the kernel in brackets"
 _AS_ROOT = "run ompd as root (sudo)"
 
 
@@ -63,7 +64,7 @@ def examine(process_id: int, proc: Path = _PROC) -> Findings:
 
 def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Architecture:
     if parse_stat((folder / "stat").read_bytes()).flags & PF_KTHREAD:
-        raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_OTHER_PROCESS)
+        raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_PROGRAMS)
     thread = living_thread(folder)
     if thread is None:
         raise BadProcess(process_id, "has ended and waits for its parent (zombie)", hint=_zombie_hint(status))
@@ -128,7 +129,7 @@ def refusal(process_id: int, proc: Path = _PROC) -> OmpdError:
         return _refused_with_capability(process_id, proc)
     if user != os.geteuid():
         return BadProcess(
-            process_id, f"belongs to another user (uid {user})", hint=f"run ompd as that user, or {_AS_ROOT[9:]}"
+            process_id, f"belongs to another user (uid {user})", hint="run ompd as that user, or as root (sudo)"
         )
     scope = _read(proc / "sys" / "kernel" / "yama" / "ptrace_scope")
     if scope not in ("", "0"):
