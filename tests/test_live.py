@@ -151,12 +151,12 @@ def test_a_program_survives_any_inspection_interrupted_or_not(busy: Worker) -> N
             inspector.send_signal(chance.choice((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)))
         _, errors = inspector.communicate(timeout=60)
         ended[inspector.returncode] += 1
-        assert inspector.returncode in (0, 3, 130, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL), (
-            SEED,
-            number,
-            errors,
-        )
-        assert number % 3 == 0 or inspector.returncode in (0, 3), (SEED, number, errors)
+        allowed = {0, 3}
+        if number % 3 == 0:
+            allowed |= {130, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
+            # An interpreter that is interrupted before it has begun to run anything of ours.
+            allowed |= {1} if "Fatal Python error" in errors else set()
+        assert inspector.returncode in allowed, (SEED, number, errors)
         wait_until(lambda: is_let_go(busy.pid), 5)
     assert ended[0] > INTERRUPTED / 2
     busy.finish()

@@ -348,8 +348,6 @@ class LiveProcess:
         try:
             with stop:
                 yield copying.moment(is_frozen=held)
-        except OSError as error:
-            raise stop_error(error, self.process_id) from error
         finally:
             if stop.duration_ns:
                 self.stops_ns.append(stop.duration_ns)

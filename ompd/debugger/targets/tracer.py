@@ -81,9 +81,10 @@ class Stop(Generic[_T]):
         except BaseException:
             self._leave()
             raise
-        if self._error is not None:
+        error = self._error
+        if error is not None:
             self._leave()
-            raise self._error
+            raise stop_error(error, self._process_id) if isinstance(error, OSError) else error
         return self
 
     def __exit__(
