@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bench import commands, report
 from bench.measure import Command, NotMeasured
 from bench.targets import (
+    ALIVE,
     FEW,
     MANY,
     MOST,
@@ -18,14 +20,16 @@ from bench.targets import (
     SOME,
     Group,
     cold,
+    live,
     measure_growth,
+    measure_stops,
     megabytes,
     queued,
     seconds,
     times_gdb,
     warm,
 )
-from tests.support import Missing, NotReady, Stopped, stopped
+from tests.support import Missing, NotReady, Stopped, running, stopped
 
 _EXIT_MISSED, _EXIT_NOT_MEASURED = 1, 2
 _ROUNDS, _QUICK_ROUNDS = 7, 3
@@ -34,7 +38,7 @@ _ROUNDS, _QUICK_ROUNDS = 7, 3
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Compare ompd with gdb on cores of an OpenMP program.",
+        description="Compare ompd with gdb on cores and processes of an OpenMP program.",
         epilog="Exit status: 0 all demands are kept, 1 one is missed, 2 it could not be measured.",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help=f"runs of each command that count ({_ROUNDS})")
@@ -86,6 +90,24 @@ def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) ->
     yield queued(tasks, _title(tasks, f"{QUEUED:,} queued and {RUNNING} running tasks"), (seconds(1.0),))
 
 
+def _live(rounds: int, say: Callable[[list[str]], None]) -> list[str]:
+    # Returns what is missed. Its stacks are as large as by default, as in the cores.
+    missed: list[str] = []
+    stops = []
+    for threads in (FEW, SOME, ALIVE, MANY):
+        with tempfile.TemporaryDirectory() as folder, running("many", folder=Path(folder), threads=threads) as program:
+            commands.check_answer(program)
+            stops.append(measure_stops(program, threads, rounds, 50e-3 if threads == ALIVE else None))
+            if threads in (FEW, MANY):
+                limits = (times_gdb(3.0),) if threads == MANY else ()
+                group = live(program, f"{threads} threads, a live process", limits)
+                figures = group.measure(rounds)
+                say(report.group_table(group, figures))
+                missed += group.missed(figures)
+    say(report.stops_table(stops))
+    return missed + [sentence for each in stops for sentence in each.missed()]
+
+
 def _notes(programs: Iterable[Stopped], peers: Iterable[Command | str]) -> list[str]:
     notes = []
     if not all(map(commands.reads_debug_file, programs)):
@@ -115,6 +137,7 @@ def _measure(options: argparse.Namespace) -> list[str]:
         if group.cold and not any(found.read_bytes for found in figures.values()):
             say(["Nothing was read from the disk: files could not be dropped from memory, these times are warm."])
         missed += group.missed(figures)
+    missed += _live(options.rounds, say)
     growth = measure_growth(cores, options.rounds)
     say(report.growth_table(growth))
     if options.write:

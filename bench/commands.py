@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measure import Command, NotMeasured, output_of
-from tests.support import Stopped, intel_runtime, require
+from tests.support import Running, Stopped, intel_runtime, require
 
 _OMPD = Path(sys.executable).with_name("ompd")
 _PLUGIN_FOLDERS = ("/usr/lib/llvm-*/share", "/usr/local/share", "/usr/share")
@@ -19,9 +19,12 @@ _REFUSED = "names threads by their kernel id, which the OMPD library of this run
 _RUNTIME_WITH_DEBUG_FILE = re.compile(r"^0x\S+\s+0x\S+\s+Yes\s+\S*libiomp5\.so$", re.MULTILINE)
 
 
-def ompd(core: Path, question: str, *options: str) -> Command:
-    """Return the command that a user types, as it is installed beside this interpreter."""
-    return Command(" ".join(("ompd", question, *options)), (str(_OMPD), question, str(core), *options))
+def ompd(target: Path | int, question: str, *options: str) -> Command:
+    """Return the command that a user types, as it is installed beside this interpreter.
+
+    :param target: a core, or the number of a process
+    """
+    return Command(" ".join(("ompd", question, *options)), (str(_OMPD), question, str(target), *options))
 
 
 def analysis(core: Path) -> Command:
@@ -38,12 +41,29 @@ def gdb(program: Stopped, *after: str) -> Command:
     return Command("gdb -nx -batch EXE CORE", (*words, *(word for each in after for word in ("-ex", each))))
 
 
-def check_answer(program: Stopped) -> None:
+def gdb_live(program: Running) -> Command:
+    """Return gdb on a process: it stops it, reads symbols, finds the threads, says where it is and lets it go."""
+    return Command("gdb -nx -batch -p PID", (str(require("gdb")), "-nx", "-batch", "-p", str(program.pid)))
+
+
+def stops(program: Running) -> list[float]:
+    """Return the lengths, in seconds, of the stops that ``ompd threads`` needs.
+
+    :raises NotMeasured: if it does not answer
+    """
+    answer = json.loads(output_of(ompd(program.pid, "threads", "--json")) or "{}")
+    if not answer.get("complete"):
+        raise NotMeasured(f"ompd threads of process {program.pid} is not complete")
+    return [length / 1e9 for length in answer["target"]["stops_ns"]]
+
+
+def check_answer(program: Stopped | Running) -> None:
     """Make sure that ``ompd threads`` knows every thread: how fast a wrong answer comes is of no interest.
 
     :raises NotMeasured: if it does not
     """
-    answer = json.loads(output_of(ompd(program.core, "threads", "--json")) or "{}")
+    target = program.pid if isinstance(program, Running) else program.core
+    answer = json.loads(output_of(ompd(target, "threads", "--json")) or "{}")
     told, true = (
         {(row["native_thread_id"], row["thread_num"], row["state"]) for row in rows}
         for rows in (answer.get("threads", ()), program.truth["threads"])

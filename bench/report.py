@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.measure import CHECKOUT, Figures, NotMeasured
-from bench.targets import FEW, MANY, MOST, SOME, Group, Growth
+from bench.targets import FEW, MANY, MOST, SOME, Group, Growth, Stops
 from tests.support import clean_environment, require
 
 PAGE = CHECKOUT / "docs" / "performance.md"
@@ -67,6 +67,16 @@ def growth_table(growth: Growth) -> list[str]:
         rows.append([str(more), f"{growth.seconds[more] * 1e3:.1f}", f"{one * 1e3:.3f}", verdict])
     header = ["threads", "ms of processor time, least", "ms for one more thread", "demanded"]
     return ["### Growth with the number of threads", "", *table(header, rows)]
+
+
+def stops_table(stops: Sequence[Stops]) -> list[str]:
+    """Return the lines on how long a process is stopped."""
+    rows = []
+    for each in stops:
+        limit = "" if each.most is None else f"≤ {each.most * 1e3:.0f} ms: {'MISSED' if each.missed() else 'kept'}"
+        spread = f"{min(each.lengths) * 1e3:.1f} to {max(each.lengths) * 1e3:.1f}"
+        rows.append([str(each.threads), f"{each.middle * 1e3:.1f} ({spread})", limit])
+    return ["### How long a live process is stopped", "", *table(["threads", "ms (least to most)", "demanded"], rows)]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

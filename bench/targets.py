@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from bench import commands
 from bench.measure import Command, Figures, NotMeasured, Sample, by_turns, drop_from_cache, output_of, run
-from tests.support import Stopped, intel_runtime
+from tests.support import Running, Stopped, intel_runtime
 
 FEW, SOME, MANY, MOST = 4, 64, 512, 2048
+ALIVE = 256  # threads of a process whose stop has a limit
 QUEUED, RUNNING = 10_000, 64
 
 # One more thread of many may cost this factor more than between FEW and SOME, and what the clock cannot
@@ -131,6 +133,49 @@ def cold(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
     rows = (Row(commands.ompd(program.core, "threads", "--json"), limits), Row(gdb))
     files = (program.core, program.executable, library / "libiomp5.so", library / "libiomp5.dbg")
     return Group(title, rows, gdb.label, cold=files)
+
+
+def live(program: Running, title: str, limits: tuple[Limit, ...]) -> Group:
+    """Return the group of commands on a process that runs.
+
+    :param limits: those of ``ompd threads --json``
+    """
+    gdb = commands.gdb_live(program)
+    rows = (
+        Row(commands.ompd(program.pid, "threads", "--json"), limits),
+        Row(gdb),
+        Row(commands.ompd(program.pid, "threads")),
+        Row(commands.ompd(program.pid, "threads", "--json", "--nonblocking")),
+        *(Row(commands.ompd(program.pid, question, "--json")) for question in ("parallel", "tasks")),
+    )
+    return Group(title, rows, gdb.label)
+
+
+@dataclass(frozen=True)
+class Stops:
+    """For how long ``ompd threads`` stops a process of so many threads, all its stops together, in seconds."""
+
+    threads: int
+    lengths: tuple[float, ...]
+    most: float | None = None
+
+    @property
+    def middle(self) -> float:
+        """The middle one of all runs."""
+        return median(self.lengths)
+
+    def missed(self) -> list[str]:
+        """Return a sentence if it is longer than it may be."""
+        if self.most is None or self.middle <= self.most:
+            return []
+        return [
+            f"a stop of {self.threads} threads lasts {self.middle * 1e3:.1f} ms, {self.most * 1e3:.0f} are demanded"
+        ]
+
+
+def measure_stops(program: Running, threads: int, rounds: int, most: float | None) -> Stops:
+    """Return for how long a process is stopped, in *rounds* runs."""
+    return Stops(threads, tuple(sum(commands.stops(program)) for _ in range(rounds)), most)
 
 
 @dataclass(frozen=True)

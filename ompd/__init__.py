@@ -1,4 +1,4 @@
-"""Ask a stopped OpenMP program what it is doing.
+"""Ask an OpenMP program what it is doing: a core file, or a process that runs.
 
 The front door of the library. Importing it loads nothing else: neither LLDB nor any optional package is needed.
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ompd.inspection import Inspection
 
-__all__ = ["__version__", "open_core"]
+__all__ = ["__version__", "attach", "open_core"]
 
 __version__ = "0.1.0"
 
@@ -58,4 +58,32 @@ def open_core(
         debuginfod=debuginfod,
         max_size=max_size,
         progress=progress,
+    )
+
+
+def attach(
+    process_id: int,
+    *,
+    exe: str | PathLike[str] | None = None,
+    sysroot: str | PathLike[str] | None = None,
+    debug_dirs: tuple[str | PathLike[str], ...] = (),
+    debuginfod: bool = False,
+    nonblocking: bool = False,
+) -> Inspection:
+    """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
+
+    The process runs on. Each question stops it for some milliseconds and answers of that moment; several are of one
+    moment if they are asked in a function that is given to :meth:`~ompd.session.Session.ask`.
+
+    :param exe: the program's executable, where the one that runs cannot be read
+    :param sysroot: folder under which its files are found, if that is not its own root folder
+    :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
+    :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
+    :param nonblocking: never stop it: what is told of different threads may then be of different moments
+    :raises BadProcess: if there is no such process, or it may not be read
+    """
+    from ompd.inspection import Inspection  # noqa: PLC0415
+
+    return Inspection.attach(
+        process_id, exe=exe, sysroot=sysroot, debug_dirs=debug_dirs, debuginfod=debuginfod, nonblocking=nonblocking
     )

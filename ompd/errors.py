@@ -93,6 +93,18 @@ class BadFile(TargetError):
         self.fault = fault
 
 
+class BadProcess(TargetError):
+    """A process cannot be looked into: there is none, it may not be read, or it is of a kind that is not supported.
+
+    ``process_id`` is the number as the user gave it.
+    """
+
+    def __init__(self, process_id: int, fault: str, *, hint: str = "") -> None:
+        super().__init__(f"process {process_id}: {fault}", hint=hint)
+        self.process_id = process_id
+        self.fault = fault
+
+
 class MalformedFile(OmpdError):
     """Bytes do not follow the format they claim (ELF, notes, unwind tables).
 

@@ -22,35 +22,35 @@ class Inspection(Session):
 
     def ask_runtimes(self) -> Answer[RuntimeRecord]:
         """Return every OpenMP runtime of the process."""
-        return runtimes.ask(self)
+        return self.ask(runtimes.ask)
 
     def ask_threads(self) -> Answer[ThreadRecord]:
         """Return one row for each thread of the process.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return threads.ask(self)
+        return self.ask(threads.ask)
 
     def ask_parallel(self) -> Answer[ParallelRecord]:
         """Return the parallel regions that are being executed, enclosing ones before those they enclose.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return regions.ask(self)
+        return self.ask(regions.ask)
 
     def ask_tasks(self) -> Answer[TaskRecord]:
         """Return the tasks that exist, each after the one that generated it.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return tasks.ask(self)
+        return self.ask(tasks.ask)
 
     def ask_icvs(self) -> Answer[IcvRecord]:
         """Return each internal control variable for each handle of its scope.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return icvs.ask(self)
+        return self.ask(icvs.ask)
 
     def snapshot(
         self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False

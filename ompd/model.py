@@ -186,14 +186,17 @@ class IcvRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """What was asked. ``kind`` is ``core``; ``signal`` the signal that ended or stopped it, by number and name.
+    """What was asked. ``kind`` is ``core`` or ``live``; ``signal`` the signal that ended it, by number and name.
 
-    ``incomplete`` says what the target has lost of what it was meant to hold, None if it is whole. ``thread_count`` is
-    None where that leaves the number of threads unknown. ``unproven`` are files that places are told by and that are
-    not proven to be those that ran, since the pages that would tell are lost."""
+    ``file`` is the core file. ``incomplete`` says what the target has lost of what it was meant to hold, None if it is
+    whole. ``thread_count`` is None where that leaves the number of threads unknown. ``unproven`` are files that places
+    are told by and that are not proven to be those that ran, since the pages that would tell are lost. Of a live
+    process ``stops_ns`` are the lengths of the stops that this answer took, in nanoseconds, and ``own_thread_ids`` what
+    its threads are called in their own container, by their native id.
+    """
 
     kind: str
-    file: str
+    file: str | None
     executable: str | None
     process_id: int | None
     command: str | None
@@ -203,6 +206,8 @@ class TargetRecord:
     thread_count: int | None
     incomplete: str | None = None
     unproven: tuple[str, ...] = ()
+    stops_ns: tuple[int, ...] = ()
+    own_thread_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 Row = TypeVar("Row")

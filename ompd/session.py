@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ompd.contract.code import is_runtime_file
 from ompd.contract.plugin import AddressSpace
@@ -25,6 +25,10 @@ from ompd.plugins.discovery import Found, discover
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ompd.live import Stopper
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -43,16 +47,29 @@ class LoadedRuntime:
 
 
 class Session:
-    """A stopped program, open for questions. Use it in a ``with`` statement, or close it."""
+    """A stopped program, open for questions. Use it in a ``with`` statement, or close it.
 
-    def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
+    A live process runs between questions; :meth:`ask` stops it for each.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        finder: FileFinder,
+        exe: str | None = None,
+        *,
+        process: InspectedProcess | None = None,
+        stopper: Stopper | None = None,
+    ) -> None:
         self.target = target
         self._is_open = True
+        self._stopper = stopper
+        self._is_asking = False
         self.finder, self.exe = finder, exe
         # Why the target is not whole, and what is odd about it, from before it could be read.
         self.fault: str | None = None
         self.note: str | None = None
-        self.process = InspectedProcess(target, finder, exe)
+        self.process = process if process is not None else InspectedProcess(target, finder, exe)
         # For questions.places: whose code lies at an address; the user's function of a region, by the region's id.
         self.owners: dict[int, str] = {}
         self.source_functions: dict[str, str | None] = {}
@@ -95,6 +112,57 @@ class Session:
             session.fault, session.note = unpacked.fault, unpacked.note
         return session
 
+    @classmethod
+    def attach(
+        cls,
+        process_id: int,
+        *,
+        exe: str | PathLike[str] | None = None,
+        sysroot: str | PathLike[str] | None = None,
+        debug_dirs: Sequence[str | PathLike[str]] = (),
+        debuginfod: bool = False,
+        progress: Progress | None = None,
+        nonblocking: bool = False,
+    ) -> Self:
+        """Return a session on a live process; see :func:`ompd.attach`."""
+        from ompd.live import Stopper  # noqa: PLC0415  cores need neither ctypes nor threads
+
+        stopper = Stopper.attach(
+            process_id,
+            exe=fspath(exe) if exe is not None else None,
+            sysroot=fspath(sysroot) if sysroot is not None else None,
+            debug_dirs=[fspath(d) for d in debug_dirs],
+            debuginfod=debuginfod,
+            progress=progress,
+            nonblocking=nonblocking,
+        )
+        return cls(stopper.target, stopper.files, process=stopper.base, stopper=stopper)
+
+    def ask(self, question: Callable[[Self], _T]) -> _T:
+        """Return what *question* answers when it is called with this session: all that it reads is of one moment.
+
+        Of a live process it is called more than once; what counts is what it returns the last time. Within a question
+        others may be asked: they are then of the same moment.
+
+        :raises TargetGone: if the session was closed, or the process ended
+        """
+        if self._stopper is None or self._is_asking:
+            return question(self)
+        if not self._is_open:
+            raise TargetGone(f"the session on {self.target.name} was closed")
+        self._is_asking = True
+        try:
+            return self._stopper.ask(self, lambda: question(self))
+        finally:
+            self._is_asking = False
+
+    def begin_stop(self, target: Target, process: InspectedProcess) -> None:
+        """From now on be a session on *process* as *target* has it; what was read before is forgotten."""
+        self.target, self.process = target, process
+        self.source_functions.clear()
+        for name in ("_runtimes", "runtime_modules", "lost_libraries", "lost_runtimes", "_lost", "record"):
+            self.__dict__.pop(name, None)
+
     def __enter__(self) -> Self:
         return self
 
@@ -108,6 +176,8 @@ class Session:
         self._is_open = False
         self.process.close()
         self.target.close()
+        if self._stopper is not None:
+            self._stopper.close()
 
     @property
     def runtimes(self) -> tuple[LoadedRuntime, ...]:
@@ -117,6 +187,8 @@ class Session:
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.target.name} was closed")
+        if self._stopper is not None and not self._is_asking and not self._stopper.has_asked:
+            return self.ask(lambda session: session.runtimes)
         return self._runtimes
 
     @cached_property
@@ -200,7 +272,7 @@ class Session:
         program = next((module for module in self.process.modules() if module.is_program), None)
         return TargetRecord(
             kind=target.kind,
-            file=target.name,
+            file=target.name if target.kind == "core" else None,
             # A module whose name is lost has one of ours, that is no path.
             executable=program.name if program is not None and "/" in program.name else None,
             process_id=target.process_id,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from ompd.commands.main import cli
 from ompd.commands.table import COMMANDS
-from tests.support import stopped
+from tests.support import running, stopped
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -31,6 +31,17 @@ def test_the_examples_of_the_python_page_run(mode: str) -> None:
     (blocked,) = [t["native_thread_id"] for t in core.truth["threads"] if t["blocked_in"] == "lock"]
     assert f"waited for: [{blocked}]" in printed.getvalue()
     assert all(text in printed.getvalue() for text in TOLD["hang"])
+
+
+def test_the_examples_of_the_page_on_live_processes_run(tmp_path: Path) -> None:
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "live.md").read_text(), re.DOTALL)
+    printed = io.StringIO()
+    with running("nested", folder=tmp_path) as live, contextlib.redirect_stdout(printed):
+        namespace = {"PID": live.pid}
+        for example in examples:
+            exec(example, namespace)
+    assert len(examples) == 2
+    assert "work_parallel" in printed.getvalue() and "stopped for [" in printed.getvalue()
 
 
 def test_the_readme_example_runs() -> None:

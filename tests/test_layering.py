@@ -19,7 +19,7 @@ LAYERS = (
     ("errors", "model", "outlined"),
     ("contract",),
     ("debugger", "plugins"),
-    ("session",),
+    ("session", "live"),
     ("questions", "analysis", "render"),
     ("inspection", "commands", "lldb_script"),
 )
@@ -27,6 +27,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Imports inside functions: the front door, and what would cost every command its start-up time.
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
+    ("ompd.session", "ompd.live"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.debugger.opening", "ompd.debugger.compressed"),
@@ -41,7 +42,7 @@ INSIDE_FUNCTIONS = {
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},
     "unicorn": {"ompd.debugger.emulate"},
-    "ctypes": {"ompd.plugins.hosted"},
+    "ctypes": {"ompd.plugins.hosted", "ompd.debugger.targets.ptrace"},
     "click": {"ompd.commands.main"},
     "rich": {"ompd.render.terminal"},
     "elftools": set(),

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ompd.model import IcvRecord, ParallelRecord, TaskRecord, ThreadRecord
+from ompd.model import Answer, IcvRecord, ParallelRecord, TaskRecord, ThreadRecord
 from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.session import Session
-from tests.support import Stopped
+from tests.support import Running, Stopped
 
 # In mode "neither" nobody keeps states; the program knows in which construct it blocked each thread. Where gcc's code
 # calls the same routine for several constructs there are several words.
@@ -59,12 +59,21 @@ class Comparison:
             self.differences.append(f"{subject}: {key} is {ours!r}, in truth {true!r}")
 
 
-def compare(stopped: Stopped) -> Comparison:
-    """Ask everything of a core and compare it with its truth."""
+def everything(session: Session) -> tuple[Answer[Any], ...]:
+    """Ask every question of a session."""
+    return tuple(question.ask(session) for question in (threads, regions, runtimes, tasks, icvs))
+
+
+def opened(program: Stopped | Running) -> Session:
+    """Return a session on a core, or on a program that runs."""
+    return Session.attach(program.pid) if isinstance(program, Running) else Session.open_core(program.core)
+
+
+def compare(stopped: Stopped | Running) -> Comparison:
+    """Ask everything of a core, or of a program that runs, and compare it with its truth."""
     found = Comparison()
-    with Session.open_core(stopped.core) as session:
-        thread_answer, region_answer, runtime_answer = threads.ask(session), regions.ask(session), runtimes.ask(session)
-        task_answer, icv_answer = tasks.ask(session), icvs.ask(session)
+    with opened(stopped) as session:
+        thread_answer, region_answer, runtime_answer, task_answer, icv_answer = session.ask(everything)
         for answer in (thread_answer, region_answer, runtime_answer, task_answer, icv_answer):
             found.check("answer", "complete", answer.complete, True)
             found.differences += answer.warnings if not answer.complete else ()
@@ -117,7 +126,7 @@ def _compare_regions(
 
 
 def _compare_threads(
-    found: Comparison, stopped: Stopped, rows: tuple[ThreadRecord, ...], regions: dict[int, str]
+    found: Comparison, stopped: Stopped | Running, rows: tuple[ThreadRecord, ...], regions: dict[int, str]
 ) -> None:
     by_native_id = {row.native_thread_id: row for row in rows}
     truth = stopped.truth["threads"]
@@ -147,7 +156,7 @@ def _compare_threads(
 
 
 def _compare_state(
-    found: Comparison, subject: str, stopped: Stopped, row: ThreadRecord, thread: dict[str, Any]
+    found: Comparison, subject: str, stopped: Stopped | Running, row: ThreadRecord, thread: dict[str, Any]
 ) -> None:
     idle = thread["role"] == "idle"
     if idle:
@@ -173,7 +182,7 @@ def _compare_state(
         found.check(subject, "thread.tool_data", row.tool_data, thread["thread_data"])
 
 
-def _compare_waits(found: Comparison, stopped: Stopped, rows: tuple[ThreadRecord, ...]) -> None:
+def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[ThreadRecord, ...]) -> None:
     truth = stopped.truth["threads"]
     barriers = ("barrier", "implicit_barrier", "workshare_barrier", "reduction_barrier")
     for thread, row in ((t, r) for t in truth for r in rows if r.native_thread_id == t["native_thread_id"]):
@@ -207,7 +216,7 @@ def _compare_waits(found: Comparison, stopped: Stopped, rows: tuple[ThreadRecord
             found.check(subject, "wait.object", f"{row.wait.object:#x}", thread["wait_id"])
 
 
-def _compare_tasks(found: Comparison, stopped: Stopped, rows: tuple[TaskRecord, ...]) -> None:
+def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[TaskRecord, ...]) -> None:
     truth = [task for task in stopped.truth["tasks"] if task["status"] != "detached" and task["waits"] != "dependence"]
     kinds = Counter((task["kind"], task["status"], task["thread"]) for task in truth)
     # Initial tasks of threads that declared nothing are not in the truth.
@@ -253,7 +262,7 @@ def _compare_tasks(found: Comparison, stopped: Stopped, rows: tuple[TaskRecord, 
 
 
 def _compare_icvs(
-    found: Comparison, stopped: Stopped, rows: tuple[IcvRecord, ...], threads: tuple[ThreadRecord, ...]
+    found: Comparison, stopped: Stopped | Running, rows: tuple[IcvRecord, ...], threads: tuple[ThreadRecord, ...]
 ) -> None:
     values = {(row.name, row.handle): row.value for row in rows}
     for thread in stopped.truth["threads"]:

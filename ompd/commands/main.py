@@ -17,10 +17,11 @@ import click
 import ompd
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, Command
+from ompd.commands.targets import open_target
 from ompd.debugger.opening import MAX_SIZE
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
-from ompd.session import Session
+from ompd.render.words import format_stops
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
@@ -49,7 +50,7 @@ def _parse_size(_context: click.Context, _parameter: click.Parameter, text: str 
 
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("target", metavar="CORE", type=click.Path(readable=False)),
+    click.argument("target", metavar="TARGET", type=click.Path(readable=False)),
     click.option(
         "--exe",
         metavar="FILE",
@@ -60,7 +61,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         "--sysroot",
         metavar="DIR",
         type=click.Path(readable=False),
-        help="Folder that holds the files of the machine that wrote the core.",
+        help="Folder that holds the files of the machine that wrote the core, or of the process.",
     ),
     click.option(
         "--debug-dir",
@@ -78,6 +79,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         callback=_parse_size,
         help="How large a compressed core may be when it is unpacked, as 500M or 2G; 32G if not given.",
     ),
+    click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be of different moments."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option(
         "--color",
@@ -95,7 +97,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(ompd.__version__, prog_name="ompd")
 def cli() -> None:
-    """Ask a stopped OpenMP program what it is doing."""
+    """Ask an OpenMP program what it is doing. TARGET is a core file, or the number of a running process."""
 
 
 def _make(command: Command) -> click.Command:
@@ -125,6 +127,7 @@ def _run(
     debug_dir: tuple[str, ...],
     debuginfod: bool,
     max_size: int,
+    nonblocking: bool,
     as_json: bool,
     color: str,
     verbose: bool,
@@ -136,17 +139,18 @@ def _run(
     try:
         with (
             progress,
-            Session.open_core(
+            open_target(
                 target,
+                nonblocking=nonblocking,
+                max_size=max_size,
                 exe=exe,
                 sysroot=sysroot,
                 debug_dirs=debug_dir,
                 debuginfod=debuginfod,
-                max_size=max_size,
                 progress=progress if sys.stderr.isatty() else None,
             ) as session,
         ):
-            answer = command.ask(session)
+            answer = session.ask(command.ask)
         for option in command.options:
             if selected[f"select_{option.name}"]:
                 answer = option.select(answer)
@@ -164,6 +168,9 @@ def _run(
         sys.stdout.flush()
     except OSError as error:
         _end_of_output(error)
+    stops = format_stops(answer.target) if verbose else None
+    if stops is not None:
+        _say(f"ompd: {stops}")
     for warning in answer.warnings:
         _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
     if not answer.complete:

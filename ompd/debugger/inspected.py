@@ -19,7 +19,7 @@ from ompd.debugger.modules import LoadedModule, ModuleList
 from ompd.debugger.targets.base import PageOmitted, Target
 from ompd.debugger.tls import ThreadLocalStorage, thread_pointer_of
 from ompd.debugger.types import Types, field_offset, sizeof
-from ompd.debugger.unwind import Unwinder
+from ompd.debugger.unwind import Steps, Unwinder
 from ompd.debugger.vdso import Vdso
 from ompd.errors import (
     BadInput,
@@ -48,12 +48,16 @@ _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 class InspectedProcess:
     """One process at one stop; see :class:`ompd.contract.process.Process`. What is computed is kept."""
 
-    def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
+    def __init__(
+        self, target: Target, finder: FileFinder, exe: str | None = None, modules: ModuleList | None = None
+    ) -> None:
         self._target = target
-        self._modules = ModuleList(target, finder, exe)
+        self._finder = finder
+        self._modules = ModuleList(target, finder, exe) if modules is None else modules
         self._by_start = {m.start: m for m in self._modules}
         self._pages_read: set[int] | None = None
         self._stacks: dict[int, Stack] = {}
+        self._steps: Steps = {}
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._inlined_cache: dict[int, tuple[str, ...]] = {}
@@ -78,6 +82,17 @@ class InspectedProcess:
     def close(self) -> None:
         """Let go of the modules' files. The target is its owner's to close."""
         self._modules.close()
+
+    def at_another_stop(self, target: Target) -> InspectedProcess:
+        """Return the same process as *target* has it. What its files tell is kept, what was read of it is not."""
+        other = InspectedProcess(target, self._finder, modules=self._modules)
+        other._steps, other._types, other._variables = self._steps, self._types, self._variables
+        other._locations, other._line_cache, other._inlined_cache = (
+            self._locations,
+            self._line_cache,
+            self._inlined_cache,
+        )
+        return other
 
     # Memory
 
@@ -307,7 +322,7 @@ class InspectedProcess:
 
     @cached_property
     def _unwinder(self) -> Unwinder:
-        return Unwinder(self.read, self._target.architecture, self._unwind_table)
+        return Unwinder(self.read, self._target.architecture, self._unwind_table, self._steps)
 
     def _unwind_table(self, pc: int) -> tuple[UnwindTable, int] | None:
         module = self._modules.at(pc) or self._vdso_at(pc)

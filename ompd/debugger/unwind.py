@@ -94,12 +94,17 @@ class _Step(NamedTuple):
 _NOTHING = -1
 
 
+Steps = dict[int, "_Step | str"]
+"""What undoes the frame at an address, or why that is not known: by unwind tables alone, the same at every stop."""
+
+
 class Unwinder:
     """Follows stacks of one stopped process.
 
     :param read: gives exactly so many bytes at the target's address, or raises MemoryFault
     :param table_for: gives the unwind table of the module at an address, and what to add to the table's addresses
         to get the target's; None if there is none
+    :param steps: what was found out at an earlier stop of the same process, and is to be kept for a later one
     """
 
     def __init__(
@@ -107,6 +112,7 @@ class Unwinder:
         read: Callable[[int, int], bytes],
         architecture: Architecture,
         table_for: Callable[[int], tuple[UnwindTable, int] | None],
+        steps: Steps | None = None,
     ) -> None:
         self._read = read
         self._architecture = architecture
@@ -117,7 +123,7 @@ class Unwinder:
         self._numbers = frozenset(architecture.dwarf_registers.values())
         self._letter = "Q" if architecture.pointer_size == 8 else "I"
         self._order = order_mark(architecture.byte_order)
-        self._steps: dict[int, _Step | str] = {}
+        self._steps = steps if steps is not None else {}
         self._blocks: dict[int, bytes | None] = {}
         self._frames_given = 0
 

@@ -56,13 +56,22 @@ def basename(path: str) -> str:
     return path.rpartition("/")[2] or path
 
 
+def format_stops(target: TargetRecord) -> str | None:
+    """Return how often and for how long a live process was stopped, None if it was not."""
+    if not target.stops_ns:
+        return None
+    lengths = ", ".join(f"{length / 1e6:.1f} ms" for length in target.stops_ns)
+    times = "once" if len(target.stops_ns) == 1 else f"{len(target.stops_ns)} times"
+    return f"the process was stopped {times}, for {lengths}"
+
+
 def format_target(target: TargetRecord, runtimes: Sequence[RuntimeRecord]) -> str:
     """Return the line above every answer: what was asked, and which runtimes it has."""
-    parts = [basename(target.file)]
+    parts = [basename(target.file)] if target.file is not None else []
     if target.executable is not None:
         parts.append(basename(target.executable))
     if target.process_id is not None:
-        parts.append(f"process {target.process_id}")
+        parts.insert(len(parts) if target.file is not None else 0, f"process {target.process_id}")
     if target.signal is not None:
         parts.append(target.signal_name or f"signal {target.signal}")
     parts.append(format_count(target.thread_count, "thread") if target.thread_count is not None else "? threads")

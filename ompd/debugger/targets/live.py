@@ -1,0 +1,456 @@
+"""Live processes of Linux: stopped while what an answer reads is copied, and not while it is worked out.
+
+A :class:`LiveProcess` gives :class:`Moment` after :class:`Moment`, each a target of its own. The first kind is a
+glance: nothing is stopped, memory is read as it changes, registers are as far as ``/proc`` tells them. A question that
+is asked of a glance answers nothing that may be shown, but the pages that it reads are, nearly all, those that it will
+read. The second kind is of a stop: registers of all threads, the tops of their stacks and those pages, copied within
+milliseconds. A page that is asked for and was not copied is noted, so that another stop can copy it as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.formats.elf import PF_R, PF_W, PF_X
+from ompd.debugger.formats.notes import FileMapping, parse_auxv
+from ompd.debugger.formats.procfs import (
+    MemoryMapping,
+    file_mappings,
+    parse_maps,
+    parse_status,
+    parse_syscall,
+)
+from ompd.debugger.targets import ptrace
+from ompd.debugger.targets.base import Loss, MemoryRegion
+from ompd.debugger.targets.refusals import examine, living_thread, refusal
+from ompd.debugger.targets.tracer import Stop, stop_error
+from ompd.errors import BadInput, BadProcess, MemoryFault, StaleHandle, TargetGone
+
+PAGE = mmap.PAGESIZE
+_SHIFT = PAGE.bit_length() - 1
+# What is copied of each stack, from the stack pointer on: less where there are many. Its outermost frames lie at its
+# end, behind what the program, or the runtime, which spreads stacks over cache lines, has left between.
+_MOST_STACK, _LEAST_STACK, _ALL_STACKS = 64 << 10, 8 << 10, 8 << 20
+_STACK_END = 2 * PAGE
+# Below the stack pointer a function that calls none may keep data (x86-64: 128 bytes; others none).
+_RED_ZONE = 128
+# Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on.
+_BLOCK = 8
+_MAX_CAPTURE = 128 << 20
+_MAX_GLANCE = 128 << 20
+_MAX_CONSTANTS = 4096  # pages
+_MOST_TRIES, _PAUSE = 200, 1e-3
+
+
+class Moment:
+    """A live process at one stop; or, of a glance, as it runs. See :class:`ompd.debugger.targets.base.Target`.
+
+    ``missed`` are the numbers of pages that can change, were asked for and were not copied; they were read as the
+    process runs on, so that an answer that depends on them is none.
+    """
+
+    kind = "live"
+    signal: int | None = None
+    loss: Loss | None = None
+
+    def __init__(
+        self,
+        process: LiveProcess,
+        threads: Mapping[int, Mapping[str, int] | None],
+        memory: Sequence[MemoryMapping],
+        pages: dict[int, bytes] | None = None,
+        *,
+        asked_for: Collection[int] = (),
+        is_frozen: bool = False,
+        keeps_pages: bool = True,
+    ) -> None:
+        self.name = f"process {process.process_id}"
+        self.architecture = process.architecture
+        self.process_id: int | None = process.process_id
+        self.command = process.command
+        self.missed: set[int] = set()
+        self.is_stopped = pages is not None or is_frozen
+        self._process = process
+        self._threads = dict(sorted(threads.items(), key=lambda item: (item[0] != process.process_id, item[0])))
+        self._memory = memory
+        self._starts = [mapping.start for mapping in memory]
+        self._mappings = file_mappings(list(memory))
+        self._pages = pages if pages is not None else {}
+        self._room = (_MAX_GLANCE >> _SHIFT) - len(self._pages)
+        self._asked_for = asked_for
+        self._is_frozen = is_frozen
+        self._keeps_pages = keeps_pages
+        self._is_settled = False
+        self._is_over = False
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        within = address & (PAGE - 1)
+        if 0 <= size <= PAGE - within:
+            page = self._pages.get(address >> _SHIFT)
+            if page is None:
+                page = self._fetch(address >> _SHIFT, address, size)
+            return page[within : within + size]
+        if not 0 <= size <= _MAX_CAPTURE or address < 0:
+            raise MemoryFault(address, size, "more than is read of a process at once")
+        first, last = address >> _SHIFT, (address + size - 1) >> _SHIFT
+        pages = (self._pages.get(number) or self._fetch(number, address, size) for number in range(first, last + 1))
+        return b"".join(pages)[within : within + size]
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return the process's mappings, by address, less those that nobody can read."""
+        return [
+            MemoryRegion(m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0))
+            for m in self._memory
+            if m.is_readable
+        ]
+
+    def segment_starts(self) -> Sequence[int]:
+        """Return nothing: all modules have names."""
+        return ()
+
+    def extract(self, start: int, kind: int) -> memoryview | None:
+        """Return None: a process's files are where they were."""
+        return None
+
+    def _fetch(self, number: int, address: int, size: int) -> bytes:
+        # A page that was not copied, from the process as it is now.
+        if self._is_over:
+            raise StaleHandle(f"{self.name} ran on since this was asked: handles are of one stop")
+        mapping = self._mapping_at(number << _SHIFT)
+        if self.is_stopped and (mapping is None or not mapping.is_readable or number in self._asked_for):
+            raise MemoryFault(address, size, f"the process has nothing to read at {number << _SHIFT:#x}")
+        constants = self._process.constants
+        is_constant = mapping is not None and not mapping.is_writable
+        if is_constant and number in constants:
+            return constants[number]
+        if not is_constant:
+            if self._is_settled:
+                raise MemoryFault(
+                    address,
+                    size,
+                    "it was not copied when the process was stopped",
+                    hint="what is asked within one call of Session.ask() is copied",
+                )
+            if not self._is_frozen:
+                self.missed.add(number)
+        page = self._process.read_page(number)
+        if page is None:
+            if self.is_stopped and not self._is_frozen:
+                self.missed.add(number)  # it was there when the process was stopped
+            raise MemoryFault(address, size, f"the process does not have {number << _SHIFT:#x}, or has ended")
+        if self._room <= 0:
+            raise MemoryFault(address, size, f"an answer reads no more than {_MAX_GLANCE >> 20} MiB")
+        if self._keeps_pages:
+            self._room -= 1
+            pages = constants if is_constant and len(constants) < _MAX_CONSTANTS else self._pages
+            pages[number] = page
+        return page
+
+    def _mapping_at(self, address: int) -> MemoryMapping | None:
+        index = bisect_right(self._starts, address) - 1
+        mapping = self._memory[index] if index >= 0 else None
+        return mapping if mapping is not None and address < mapping.end else None
+
+    def thread_ids(self) -> Sequence[int]:
+        """Return the threads, the first one of the process first."""
+        return tuple(self._threads)
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return the registers of *thread*: some or none of them where it could not be stopped."""
+        if thread not in self._threads:
+            raise BadInput(f"no thread {thread} in {self.name}")
+        return self._threads[thread] or {}
+
+    def unstopped_threads(self) -> Sequence[int]:
+        """Return the threads that sleep in the kernel and could not be stopped."""
+        return tuple(thread for thread, known in self._threads.items() if known is None or len(known) < 3)
+
+    def mappings(self) -> Sequence[FileMapping]:
+        """Return the mappings that come from files, by address."""
+        return self._mappings
+
+    def code_mappings(self) -> Sequence[MemoryMapping]:
+        """Return the mappings of files that hold code: as long as these are the same, so are the modules."""
+        return [mapping for mapping in self._memory if mapping.is_executable and mapping.is_file]
+
+    def auxiliary_vector(self) -> Mapping[int, int]:
+        """Return ``/proc/PID/auxv``."""
+        return self._process.auxiliary_vector
+
+    def pages_to_copy(self) -> set[int]:
+        """Return the pages that were missed, with their neighbours where these are not of a stack."""
+        stacks = {
+            mapping.start
+            for known in self._threads.values()
+            if known and (mapping := self._mapping_at(known[self.architecture.sp])) is not None
+        }
+        wanted: set[int] = set()
+        for number in self.missed:
+            mapping = self._mapping_at(number << _SHIFT)
+            wanted.add(number)
+            if mapping is not None and mapping.start not in stacks:
+                low = number // _BLOCK * _BLOCK
+                wanted.update(range(max(low, mapping.start >> _SHIFT), min(low + _BLOCK, mapping.end >> _SHIFT)))
+        return wanted
+
+    def settle(self) -> None:
+        """From now on what was not copied is not read: the question that could be asked again has its answer."""
+        self._is_settled = True
+
+    def retire(self) -> None:
+        """Another stop has begun, or the session is closed: reading raises :class:`~ompd.errors.StaleHandle`."""
+        self._is_over = True
+        self._pages = {}
+
+    def close(self) -> None:
+        """Let go of what was copied."""
+        self.retire()
+
+
+class LiveProcess:
+    """A process that runs, and is stopped when it is told to be.
+
+    ``stops_ns`` are the lengths of the stops so far, in nanoseconds; ``note`` is what to tell the user about the number
+    that was given, or None; ``constants`` pages that nobody writes to, which are the same at every stop.
+
+    :raises BadProcess: if it cannot be looked into
+    """
+
+    def __init__(self, process_id: int) -> None:
+        findings = examine(process_id)
+        self.process_id = findings.process_id
+        self.note = findings.note
+        self.architecture: Architecture = findings.architecture
+        self.stops_ns: list[int] = []
+        self.constants: dict[int, bytes] = {}
+        self._buffer = bytearray(PAGE)
+        self._reader = self.process_id
+        # The folder is of this process for ever, and not of another one that gets its number.
+        self._folder = _open(f"/proc/{self.process_id}", None, os.O_DIRECTORY, self.process_id)
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the process; it is not stopped."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def refresh(self) -> None:
+        """Read anew what stays the same until a library is loaded or another program executed."""
+        self.constants.clear()
+        arguments = self._read("cmdline").rstrip(b"\0").replace(b"\0", b" ")
+        self.command: str | None = arguments.decode("utf-8", "surrogateescape") or None
+        auxv = self._read_of_program("auxv")
+        self.auxiliary_vector: Mapping[int, int] = parse_auxv(
+            auxv, self.architecture.pointer_size, self.architecture.byte_order
+        )
+
+    def _read(self, name: str) -> bytes:
+        descriptor = _open(name, self._folder, 0, self.process_id)
+        try:
+            pieces = []
+            while piece := os.read(descriptor, 1 << 16):
+                pieces.append(piece)
+            return b"".join(pieces)
+        except OSError as error:
+            raise stop_error(error, self.process_id) from error
+        finally:
+            os.close(descriptor)
+
+    def _read_of_program(self, name: str) -> bytes:
+        # The first thread may have ended before the others, and only one that has not has these. While a thread
+        # executes another program no thread may have them, for a moment.
+        for _ in range(_MOST_TRIES):
+            with suppress(TargetGone):
+                found = self._read(f"task/{self._reader}/{name}")
+                if found:
+                    return found
+            try:
+                alive = living_thread(Path(f"/proc/{self.process_id}"))
+            except OSError:
+                break
+            if alive is None:
+                break
+            if alive == self._reader:
+                time.sleep(_PAUSE)
+            self._reader = alive
+        raise TargetGone(f"process {self.process_id} ended while it was looked at")
+
+    def _thread_ids(self) -> list[int]:
+        descriptor = _open("task", self._folder, os.O_DIRECTORY, self.process_id)
+        try:
+            return sorted(map(int, os.listdir(descriptor)))  # noqa: PTH208  Path has no descriptors
+        except OSError as error:
+            raise stop_error(error, self.process_id) from error
+        finally:
+            os.close(descriptor)
+
+    def _maps(self) -> bytes:
+        return self._read_of_program("maps")
+
+    def read_page(self, number: int) -> bytes | None:
+        """Return a page as it is now, None if there is none or the process has ended."""
+        try:
+            got = ptrace.read_memory(self._reader, [(number << _SHIFT, PAGE)], self._buffer)
+        except (OSError, OverflowError):
+            return None
+        return bytes(self._buffer) if got and got[0].size == PAGE else None
+
+    def own_thread_ids(self) -> dict[int, int]:
+        """Return the numbers that the threads have in their own namespace, empty if that is ours."""
+        found = {}
+        with suppress(TargetGone):
+            for thread in self._thread_ids():
+                with suppress(TargetGone, ValueError):
+                    numbers = parse_status(self._read(f"task/{thread}/status")).get("NSpid", "").split()
+                    if len(numbers) < 2:
+                        return {}
+                    found[thread] = int(numbers[-1])
+        return found
+
+    # Moments
+
+    def glance(self) -> Moment:
+        """Return the process as it is told while it runs. Of threads that run now the registers are not known."""
+        return Moment(self, {t: self._blocked_at(t) for t in self._thread_ids()}, parse_maps(self._maps()))
+
+    def surface(self) -> Moment:
+        """Return the process for reading what nobody writes to: no threads, and nothing that is read is kept."""
+        return Moment(self, {}, parse_maps(self._maps()), keeps_pages=False)
+
+    def _blocked_at(self, thread: int) -> Mapping[str, int] | None:
+        try:
+            blocked = parse_syscall(self._read(f"task/{thread}/syscall"))
+        except (TargetGone, BadProcess):
+            return None
+        return {self.architecture.sp: blocked[0], self.architecture.pc: blocked[1]} if blocked is not None else None
+
+    def stop(self, pages: set[int]) -> Moment:
+        """Stop all threads, copy *pages* and the tops of the stacks, and let them go.
+
+        :raises BadProcess: if the process may not be stopped
+        :raises TargetGone: if it has ended
+        """
+        with self._stopped(pages, held=False) as moment:
+            return moment
+
+    @contextmanager
+    def held(self, pages: set[int]) -> Iterator[Moment]:
+        """Stop all threads until the end of the ``with`` statement; see :meth:`stop`. Every page can be read."""
+        with self._stopped(pages, held=True) as moment:
+            yield moment
+
+    @contextmanager
+    def _stopped(self, pages: set[int], *, held: bool) -> Iterator[Moment]:
+        arch = self.architecture
+        copying = _Copy(self, sorted(pages)[: _MAX_CAPTURE >> _SHIFT], len(self._thread_ids()))
+        stop = Stop(
+            self.process_id,
+            self._folder,
+            len(arch.registers) * arch.pointer_size,
+            copying.run,
+            held=held,
+        )
+        try:
+            with stop:
+                yield copying.moment(is_frozen=held)
+        finally:
+            if stop.duration_ns:
+                self.stops_ns.append(stop.duration_ns)
+
+
+class _Copy:
+    # What is done while the threads stand still is as little as can be: system calls, and no parsing.
+
+    def __init__(self, process: LiveProcess, pages: Sequence[int], threads: int) -> None:
+        self._process = process
+        self._pages = frozenset(pages)
+        self._ranges = list(_ranges(pages))
+        self._memory = parse_maps(process._maps())
+        self._starts = [mapping.start for mapping in self._memory]
+        limit = _ALL_STACKS // max(threads, 1) // PAGE * PAGE
+        self._stack_size = max(_LEAST_STACK, PAGE, min(limit, _MOST_STACK))
+        self._buffer = _buffer(len(pages) * PAGE + (threads + 16) * (self._stack_size + _STACK_END))
+        self._got: list[ptrace.Copied] = []
+        self._maps = b""
+        self._registers: dict[int, Mapping[str, int] | None] = {}
+
+    def run(self, registers: dict[int, bytes | None]) -> None:
+        arch, process = self._process.architecture, self._process
+        for thread, raw in registers.items():
+            if raw is not None and len(raw) == arch.prstatus_words.size:
+                self._registers[thread] = dict(zip(arch.registers, arch.prstatus_words.unpack(raw), strict=True))
+            elif raw is None:
+                self._registers[thread] = process._blocked_at(thread)
+            else:
+                raise BadProcess(process.process_id, f"thread {thread} runs 32-bit code, which is not supported")
+        stacks = (part for known in self._registers.values() if known for part in self._stack(known[arch.sp]))
+        ranges = [*self._ranges, *stacks]
+        size = sum(size for _, size in ranges)
+        if size > len(self._buffer):  # many threads were made meanwhile
+            self._buffer = _buffer(size)
+        self._maps = process._maps()  # which finds a thread that has the memory
+        self._got = ptrace.read_memory(process._reader, ranges, self._buffer)
+
+    def _stack(self, sp: int) -> Iterator[tuple[int, int]]:
+        start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
+        index = bisect_right(self._starts, sp) - 1
+        end = self._memory[index].end if index >= 0 else 0
+        if sp >= end:  # a stack that was made meanwhile
+            yield start, _LEAST_STACK
+        elif end - start <= self._stack_size + _STACK_END:
+            yield start, end - start
+        else:
+            yield start, self._stack_size
+            yield end - _STACK_END, _STACK_END
+
+    def moment(self, *, is_frozen: bool) -> Moment:
+        pages: dict[int, bytes] = {}
+        for address, size, at in self._got:
+            for offset in range(0, size - PAGE + 1, PAGE):
+                pages[(address + offset) >> _SHIFT] = self._buffer[at + offset : at + offset + PAGE]
+        memory, asked_for = parse_maps(self._maps), self._pages if not is_frozen else ()
+        return Moment(self._process, self._registers, memory, pages, asked_for=asked_for, is_frozen=is_frozen)
+
+
+def _buffer(size: int) -> mmap.mmap:
+    # Its pages are there before the stop begins.
+    populate: int = getattr(mmap, "MAP_POPULATE", 0)
+    return mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populate)
+
+
+def _ranges(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
+    # Addresses and sizes of rows of neighbouring pages, given in order.
+    start = end = None
+    for number in pages:
+        if number != end:
+            if start is not None and end is not None:
+                yield start << _SHIFT, (end - start) << _SHIFT
+            start = number
+        end = number + 1
+    if start is not None and end is not None:
+        yield start << _SHIFT, (end - start) << _SHIFT
+
+
+def _open(name: str, folder: int | None, flags: int, process_id: int) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESRCH):
+            raise TargetGone(f"process {process_id} ended while it was looked at") from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise refusal(process_id) from error
+        raise BadProcess(process_id, f"cannot be looked into: {os.strerror(error.errno or 0)}") from error

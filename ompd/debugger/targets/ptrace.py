@@ -1,0 +1,164 @@
+"""Linux's own calls by the C library: ptrace(2), and process_vm_readv(2), which reads memory in bulk.
+
+A stop never uses SIGSTOP: PTRACE_SEIZE and PTRACE_INTERRUPT stop a thread in a way that the program does not see, and
+that ends by itself when the thread that traces ends. Waiting is done with WNOWAIT: to take a report would take the
+signal out of the stopped thread too, and were we killed then, the program would never get it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+_PTRACE_DETACH = 17
+_PTRACE_GETREGSET = 0x4204
+_PTRACE_SEIZE = 0x4206
+_PTRACE_INTERRUPT = 0x4207
+_PTRACE_EVENT_STOP = 128
+_NT_PRSTATUS = 1
+_WALL = 0x40000000
+_IOV_MAX = 1024
+_SIZEOF_SIGINFO = 128
+# si_signo, si_errno, si_code; si_pid, si_uid, si_status of SIGCHLD, aligned as pointers are
+_SIGINFO = struct.Struct("=iii4xiIi" if ctypes.sizeof(ctypes.c_void_p) == 8 else "=iiiiIi")
+
+# PyDLL keeps the interpreter's lock: in a program with other Python threads getting it back after each of thousands of
+# calls would take longer than the stop itself. These must not block, as PTRACE_SEIZE does while the program executes
+# another one (execve(2)), and reading memory that was swapped out.
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC_AT_ONCE = ctypes.PyDLL(None, use_errno=True)
+for _library in (_LIBC, _LIBC_AT_ONCE):
+    _library.ptrace.restype = ctypes.c_long
+    _library.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_LIBC_AT_ONCE.waitid.argtypes = (ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int)
+_LIBC.process_vm_readv.restype = ctypes.c_ssize_t
+_LIBC.process_vm_readv.argtypes = (
+    *(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong),
+    *(ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong),
+)
+
+
+class Report(NamedTuple):
+    """What became of a thread: it is stopped, to be let go with ``signal``, or it is gone."""
+
+    is_gone: bool
+    signal: int
+
+
+class Copied(NamedTuple):
+    """Memory that was read: *size* bytes at *address* of the process, and from *at* on in the buffer."""
+
+    address: int
+    size: int
+    at: int
+
+
+def _ptrace(request: int, thread: int, address: int = 0, data: int = 0, library: ctypes.CDLL = _LIBC_AT_ONCE) -> None:
+    if library.ptrace(request, thread, address, data) == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def seize(thread: int) -> None:
+    """Trace *thread* without stopping it. While its process executes another program this waits.
+
+    :raises OSError: if it is gone (ESRCH), or may not be traced (EPERM)
+    """
+    _ptrace(_PTRACE_SEIZE, thread, library=_LIBC)
+
+
+def interrupt(thread: int) -> None:
+    """Ask a traced thread to stop; :func:`report` tells when it has.
+
+    :raises OSError: if it is gone (ESRCH)
+    """
+    _ptrace(_PTRACE_INTERRUPT, thread)
+
+
+def detach(thread: int, signal: int) -> None:
+    """Let a stopped thread go, with the *signal* that it was stopped on the way to get, or 0.
+
+    One that was stopped by job control before it was traced stays so.
+
+    :raises OSError: if it is gone, or not stopped (ESRCH)
+    """
+    _ptrace(_PTRACE_DETACH, thread, 0, signal)
+
+
+def report(thread: int) -> Report | None:
+    """Return what became of a traced thread, None while it neither stopped nor ended. Never waits."""
+    options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL
+    found = ctypes.create_string_buffer(_SIZEOF_SIGINFO)
+    if _LIBC_AT_ONCE.waitid(os.P_PID, thread, ctypes.addressof(found), options) == -1:
+        return Report(True, 0)
+    _, _, code, process, _, status = _SIGINFO.unpack_from(found)
+    if not process:
+        return None
+    if code != os.CLD_TRAPPED:
+        return Report(True, 0)
+    # The event is above the signal. PTRACE_EVENT_STOP is ours, or job control's; there is no signal to be handed on.
+    return Report(False, 0 if status >> 8 == _PTRACE_EVENT_STOP else status & 0x7F)
+
+
+def bury(thread: int) -> None:
+    """If a traced thread, not the first of its process, has ended, take the report of that.
+
+    An execve(2) of another thread waits until this is done.
+    """
+    # Of a traced thread waiting takes reports of stops, too, whatever it asks for, so that it must not be tried.
+    found = report(thread)
+    if found is not None and found.is_gone:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, thread, os.WEXITED | os.WNOHANG | _WALL)
+
+
+def general_registers(thread: int, size: int) -> bytes:
+    """Return the general registers of a stopped thread, as ``pr_reg`` of an ``NT_PRSTATUS`` note has them.
+
+    :raises OSError: if it is gone
+    """
+    buffer = ctypes.create_string_buffer(size)
+    vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), size)
+    _ptrace(_PTRACE_GETREGSET, thread, _NT_PRSTATUS, ctypes.addressof(vector))
+    return buffer.raw[: vector[1]]
+
+
+def read_memory(process: int, ranges: Sequence[tuple[int, int]], buffer: bytearray | mmap.mmap) -> list[Copied]:
+    """Read *ranges* (address, size) of the memory of *process*, one after the other, into *buffer*.
+
+    The rest of a range behind a page that cannot be read
+    is missing.
+
+    :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
+    """
+    base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    got: list[Copied] = []
+    index = at = 0
+    while index < len(ranges):
+        batch = ranges[index : index + _IOV_MAX]
+        total = sum(size for _, size in batch)
+        remote = (ctypes.c_size_t * (2 * len(batch)))(*(word for pair in batch for word in pair))
+        local = (ctypes.c_size_t * 2)(base + at, total)
+        count = _LIBC.process_vm_readv(process, ctypes.addressof(local), 1, ctypes.addressof(remote), len(batch), 0)
+        if count < 0:
+            code = ctypes.get_errno()
+            if code not in (errno.EFAULT, errno.EIO):
+                raise OSError(code, os.strerror(code))
+            count = 0
+        # It ends at the first page that is not there: what is behind is asked for again without that range.
+        for address, size in batch:
+            index += 1
+            read = min(size, count)
+            if read:
+                got.append(Copied(address, read, at))
+            at += read
+            count -= read
+            if read < size:
+                break
+    return got

@@ -1,0 +1,113 @@
+"""Programs of ``fixtures/live``, which run on while they are inspected, and what the system says of a process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.build import compiler
+from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.machine import clean_environment, intel_runtime, table
+from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read
+
+SOURCES = CHECKOUT / "fixtures" / "live"
+
+
+def build_live(name: str, *, openmp: bool = True, flags: Sequence[str] = ()) -> Path:
+    """Return the executable of ``fixtures/live/NAME.c``, made by gcc.
+
+    :raises Missing: if the compiler or the runtime is not there
+    """
+    gcc = compiler("gcc")
+    source = SOURCES / f"{name}.c"
+    command = [str(gcc.path), "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
+    linking = ["-lpthread"]
+    version = ""
+    if openmp:
+        runtime, version = intel_runtime(), table()["intel-openmp"].version or ""
+        command += ["-fopenmp", "-idirafter", str(runtime / "opt" / "compiler" / "include")]
+        linking += [f"-L{runtime / 'lib'}", f"-Wl,-rpath,{runtime / 'lib'}", "-liomp5"]
+
+    def make(folder: Path) -> None:
+        objects = folder / f"{name}.o"
+        environment = clean_environment()
+        subprocess.run([*command, "-c", str(source), "-o", str(objects)], check=True, env=environment)
+        # -fopenmp would link gcc's own runtime, too.
+        link = [str(gcc.path), *flags, str(objects), "-o", str(folder / name), *linking]
+        subprocess.run(link, check=True, env=environment)
+
+    key = key_of(name, source.read_text(), gcc.version, command, linking, version)
+    return entry("programs", key, make) / name
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A program that works on. *process* is its ``Popen``, whose standard output says how it ended."""
+
+    process: subprocess.Popen[str]
+    executable: Path
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.process.pid
+
+    def finish(self) -> str:
+        """Have it end by itself; returns what it printed at last, after it made sure that this is right."""
+        self.process.send_signal(signal.SIGTERM)
+        said, _ = self.process.communicate(timeout=READY_SECONDS)
+        assert self.process.returncode == 0, (self.process.returncode, said)
+        return said
+
+
+@contextmanager
+def working(
+    name: str,
+    *arguments: str,
+    executable: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    openmp: bool = True,
+) -> Iterator[Worker]:
+    """Run a program of ``fixtures/live`` until it has printed a line; it is killed at the end of the context."""
+    program = executable or build_live(name, openmp=openmp)
+    process = subprocess.Popen(
+        [str(program), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, **(env or {})},
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert can_be_read(process.stdout.fileno(), READY_SECONDS), "it does not begin to work"
+        assert process.stdout.readline() == "ready\n"
+        yield Worker(process, program)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def status_of(process_id: int, key: str) -> list[str]:
+    """Return a value of ``/proc/PID/task/*/status`` of each thread that there is."""
+    found = []
+    for folder in Path(f"/proc/{process_id}/task").iterdir():
+        try:
+            lines = (folder / "status").read_text().splitlines()
+        except OSError:
+            continue  # it ended meanwhile
+        found += [line.partition(":")[2].strip() for line in lines if line.startswith(f"{key}:")]
+    return found
+
+
+def is_let_go(process_id: int) -> bool:
+    """Return whether nothing traces the process and no thread of it is stopped."""
+    return set(status_of(process_id, "TracerPid")) == {"0"} and not any(
+        state[:1] in "tT" for state in status_of(process_id, "State")
+    )
