@@ -38,26 +38,46 @@ _KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """What a snapshot holds: numbers of threads, of bytes of memory and of bytes of extracts, and what it lacks."""
+class Snapshot:
+    """What a snapshot holds, in the order of its file.
 
+    ``modules`` are those of whose files it has an extract; ``problems`` what it lacks.
+    """
+
+    architecture: Architecture
+    notes: tuple[Note, ...]
+    pieces: tuple[Piece, ...]
     threads: int
-    memory_bytes: int
-    extract_bytes: int
     modules: tuple[str, ...]
     problems: tuple[str, ...]
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the process's memory."""
+        return sum(len(piece.data) for piece in self.pieces)
+
+    @property
+    def extract_bytes(self) -> int:
+        """Bytes of extracts of modules' files."""
+        return sum(len(note.desc) for note in self.notes if note.owner == notes.OMPD_OWNER)
+
+    def write(self, stream: IO[bytes]) -> None:
+        """Write it to *stream* as an ELF core."""
+        architecture = self.architecture
+        write_core(
+            stream,
+            self.notes,
+            self.pieces,
+            e_machine=architecture.e_machine,
+            elf_class=architecture.elf_class,
+            byte_order=architecture.byte_order,
+        )
+
 
 def take(
-    target: Target,
-    process: InspectedProcess,
-    pages: set[int],
-    stream: IO[bytes],
-    *,
-    data_limit: int,
-    keep_environment: bool,
-) -> Contents:
-    """Write a snapshot of *process*, on which an inspection was rehearsed, to *stream*.
+    target: Target, process: InspectedProcess, pages: set[int], *, data_limit: int, keep_environment: bool
+) -> Snapshot:
+    """Return a snapshot of *process*, on which an inspection was rehearsed.
 
     :param pages: the pages that the inspection has read, and all that are read in here
     :param data_limit: bytes of writable data that are kept of each of the user's modules
@@ -79,8 +99,7 @@ def take(
             overlay = _without_secrets(process)
         except OmpdError as error:
             problems.append(f"the environment was not found, and may be in the snapshot: {error}")
-    memory = _Memory(target, process, pages, needed, overlay)
-    pieces = list(memory.pieces())
+    pieces = tuple(_Memory(target, process, pages, needed, overlay).pieces())
     modules, extracts = [], []
     for module in process.loaded_modules():
         for kind, elf in enumerate(_files_needed(module), notes.NT_OMPD_FILE):
@@ -93,19 +112,11 @@ def take(
                 continue
             extracts.append(Note(notes.OMPD_OWNER, kind, notes.format_extract(module.start, found)))
             modules.append(module.name)
-    architecture = target.architecture
-    write_core(
-        stream,
-        [*_process_notes(target, process, keep_environment), *extracts],
+    return Snapshot(
+        target.architecture,
+        (*_process_notes(target, process, keep_environment), *extracts),
         pieces,
-        e_machine=architecture.e_machine,
-        elf_class=architecture.elf_class,
-        byte_order=architecture.byte_order,
-    )
-    return Contents(
         len(process.threads()),
-        sum(len(piece.data) for piece in pieces),
-        sum(len(note.desc) for note in extracts),
         tuple(dict.fromkeys(modules)),
         tuple(problems),
     )

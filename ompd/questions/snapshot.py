@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from ompd.debugger.snapshot import take
+from ompd.debugger.snapshot import Snapshot, take
 from ompd.errors import BadFile, OmpdError
 from ompd.model import SnapshotRecord
 from ompd.questions import icvs, regions, runtimes, tasks, threads
@@ -24,46 +25,44 @@ def take_snapshot(
 ) -> SnapshotRecord:
     """Write an ELF core of the process to *path* with what the questions read, and say what is in it.
 
-    A file of that name is replaced once the new one is whole.
+    A file of that name is replaced once the new one is whole. A live process is stopped while its memory is copied, not
+    while the file is written.
 
     :raises BadFile: if the file cannot be written
     """
     place = Path(path)
     if place.exists() and Path(session.target.name).exists() and place.samefile(session.target.name):
         raise BadFile(str(path), "is what the snapshot would be taken of", hint="name another file for the snapshot")
-    rehearsal = Session(session.target, session.finder, session.exe)
+    taken = session.ask(partial(_take, data_limit=data_limit, keep_environment=keep_environment))
     try:
-        pages = rehearsal.process.note_reads()
-        for ask in _QUESTIONS:
-            with suppress(OmpdError):
-                ask(rehearsal)
-        try:
-            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as stream:
-                try:
-                    contents = take(
-                        session.target,
-                        rehearsal.process,
-                        pages,
-                        stream.file,
-                        data_limit=data_limit,
-                        keep_environment=keep_environment,
-                    )
-                    stream.flush()
-                    os.chmod(stream.name, 0o600)  # noqa: PTH101  as the kernel's cores: memory is its owner's
-                    os.replace(stream.name, place)  # noqa: PTH105
-                except BaseException:
-                    os.unlink(stream.name)  # noqa: PTH108
-                    raise
-        except OSError as error:
-            raise BadFile(str(path), f"cannot be written: {error.strerror}") from error
-    finally:
-        rehearsal.process.close()
+        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as stream:
+            try:
+                taken.write(stream.file)
+                stream.flush()
+                os.replace(stream.name, place)  # noqa: PTH105  readable by its owner alone, as the kernel's cores
+            except BaseException:
+                os.unlink(stream.name)  # noqa: PTH108
+                raise
+    except OSError as error:
+        raise BadFile(str(path), f"cannot be written: {error.strerror}") from error
     return SnapshotRecord(
         file=str(path),
         size=place.stat().st_size,
-        threads=contents.threads,
-        memory_bytes=contents.memory_bytes,
-        extract_bytes=contents.extract_bytes,
-        modules=contents.modules,
-        problems=contents.problems,
+        threads=taken.threads,
+        memory_bytes=taken.memory_bytes,
+        extract_bytes=taken.extract_bytes,
+        modules=taken.modules,
+        problems=taken.problems,
     )
+
+
+def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
+    # A session of its own, whose caches hide nothing from the notes of what is read.
+    process = session.process.at_another_stop(session.target)
+    rehearsal = Session(session.target, session.finder, session.exe, process=process)
+    pages = process.note_reads()
+    for ask in _QUESTIONS:
+        with suppress(OmpdError):
+            ask(rehearsal)
+    process.begin_question()
+    return take(session.target, process, pages, data_limit=data_limit, keep_environment=keep_environment)
