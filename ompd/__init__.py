@@ -10,14 +10,15 @@ The front door of the library. Importing it loads nothing else: neither LLDB nor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    from ompd.control import LldbInspection
     from ompd.inspection import Inspection
 
-__all__ = ["__version__", "open_core"]
+__all__ = ["__version__", "from_lldb", "open_core"]
 
 __version__ = "0.1.0"
 
@@ -39,3 +40,17 @@ def open_core(
     from ompd.inspection import Inspection  # noqa: PLC0415
 
     return Inspection.open_core(core, exe=exe, sysroot=sysroot, debug_dirs=debug_dirs)
+
+
+def from_lldb(process: Any) -> LldbInspection:
+    """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. It stays LLDB's.
+
+    The session is one of this stop: once the process has run, asking on raises :class:`~ompd.errors.StaleHandle`.
+
+    :raises TargetGone: if there is no process, or it has ended
+    :raises TargetError: if it is running
+    :raises Unsupported: if its architecture is not supported
+    """
+    from ompd.control import LldbInspection  # noqa: PLC0415
+
+    return LldbInspection(process)

@@ -21,12 +21,14 @@ LAYERS = (
     ("debugger", "plugins"),
     ("session",),
     ("questions", "analysis", "render"),
-    ("inspection", "commands", "lldb_script"),
+    ("inspection", "control", "commands", "lldb_script"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Imports inside functions: the front door, and what would cost every command its start-up time.
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
+    ("ompd", "ompd.control"),
+    ("ompd.debugger.targets.lldb", "lldb"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
 }
