@@ -116,8 +116,7 @@ def situations(question: dict[str, Any]) -> dict[str, str]:
         again = launch(lldb, target)
         told["again"] = say(ompd.from_lldb(again).ask_threads)
         told["the first, again"] = say(lambda: session.process.read(0x1000, 8))
-        again.Detach()
-        told["detached"] = say(lambda: ompd.from_lldb(again))
+        again.Kill()
     finally:
         lldb.SBDebugger.Destroy(debugger)
     return told
@@ -131,10 +130,9 @@ def at_entry(question: dict[str, Any]) -> dict[str, str]:
     try:
         target = debugger.CreateTarget(question["executable"])
         process = launch(lldb, target, lldb.eLaunchFlagStopAtEntry)
-        try:
-            return {"said": say(lambda: ompd.from_lldb(process).ask_threads())}
-        finally:
-            process.Kill()
+        said = say(lambda: ompd.from_lldb(process).ask_threads())
+        process.Detach()
+        return {"said": said, "detached": say(lambda: ompd.from_lldb(process))}
     finally:
         lldb.SBDebugger.Destroy(debugger)
 
