@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -131,13 +133,30 @@ def at_entry(question: dict[str, Any]) -> dict[str, str]:
         target = debugger.CreateTarget(question["executable"])
         process = launch(lldb, target, lldb.eLaunchFlagStopAtEntry)
         said = say(lambda: ompd.from_lldb(process).ask_threads())
-        process.Detach()
-        return {"said": said, "detached": say(lambda: ompd.from_lldb(process))}
+        process.Kill()
+        return {"said": said}
     finally:
         lldb.SBDebugger.Destroy(debugger)
 
 
-QUESTIONS = {"compare": compare, "situations": situations, "at_entry": at_entry}
+def detached(question: dict[str, Any]) -> dict[str, str]:
+    """Return what is said of a program that LLDB has let go."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    try:
+        target = debugger.CreateTarget(question["executable"])
+        target.BreakpointCreateByName("main")
+        process = launch(lldb, target)
+        target.DeleteAllBreakpoints()
+        process.Detach()
+        os.kill(process.GetProcessID(), signal.SIGKILL)
+        return {"said": say(lambda: ompd.from_lldb(process))}
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+
+
+QUESTIONS = {"compare": compare, "situations": situations, "at_entry": at_entry, "detached": detached}
 
 
 def main() -> None:
