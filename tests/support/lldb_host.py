@@ -150,6 +150,7 @@ def detached(question: dict[str, Any]) -> dict[str, str]:
         process = launch(lldb, target)
         target.DeleteAllBreakpoints()
         process.Detach()
+        await_state(lldb, debugger, process, lldb.eStateDetached)
         os.kill(process.GetProcessID(), signal.SIGKILL)
         return {"said": say(lambda: ompd.from_lldb(process))}
     finally:
