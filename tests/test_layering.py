@@ -31,12 +31,13 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.targets.lldb", "lldb"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
+    ("ompd.commands.prompt", "ompd.render.terminal"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},
     "unicorn": {"ompd.debugger.emulate"},
     "ctypes": {"ompd.plugins.hosted"},
-    "click": {"ompd.commands.main"},
+    "click": {"ompd.commands.main", "ompd.commands.prompt"},
     "rich": {"ompd.render.terminal"},
     "elftools": set(),
 }

@@ -147,7 +147,7 @@ class LldbTarget:
         self._process = process
         check_stopped(self._lldb, process)
         self._target = process.GetTarget()
-        self._stop = process.GetUniqueID(), process.GetStopID()
+        self._stop = stop_of(process)
         self._is_open = True
         self.is_core = process.GetPluginName().endswith("-core")
         self.process_id: int | None = process.GetProcessID() or None
@@ -174,7 +174,7 @@ class LldbTarget:
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
-        if (self._process.GetUniqueID(), self._process.GetStopID()) != self._stop:
+        if stop_of(self._process) != self._stop:
             raise StaleHandle(f"{self.name} has run since it was asked")
 
     @cached_property
@@ -370,6 +370,11 @@ class LldbTarget:
     def close(self) -> None:
         """Let go of the process, which stays LLDB's."""
         self._is_open = False
+
+
+def stop_of(process: Any) -> tuple[int, int]:
+    """Return what is the same for *process* as long as nothing has run in it, expressions of the user's included."""
+    return process.GetUniqueID(), process.GetStopID(True)
 
 
 def check_stopped(lldb: ModuleType, process: Any) -> None:
