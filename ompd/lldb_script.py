@@ -56,6 +56,7 @@ _PROMPT = "(lldb) "
 _MODULE = __name__
 _STATE = "__ompd__"
 _PARSES = find_spec("lldb.plugins.parsed_cmd") is not None  # whether LLDB parses options, as 19 and later
+_FIRST_UNPRINTABLE = 2
 _MAX_WORD = 1 << 12
 _MAX_SESSIONS = 4  # processes that are debugged side by side, of which the last answers are kept
 
@@ -66,7 +67,8 @@ class _State:
     def __init__(self) -> None:
         self.sessions: dict[int, tuple[tuple[int, int], LldbInspection]] = {}
         self.auto = False
-        self.hooked: list[Any] = []  # targets that have a stop hook of ours
+        self.hooked = False  # whether targets have our stop hook
+        self.said: tuple[int, int] | None = None  # the stop that the line was printed at
 
     def session(self, process: Any) -> LldbInspection:
         """Return the session of this stop of *process*, the same one as long as the process does not run."""
@@ -218,11 +220,12 @@ class _Question(_Prompt):
         """Return the options of the table."""
         return {
             flag.long: {
-                **({"short_option": flag.short} if flag.short is not None else {}),
+                # LLDB numbers those without a letter itself, from 0, and then takes the first for not given.
+                "short_option": flag.short or chr(_FIRST_UNPRINTABLE + number),
                 "required": False,
                 "help": flag.help,
             }
-            for flag in flags_of(self.command)
+            for number, flag in enumerate(flags_of(self.command))
         }
 
     def help(self) -> str:
@@ -341,9 +344,7 @@ class AutoCommand(_Prompt):
         if given:
             self._state.auto = given == ["on"]
         if self._state.auto:
-            for target in _targets(debugger):
-                _hook(debugger, self._state, target)
-                _arm(target)
+            _hook(debugger, self._state)
         return f"ompd auto is {'on' if self._state.auto else 'off'}"
 
     def help(self) -> str:
@@ -363,16 +364,16 @@ class AutoCommand(_Prompt):
         return {"values": [value for value in ("on", "off") if value.startswith(words[position][:cursor])]}
 
 
-def _targets(debugger: Any) -> list[Any]:
-    # The dummy is what LLDB copies from when it makes a target.
-    return [debugger.GetDummyTarget(), *(debugger.GetTargetAtIndex(n) for n in range(debugger.GetNumTargets()))]
-
-
-def _hook(debugger: Any, state: _State, target: Any) -> None:
-    # LLDB has no way to make a stop hook but the command, and tells nobody its number: it stays, and may be silent.
-    if target not in state.hooked:
-        state.hooked.append(target)
+def _hook(debugger: Any, state: _State) -> None:
+    # LLDB has no way to make a stop hook but the command, and tells nobody its number: it stays, and may be silent. From
+    # the dummy LLDB copies what every target has that is made later.
+    if state.hooked:
+        return
+    state.hooked = True
+    targets = (debugger.GetTargetAtIndex(number) for number in range(debugger.GetNumTargets()))
+    for target in (debugger.GetDummyTarget(), *targets):
         _command(debugger, f"target stop-hook add -P {_MODULE}.StopHook", target)
+        _arm(target)
 
 
 class StopHook:
@@ -380,22 +381,25 @@ class StopHook:
 
     def __init__(self, target: Any, extra_args: Any, internal_dict: dict[str, Any]) -> None:
         self._state = _state(internal_dict)
-        self._said: tuple[int, int] | None = None
 
     def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
         """Print, once a stop; True lets the program stop."""
         with suppress(BaseException):
             process = exe_ctx.GetProcess()
-            if self._state.auto and self._said != stop_of(process):
-                self._said = stop_of(process)
-                stream.Print(_line(self._state, process, exe_ctx.GetThread().GetThreadID()) + "\n")
+            if self._state.auto and self._state.said != stop_of(process):
+                self._state.said = stop_of(process)
+                line = _line(self._state, process, exe_ctx.GetThread().GetThreadID())
+                if line is not None:
+                    stream.Print(line + "\n")
         return True
 
 
-def _line(state: _State, process: Any, thread: int | None) -> str:
+def _line(state: _State, process: Any, thread: int | None) -> str | None:
     try:
         return format_summary(state.session(process).ask_threads(), thread)
     except NoAnswer as error:
+        if process.GetStopID() <= 1:
+            return None  # the program has not even loaded its libraries
         return _cleaned(f"OpenMP: {str(error).removeprefix(f'process {process.GetProcessID()}: ')}")
     except OmpdError as error:
         return _cleaned(f"OpenMP: {error}")
@@ -422,7 +426,7 @@ class StatusCommand(_Prompt):
         try:
             check_stopped(lldb, process)
         except OmpdError as error:
-            return f"{error}"
+            return str(error).removeprefix("process ")
         kind = "core file" if process.GetPluginName().endswith("-core") else "stopped"
         return f"{process.GetProcessID()}, {kind}, {process.GetNumThreads()} threads"
 
@@ -472,9 +476,6 @@ def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool
 
 
 def _arm(target: Any) -> None:
-    for breakpoint in target.breakpoint_iter():
-        if breakpoint.MatchesName("ompd"):
-            return
     armed = target.BreakpointCreateFromScript(
         f"{_MODULE}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
     )

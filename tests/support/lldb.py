@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.cache import CHECKOUT
+from tests.support.build import compiler
+from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.debs import deb_folder
-from tests.support.machine import Missing, clean_environment
+from tests.support.machine import Missing, clean_environment, intel_runtime
 from tests.support.runs import Running, Stopped, can_be_read
 
 VERSIONS = (22, 19, 14)
@@ -116,20 +119,49 @@ def _facts_of(program: Stopped | Running) -> dict[str, object]:
     }
 
 
-def batch(
-    found: Lldb, commands: Sequence[str], *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
-) -> str:
-    """Return what LLDB prints that runs *commands* and ends; its prompt lines are part of it."""
-    given = [part for command in commands for part in ("-o", command)]
-    done = subprocess.run(
-        [found.command, "-x", "-b", *given, *arguments],
-        cwd=cwd,
-        env={**found.environment, **(env or {}), "HOME": str(cwd)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_SECONDS,
-        check=False,
-    )
-    assert done.returncode >= 0, f"LLDB died of signal {-done.returncode}: {done.stderr}"
-    return done.stdout + done.stderr
+def batch(found: Lldb, commands: Sequence[str], *arguments: str, cwd: Path) -> str:
+    """Return what LLDB prints that runs *commands*, also after one that fails, and ends; with its prompt's lines."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lldb") as file:
+        file.write("\n".join(commands) + "\n")
+        file.flush()
+        go_on = "settings set interpreter.stop-command-source-on-error false"
+        done = subprocess.run(
+            [found.command, "-x", "-b", "-o", go_on, "-o", f"command source {file.name}", *arguments],
+            cwd=cwd,
+            env={**found.environment, "HOME": str(cwd)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ANSWER_SECONDS,
+            check=False,
+        )
+    assert done.returncode >= 0, f"LLDB died of signal {-done.returncode}: {done.stdout}"
+    return done.stdout.partition(f"Executing commands in '{file.name}'.\n")[2] or done.stdout
+
+
+SOURCES = CHECKOUT / "tests" / "lldb"
+
+
+def build_regions(*, pie: bool = True) -> Path:
+    """Return the folder with ``regions``, and ``opener`` that loads the same as ``libregions.so`` at run time."""
+    runtime, gcc = intel_runtime(), compiler("gcc")
+    compiling = ["-g", "-O0", "-fopenmp", "-idirafter", str(runtime / "opt" / "compiler" / "include")]
+    linking = [f"-L{runtime / 'lib'}", f"-Wl,-rpath,{runtime / 'lib'}", "-liomp5"]
+    kind = ["-fPIE"] if pie else ["-fno-pie"]
+    flags = ["-pie"] if pie else ["-no-pie"]
+
+    def make(folder: Path) -> None:
+        for name in ("regions.c", "opener.c"):
+            shutil.copy(SOURCES / name, folder)
+        for command in (
+            [*compiling, *kind, "-c", "regions.c", "-o", "regions.o"],
+            [*flags, "regions.o", "-o", "regions", *linking],
+            [*compiling, "-fPIC", "-c", "regions.c", "-o", "library.o"],
+            ["-shared", "library.o", "-o", "libregions.so", *linking],
+            ["-g", *kind, *flags, "opener.c", "-o", "opener"],
+        ):
+            subprocess.run([str(gcc.path), *command], cwd=folder, check=True, env=clean_environment())
+
+    texts = [(SOURCES / name).read_text() for name in ("regions.c", "opener.c")]
+    return entry("lldb", key_of(texts, gcc.version, pie, str(runtime)), make)

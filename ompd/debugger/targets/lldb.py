@@ -154,6 +154,13 @@ class LldbTarget:
         core = process.GetCoreFile() if self.is_core and hasattr(process, "GetCoreFile") else None
         self.name = (_path(core) if core is not None else "") or f"process {self.process_id}"
         self.architecture = self._find_architecture()
+        if not self.is_core and not self._is_held():
+            raise TargetGone(f"LLDB does not hold {self.name} any more", hint="attach to it again")
+
+    def _is_held(self) -> bool:
+        # LLDB may still call a process stopped that it has detached from. Small reads are answered from its cache.
+        stack = self._process.GetThreadAtIndex(0).GetFrameAtIndex(0).GetSP()
+        return self._read(stack - stack % _PAGE, _PAGE // 2) is not None
 
     def _find_architecture(self) -> Architecture:
         machine = (self._target.GetTriple() or "unknown").partition("-")[0]
