@@ -365,8 +365,8 @@ class AutoCommand(_Prompt):
 
 
 def _hook(debugger: Any, state: _State) -> None:
-    # LLDB has no way to make a stop hook but the command, and tells nobody its number: it stays, and may be silent. From
-    # the dummy LLDB copies what every target has that is made later.
+    # LLDB has no way to make a stop hook but the command, and tells nobody its number: it stays, and may be silent.
+    # The dummy is what every target is copied from that is made later.
     if state.hooked:
         return
     state.hooked = True

@@ -144,7 +144,7 @@ class LldbTarget:
 
     def __init__(self, process: Any) -> None:
         self._lldb = load_lldb()
-        self._process = process
+        self.process = process
         check_stopped(self._lldb, process)
         self._target = process.GetTarget()
         self._stop = stop_of(process)
@@ -159,13 +159,13 @@ class LldbTarget:
 
     def _is_held(self) -> bool:
         # LLDB may still call a process stopped that it has detached from. Small reads are answered from its cache.
-        stack = self._process.GetThreadAtIndex(0).GetFrameAtIndex(0).GetSP()
+        stack = self.process.GetThreadAtIndex(0).GetFrameAtIndex(0).GetSP()
         return self._read(stack - stack % _PAGE, _PAGE // 2) is not None
 
     def _find_architecture(self) -> Architecture:
         machine = (self._target.GetTriple() or "unknown").partition("-")[0]
         for architecture in ARCHITECTURES.values():
-            same = architecture.pointer_size == self._process.GetAddressByteSize()
+            same = architecture.pointer_size == self.process.GetAddressByteSize()
             if architecture.name == machine and same:
                 return architecture
         known = ", ".join(a.name for a in ARCHITECTURES.values())
@@ -181,13 +181,13 @@ class LldbTarget:
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
-        if stop_of(self._process) != self._stop:
+        if stop_of(self.process) != self._stop:
             raise StaleHandle(f"{self.name} has run since it was asked")
 
     @cached_property
     def signal(self) -> int | None:
         """The signal that LLDB names as the reason of the stop; of a core, the one that ended the program."""
-        for thread in self._process:
+        for thread in self.process:
             if thread.GetStopReason() == self._lldb.eStopReasonSignal and thread.GetStopReasonDataCount():
                 number = int(thread.GetStopReasonDataAtIndex(0))
                 if number:
@@ -203,6 +203,8 @@ class LldbTarget:
             if top is None or not 0 < count <= _MAX_ARGUMENTS:
                 return None
             size = self.architecture.pointer_size
+            if self._word(top + (1 + count) * size):
+                return None
             return " ".join(self._string(self._word(top + (1 + n) * size)) for n in range(count))
         except MemoryFault:
             return None
@@ -218,7 +220,7 @@ class LldbTarget:
     def _read(self, address: int, size: int) -> bytes | None:
         error = self._lldb.SBError()
         try:
-            data = self._process.ReadMemory(address, size, error)
+            data = self.process.ReadMemory(address, size, error)
         except (OverflowError, ValueError):  # no address at all
             return None
         return bytes(data) if error.Success() and data is not None and len(data) == size else None
@@ -258,12 +260,12 @@ class LldbTarget:
 
     @cached_property
     def _thread_ids(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(thread.GetThreadID() for thread in self._process))
+        return tuple(dict.fromkeys(thread.GetThreadID() for thread in self.process))
 
     def registers(self, thread: int) -> Mapping[str, int]:
         """Return the registers of *thread* that LLDB has. LLDB 14 has no ``fs_base``."""
         self.check()
-        found = self._process.GetThreadByID(thread)
+        found = self.process.GetThreadByID(thread)
         if not found.IsValid():
             raise BadInput(f"no thread {thread} in {self.name}")
         sets = found.GetFrameAtIndex(0).GetRegisters()
@@ -314,10 +316,13 @@ class LldbTarget:
             address = context.GetSymbol().GetStartAddress().GetLoadAddress(self._target)
             if address != self._lldb.LLDB_INVALID_ADDRESS:
                 try:
-                    return self._word(address) or None
+                    if found := self._word(address):
+                        return found
                 except MemoryFault:
                     continue
-        return None
+        # At the first instruction the stack pointer tells; later there is no loader, and it lies below.
+        threads = self.thread_ids()
+        return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return the auxiliary vector from the initial stack, where the kernel laid it; LLDB has no question for it."""
