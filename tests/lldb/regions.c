@@ -12,7 +12,7 @@ static double inner(double x) {
 
 /* Thread 0 is here while the others wait for it. */
 static int together(void) {
-    usleep(100000);
+    usleep(100000 * omp_get_num_threads());
     return omp_get_num_threads();
 }
 

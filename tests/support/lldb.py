@@ -70,10 +70,11 @@ class LldbHost:
         environment = {name: value for name, value in found.environment.items() if name != "PYTHONPATH"}
         # It must find the module by itself, as it would for a user.
         environment.pop("LLDB_DEBUGSERVER_PATH")
+        self.environment = {**environment, "OMPD_LLDB": found.command}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.lldb_host"],
             cwd=CHECKOUT,
-            env={**environment, "OMPD_LLDB": found.command},
+            env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -157,19 +157,71 @@ def detached(question: dict[str, Any]) -> dict[str, str]:
         lldb.SBDebugger.Destroy(debugger)
 
 
-QUESTIONS = {"compare": compare, "situations": situations, "at_entry": at_entry, "detached": detached}
+def plain(session: Any) -> Any:
+    """Return the rows of ``threads`` as JSON has them."""
+    return json.loads(format_answer("threads", session.ask_threads()))["threads"]
+
+
+def run(question: dict[str, Any]) -> dict[str, Any]:
+    """Start a program, run it to one place after another, and ask at each."""
+    stops = []
+    with ompd.launch(question["program"]) as session:
+        number = session.record.process_id
+        old = session.process
+        for place in question["places"]:
+            event = session.step_into_region() if place == "INTO" else session.continue_to(place)
+            stops.append({"event": event.name, "thread": event.native_thread_id, "threads": plain(session)})
+        stale = say(lambda: old.read(session.target.auxiliary_vector()[25], 8))
+    return {"stops": stops, "stale": stale, "alive after closing": Path(f"/proc/{number}").exists()}
+
+
+def events(question: dict[str, Any]) -> dict[str, Any]:
+    """Start a program and return its events."""
+    with ompd.launch(question["program"], cwd=question.get("cwd")) as session:
+        found = session.events(*question["names"], limit=question.get("limit"))
+        return {"events": [(event.name, event.native_thread_id) for event in found]}
+
+
+def refusals(question: dict[str, Any]) -> dict[str, str]:
+    """Return what is said to what cannot be done."""
+    program, said = question["program"], {}
+    with ompd.launch(program) as session:
+        said["no function"] = say(lambda: session.continue_to("no_such_function"))
+        said["no line"] = say(lambda: session.continue_to("regions.c:3000"))
+        said["no event"] = say(lambda: next(session.events("parallel_middle")))
+        session.continue_to("together")
+        said["too slow"] = say(lambda: session.continue_to("task_end", seconds=0.3))
+        said["after the limit"] = say(session.ask_threads)
+        said["past the end"] = say(lambda: session.continue_to("task_begin"))
+    with ompd.launch(program, omp_debug=False) as session:
+        said["not enabled"] = say(lambda: session.continue_to("parallel_begin"))
+    said["no program"] = say(lambda: ompd.launch(["/no/such/program"])).partition(":")[0]
+    return said
+
+
+QUESTIONS = {
+    "compare": compare,
+    "situations": situations,
+    "at_entry": at_entry,
+    "detached": detached,
+    "run": run,
+    "events": events,
+    "refusals": refusals,
+}
 
 
 def main() -> None:
     """Answer until the questions end."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    sys.stdout = sys.stderr  # for what the programs print that are launched here
     for line in sys.stdin:
         question = json.loads(line)
         try:
             answer = QUESTIONS[question.pop("question")](question)
         except Exception:  # noqa: BLE001  whatever it is, the test has to show it
             answer = {"fault": traceback.format_exc()}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":
