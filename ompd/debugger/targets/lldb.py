@@ -149,6 +149,8 @@ class LldbTarget:
         self._target = process.GetTarget()
         self._stop = stop_of(process)
         self._is_open = True
+        self._registers: dict[int, dict[str, int]] = {}
+        self._layouts: dict[int, tuple[tuple[str, int], ...]] = {}
         self.is_core = process.GetPluginName().endswith("-core")
         self.process_id: int | None = process.GetProcessID() or None
         core = process.GetCoreFile() if self.is_core and hasattr(process, "GetCoreFile") else None
@@ -265,23 +267,36 @@ class LldbTarget:
     def registers(self, thread: int) -> Mapping[str, int]:
         """Return the registers of *thread* that LLDB has. LLDB 14 has no ``fs_base``."""
         self.check()
+        if thread not in self._registers:
+            self._registers[thread] = self._read_registers(thread)
+        return self._registers[thread]
+
+    def _read_registers(self, thread: int) -> dict[str, int]:
         found = self.process.GetThreadByID(thread)
         if not found.IsValid():
             raise BadInput(f"no thread {thread} in {self.name}")
         sets = found.GetFrameAtIndex(0).GetRegisters()
+        general = sets.GetValueAtIndex(0)
         registers: dict[str, int] = {}
-        for register in sets.GetValueAtIndex(0) if sets.GetSize() else ():
-            name = _REGISTER_NAMES.get(register.GetName(), register.GetName())
-            if name in self.architecture.registers:
-                error = self._lldb.SBError()
-                value = register.GetValueAsUnsigned(error, 0)
-                if error.Success():
-                    registers[name] = value
-                if len(registers) == len(self.architecture.registers):
-                    break
+        error = self._lldb.SBError()
+        for name, position in self._positions(general):
+            value = general.GetChildAtIndex(position).GetValueAsUnsigned(error, 0)
+            if error.Success():
+                registers[name] = value
         if self.architecture.pc not in registers:
             raise TargetError(f"LLDB does not tell the registers of thread {thread}")
         return registers
+
+    def _positions(self, general: Any) -> tuple[tuple[str, int], ...]:
+        # Where the registers are among LLDB's general ones, by name. Asking each for its name takes long, and they are
+        # the same for all threads.
+        count = general.GetNumChildren()
+        if count not in self._layouts:
+            names = (general.GetChildAtIndex(position).GetName() for position in range(count))
+            ours = ((_REGISTER_NAMES.get(name, name), position) for position, name in enumerate(names))
+            wanted = set(self.architecture.registers)
+            self._layouts[count] = tuple((name, position) for name, position in ours if name in wanted)
+        return self._layouts[count]
 
     # Modules
 
