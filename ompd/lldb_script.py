@@ -65,15 +65,15 @@ class _State:
     """What belongs to one debugger."""
 
     def __init__(self) -> None:
-        self.sessions: dict[int, tuple[tuple[int, int], LldbInspection]] = {}
+        self.sessions: dict[int, tuple[tuple[int, ...], LldbInspection]] = {}
         self.auto = False
         self.hooked = False  # whether targets have our stop hook
         self.said: tuple[int, int] | None = None  # the stop that the line was printed at
 
     def session(self, process: Any) -> LldbInspection:
-        """Return the session of this stop of *process*, the same one as long as the process does not run."""
+        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules."""
         check_stopped(lldb, process)
-        stop = stop_of(process)
+        stop = (*stop_of(process), process.GetTarget().GetNumModules())
         kept = self.sessions.pop(stop[0], None)
         if kept is not None and kept[0] != stop:
             kept[1].close()
@@ -114,6 +114,19 @@ def _cleaned(text: str) -> str:
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
+_OPTIONS_OF_ALL: Mapping[str, Mapping[str, object]] = {
+    "help": {"short_option": "h", "required": False, "help": "Show what the command does."},
+    "debug": {"short_option": chr(1), "required": False, "help": "Show the traceback of an error."},
+}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(str(error).lower()) from error
+
+
 def _strings(given: Any) -> list[str]:
     # LLDB 19 gives a structure of its own, later ones a list.
     if hasattr(given, "GetItemAtIndex"):
@@ -150,14 +163,13 @@ class _Prompt:
         """Run the command, for LLDB."""
         words: list[str] = []
         try:
-            words = shlex.split(given) if isinstance(given, str) else [*self._words, *_strings(given)]
+            words = _split(given) if isinstance(given, str) else [*self._words, *_strings(given)]
             if "--help" in words or "-h" in words:
                 result.AppendMessage(self.help())
                 return
             result.AppendMessage(self.run(debugger, words, exe_ctx))
-        except (OmpdError, ValueError) as error:
-            hint = getattr(error, "hint", "")
-            self._fail(result, f"ompd: {error}" + (f"\nompd: {hint}" if hint else ""), words)
+        except OmpdError as error:
+            self._fail(result, f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""), words)
         except KeyboardInterrupt:
             self._fail(result, "ompd: interrupted", words)
         except BaseException as error:  # noqa: BLE001  a fault of ours must not take the debugger down
@@ -187,8 +199,7 @@ class _Prompt:
 
     def get_options_definition(self) -> Mapping[str, Mapping[str, object]]:
         """Return the options, for LLDB 19 and later."""
-        help_option = {"short_option": "h", "required": False, "help": "Show what the command does."}
-        return {**self.options(), "help": help_option}
+        return {**_OPTIONS_OF_ALL, **self.options()}
 
     def get_args_definition(self) -> list[list[dict[str, object]]]:
         """Return the arguments, for LLDB 19 and later."""
@@ -303,13 +314,15 @@ def _number(word: str, what: str) -> int:
 
 
 def _region(session: LldbInspection, native: int, level: int | None) -> ParallelRecord | None:
-    # The innermost region of the thread *native*, or the one at *level* around it; None for level 0.
+    # The innermost region of the thread *native*, None outside of all, or the one at *level* around it.
     row = _row(session, native)
     regions = {(region.runtime, region.id): region for region in session.ask_parallel().rows}
     region = regions.get((row.runtime or "", row.parallel or ""))
+    if level == 0:
+        raise BadInput("regions have levels from 1 on")
     while level is not None and region is not None and region.level != level:
         region = regions.get((region.runtime, region.enclosing or ""))
-    if level and region is None:
+    if level is not None and region is None:
         raise BadInput(f"thread {native} is in no region of level {level}")
     return region
 

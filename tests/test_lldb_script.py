@@ -97,6 +97,7 @@ WRONG = {
     "ompd thread two": "ompd: 'two' is not an OpenMP thread number",
     "ompd thread": "ompd: thread takes the OpenMP number of a thread\nompd: ompd thread N; ompd threads shows them",
     "ompd thread --level 7 0": "ompd: thread N is in no region of level 7",
+    "ompd thread --level 0 0": "ompd: regions have levels from 1 on",
     "ompd auto maybe": "ompd: auto is switched on or off\nompd: ompd auto on",
 }
 
