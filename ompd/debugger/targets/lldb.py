@@ -136,7 +136,7 @@ class LldbTarget:
     """The process *process*, an ``SBProcess``, at its present stop.
 
     :raises TargetGone: if there is none, or it has ended
-    :raises TargetError: if it is running
+    :raises TargetError: if it is running, or a core of which LLDB has found no file
     :raises Unsupported: if it is of another architecture
     """
 
@@ -156,6 +156,10 @@ class LldbTarget:
         core = process.GetCoreFile() if self.is_core and hasattr(process, "GetCoreFile") else None
         self.name = (_path(core) if core is not None else "") or f"process {self.process_id}"
         self.architecture = self._find_architecture()
+        if self.is_core and not self.mappings():
+            raise TargetError(
+                f"LLDB has found no file of {self.name}", hint="name the program: target create PROGRAM --core CORE"
+            )
         if not self.is_core and not self._is_held():
             raise TargetGone(f"LLDB does not hold {self.name} any more", hint="attach to it again")
 
