@@ -51,6 +51,7 @@ tools: $(VENV)/.ready
 	    echo "installing $$missing"; apt-get -qq update; \
 	    for package in $$missing; do $(APT) install $$package >/dev/null || echo "not installed: $$package"; done; \
 	elif [ -n "$$missing" ]; then echo "not here, and only root installs it: $$missing"; fi
+	@$(BIN)/python -m tests.support.tools debs >/dev/null
 
 # The runtime that the programs of the tests are linked with: Intel's, of which no byte is in this project.
 intel: $(VENV)/.ready

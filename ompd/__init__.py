@@ -10,15 +10,16 @@ The front door of the library. Importing it loads nothing else: neither LLDB nor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
+    from ompd.control import LldbInspection
     from ompd.inspection import Inspection
 
-__all__ = ["__version__", "attach", "open_core"]
+__all__ = ["__version__", "attach", "from_lldb", "launch", "open_core"]
 
 __version__ = "0.1.0"
 
@@ -87,3 +88,41 @@ def attach(
     return Inspection.attach(
         process_id, exe=exe, sysroot=sysroot, debug_dirs=debug_dirs, debuginfod=debuginfod, nonblocking=nonblocking
     )
+
+
+def from_lldb(process: Any) -> LldbInspection:
+    """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. It stays LLDB's.
+
+    The session is one of this stop: once the process has run, asking on raises :class:`~ompd.errors.StaleHandle`.
+
+    :raises TargetGone: if there is no process, or it has ended
+    :raises TargetError: if it is running
+    :raises Unsupported: if its architecture is not supported
+    """
+    from ompd.control import LldbInspection  # noqa: PLC0415
+
+    return LldbInspection(process)
+
+
+def launch(
+    arguments: Sequence[str | PathLike[str]],
+    *,
+    env: Mapping[str, str | None] | None = None,
+    cwd: str | PathLike[str] | None = None,
+    omp_debug: bool = True,
+) -> LldbInspection:
+    """Return a session on a program that is started under LLDB and stopped at its first instruction.
+
+    Its methods ``continue_to``, ``step_into_region`` and ``events`` run it. Closing the session ends the program: use
+    it in a ``with`` statement.
+
+    :param arguments: the program, and what it gets
+    :param env: variables that it has besides those of this process, None removes one
+    :param cwd: the folder that it runs in, by default that of this process
+    :param omp_debug: whether it is started with ``OMP_DEBUG=enabled``, without which there are no events
+    :raises BadInput: if it cannot be started
+    :raises Unsupported: if no LLDB is installed whose Python module fits this Python
+    """
+    from ompd.control import launch as launch_it  # noqa: PLC0415
+
+    return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug)

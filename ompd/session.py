@@ -272,7 +272,7 @@ class Session:
         program = next((module for module in self.process.modules() if module.is_program), None)
         return TargetRecord(
             kind=target.kind,
-            file=target.name if target.kind == "core" else None,
+            file=target.name if target.kind != "live" else None,
             # A module whose name is lost has one of ours, that is no path.
             executable=program.name if program is not None and "/" in program.name else None,
             process_id=target.process_id,

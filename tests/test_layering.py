@@ -21,15 +21,18 @@ LAYERS = (
     ("debugger", "plugins"),
     ("session", "live"),
     ("questions", "analysis", "render"),
-    ("inspection", "commands", "lldb_script"),
+    ("inspection", "control", "commands", "lldb_script"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Imports inside functions: the front door, and what would cost every command its start-up time.
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
+    ("ompd", "ompd.control"),
     ("ompd.session", "ompd.live"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
+    ("ompd.commands.prompt", "ompd.render.terminal"),
+    ("ompd.debugger.targets.lldb", "lldb"),
     ("ompd.debugger.opening", "ompd.debugger.compressed"),
     ("ompd.debugger.opening", "ompd.debugger.coredumps"),
     ("ompd.debugger.formats.elf", "ompd.debugger.formats.zstd"),
@@ -43,7 +46,7 @@ ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},
     "unicorn": {"ompd.debugger.emulate"},
     "ctypes": {"ompd.plugins.hosted", "ompd.debugger.targets.ptrace"},
-    "click": {"ompd.commands.main"},
+    "click": {"ompd.commands.main", "ompd.commands.prompt"},
     "rich": {"ompd.render.terminal"},
     "elftools": set(),
     "lz4": {"ompd.debugger.compressed"},

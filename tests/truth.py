@@ -71,24 +71,29 @@ def opened(program: Stopped | Running) -> Session:
 
 def compare(stopped: Stopped | Running) -> Comparison:
     """Ask everything of a core, or of a program that runs, and compare it with its truth."""
-    found = Comparison()
     with opened(stopped) as session:
-        thread_answer, region_answer, runtime_answer, task_answer, icv_answer = session.ask(everything)
-        for answer in (thread_answer, region_answer, runtime_answer, task_answer, icv_answer):
-            found.check("answer", "complete", answer.complete, True)
-            found.differences += answer.warnings if not answer.complete else ()
-        known = _compare_regions(found, session, stopped.truth["regions"], region_answer.rows)
-        _compare_threads(found, stopped, thread_answer.rows, known)
-        _compare_waits(found, stopped, thread_answer.rows)
-        _compare_tasks(found, stopped, task_answer.rows)
-        _compare_icvs(found, stopped, icv_answer.rows, thread_answer.rows)
-        initialised = any(thread["openmp"] for thread in stopped.truth["threads"])
-        (runtime,) = runtime_answer.rows
-        found.check("runtime", "kind", runtime.kind, "libiomp5")
-        if initialised:
-            found.check("runtime", "keeps_states", runtime.keeps_states, stopped.mode != "neither")
-            found.check("runtime", "layout", runtime.layout, "published")
-        found.check("runtime", "dll_locations", runtime.dll_locations, ("libiomp5_db.so",) if initialised else None)
+        return compare_session(stopped, session)
+
+
+def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
+    """Ask everything of a session on the program *stopped*, whatever kind of target it is, and compare."""
+    found = Comparison()
+    thread_answer, region_answer, runtime_answer, task_answer, icv_answer = session.ask(everything)
+    for answer in (thread_answer, region_answer, runtime_answer, task_answer, icv_answer):
+        found.check("answer", "complete", answer.complete, True)
+        found.differences += answer.warnings if not answer.complete else ()
+    known = _compare_regions(found, session, stopped.truth["regions"], region_answer.rows)
+    _compare_threads(found, stopped, thread_answer.rows, known)
+    _compare_waits(found, stopped, thread_answer.rows)
+    _compare_tasks(found, stopped, task_answer.rows)
+    _compare_icvs(found, stopped, icv_answer.rows, thread_answer.rows)
+    initialised = any(thread["openmp"] for thread in stopped.truth["threads"])
+    (runtime,) = runtime_answer.rows
+    found.check("runtime", "kind", runtime.kind, "libiomp5")
+    if initialised:
+        found.check("runtime", "keeps_states", runtime.keeps_states, stopped.mode != "neither")
+        found.check("runtime", "layout", runtime.layout, "published")
+    found.check("runtime", "dll_locations", runtime.dll_locations, ("libiomp5_db.so",) if initialised else None)
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 import ompd
+from ompd.commands.lldb_init import format_import, install_import
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, Command
 from ompd.commands.targets import open_target
@@ -207,6 +208,21 @@ def schema(command: str) -> None:
     import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it
 
     click.echo(schemas.format_schema(command))
+
+
+@cli.command("lldb-init", short_help="The line that loads the commands into LLDB.")
+@click.option("--install", is_flag=True, help="Write it into ~/.lldbinit, unless it is there.")
+def lldb_init(install: bool) -> None:
+    """Prints the line that loads these commands into LLDB, where they ask the process that is being debugged."""
+    line = format_import()
+    if not install:
+        click.echo(line)
+        return
+    try:
+        file, changed = install_import(line)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from error
+    click.echo(f"{file}: {'added' if changed else 'has it already'}: {line}")
 
 
 def main() -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -34,15 +34,18 @@ def _plain(record: Any) -> dict[str, Any]:
     return found
 
 
-def format_answer(command: str, answer: Answer[Any]) -> str:
-    """Return *answer* to *command* as the text of one JSON object, with a line for each key and each row."""
+def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapping[str, object]] | None = None) -> str:
+    """Return *answer* to *command* as the text of one JSON object, with a line for each key and each row.
+
+    :param extra: returns keys that a row has besides its own
+    """
     members = {
         "schema": _dump(f"ompd/{command}/1"),
         "target": _dump(_plain(answer.target)),
         "runtimes": _dump_rows(answer.runtimes),
         "complete": _dump(answer.complete),
         "warnings": _dump(list(answer.warnings)),
-        command: _dump_rows(answer.rows),
+        command: _dump_rows(answer.rows, extra),
     }
     return "{\n" + ",\n".join(f"{_dump(key)}: {text}" for key, text in members.items()) + "\n}"
 
@@ -58,5 +61,7 @@ def _dump(value: object) -> str:
     return text
 
 
-def _dump_rows(rows: Iterable[object]) -> str:
+def _dump_rows(rows: Iterable[object], extra: Callable[[Any], Mapping[str, object]] | None = None) -> str:
+    if extra is not None:
+        return "[" + ",".join(f"\n  {_dump({**_plain(row), **extra(row)})}" for row in rows) + "]"
     return "[" + ",".join(f"\n  {_dump(_plain(row))}" for row in rows) + "]"

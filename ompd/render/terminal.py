@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -28,14 +28,18 @@ class _Console(Console):
         raise
 
 
-def make_console(color: str) -> Console:
-    """Return where answers go: standard output, with colours as *color* (``auto``, ``always``, ``never``) says."""
-    terminal = sys.stdout.isatty()
+def make_console(color: str, *, file: TextIO | None = None, width: int | None = None) -> Console:
+    """Return where answers go: standard output, with colours as *color* (``auto``, ``always``, ``never``) says.
+
+    :param file: where they go instead, *width* columns wide or without end
+    """
+    terminal = sys.stdout.isatty() if file is None else width is not None
     return _Console(
+        file=file,
         force_terminal=True if color == "always" else None,
         no_color=True if color == "never" else None,
         color_system="auto" if color != "never" else None,
-        width=None if terminal else _UNBOUNDED,
+        width=width if terminal else _UNBOUNDED,
         highlight=False,
         markup=False,
         emoji=False,
@@ -50,17 +54,24 @@ def _print_head(console: Console, answer: Answer[Any], verbose: bool) -> None:
     console.print()
 
 
-def print_threads(console: Console, answer: Answer[ThreadRecord], *, unfold: bool, verbose: bool) -> None:
-    """Print the answer to ``threads``."""
+def print_threads(
+    console: Console,
+    answer: Answer[ThreadRecord],
+    *,
+    unfold: bool,
+    verbose: bool,
+    indices: Mapping[int, int] | None = None,
+) -> None:
+    """Print the answer to ``threads``, with LLDB's numbers of the threads if there are *indices*."""
     _print_head(console, answer, verbose)
-    _print_table(console, threads.threads_table(answer, unfold=unfold, verbose=verbose))
+    _print_table(console, threads.threads_table(answer, unfold=unfold, verbose=verbose, indices=indices))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
 def _print_table(console: Console, table: words.Table) -> None:
     grid = Table(box=None, pad_edge=False, header_style=_STYLES["head"], show_edge=False)
     for title in table.titles:
-        grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL", "ICV", "SCOPE"))
+        grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL", "LLDB", "ICV", "SCOPE"))
     for line in table.lines:
         grid.add_row(*(Text(cell) for cell in line.cells), style=_STYLES[line.style])
     console.print(grid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +22,17 @@ from ompd.render.words import (
 )
 
 
-def threads_table(answer: Answer[ThreadRecord], *, unfold: bool = False, verbose: bool = False) -> Table:
-    """Return the table of ``threads``. Rows that differ in nothing but their number are one, unless *unfold*."""
+def threads_table(
+    answer: Answer[ThreadRecord],
+    *,
+    unfold: bool = False,
+    verbose: bool = False,
+    indices: Mapping[int, int] | None = None,
+) -> Table:
+    """Return the table of ``threads``. Rows that differ in nothing but their number are one, unless *unfold*.
+
+    :param indices: LLDB's numbers of the threads by native id, which get a column then
+    """
     groups: dict[Any, list[ThreadRecord]] = {}
     for number, row in enumerate(answer.rows):
         groups.setdefault(number if unfold else _alike(row, verbose), []).append(row)
@@ -37,6 +46,13 @@ def threads_table(answer: Answer[ThreadRecord], *, unfold: bool = False, verbose
                 (*line.cells, *(format_field(rows[0], key) if len(rows) == 1 else "" for key in ("task", "tool_data"))),
                 line.style,
             )
+            for rows, line in zip(groups.values(), lines, strict=True)
+        )
+    if indices is not None:
+        at = titles.index("THREADS")
+        titles = (*titles[:at], "LLDB", *titles[at:])
+        lines = tuple(
+            Line((*line.cells[:at], _indices(rows, indices), *line.cells[at:]), line.style)
             for rows, line in zip(groups.values(), lines, strict=True)
         )
     if many:
@@ -86,6 +102,11 @@ def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
         _where(row, verbose),
     )
     return Line(cells, "wait" if row.wait is not None else "")
+
+
+def _indices(rows: Sequence[ThreadRecord], indices: Mapping[int, int]) -> str:
+    natives = (row.native_thread_id for row in rows)
+    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
 
 
 def _state(row: ThreadRecord, verbose: bool) -> str:

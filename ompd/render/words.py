@@ -70,7 +70,7 @@ def format_target(target: TargetRecord, runtimes: Sequence[RuntimeRecord]) -> st
     parts = [basename(target.file)] if target.file is not None else []
     if target.executable is not None:
         parts.append(basename(target.executable))
-    if target.process_id is not None:
+    if target.process_id is not None and target.file != f"process {target.process_id}":
         parts.insert(len(parts) if target.file is not None else 0, f"process {target.process_id}")
     if target.signal is not None:
         parts.append(target.signal_name or f"signal {target.signal}")

@@ -49,13 +49,17 @@ class Tool:
     package: str | None = None
     wheel: str | None = None
     version: str | None = None
+    debs: tuple[str, ...] = ()
 
 
 @cache
 def table() -> dict[str, Tool]:
     """Return the rows of tools.toml by name."""
     rows = tomllib.loads(TABLE.read_text())["tool"]
-    return {row["name"]: Tool(**{**row, "commands": tuple(row.get("commands", ()))}) for row in rows}
+    return {
+        row["name"]: Tool(**{**row, "commands": tuple(row.get("commands", ())), "debs": tuple(row.get("debs", ()))})
+        for row in rows
+    }
 
 
 def clean_environment() -> dict[str, str]:
@@ -157,8 +161,12 @@ def fetch_intel() -> Path:
 
 def missing_tools() -> list[Tool]:
     """Return the rows of tools.toml that this machine does not satisfy."""
-    return [
-        tool
-        for tool in table().values()
-        if (not (intel_folder() / "lib" / "libiomp5.so").exists() if tool.wheel else find(tool.name) is None)
-    ]
+    return [tool for tool in table().values() if not _is_here(tool)]
+
+
+def _is_here(tool: Tool) -> bool:
+    if tool.wheel:
+        return (intel_folder() / "lib" / "libiomp5.so").exists()
+    if tool.debs:
+        return (CACHE / "debs" / tool.name).is_dir()
+    return find(tool.name) is not None

@@ -1,7 +1,8 @@
 """Command line of the tools that tests need.
 
 ``python -m tests.support.tools missing [--packages] [--optional]`` lists what this machine lacks of tools.toml,
-``python -m tests.support.tools intel`` fetches Intel's OpenMP runtime.
+``python -m tests.support.tools intel`` fetches Intel's OpenMP runtime,
+``python -m tests.support.tools debs`` the Debian packages that exclude each other.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.support.machine import Missing, fetch_intel, missing_tools
+from tests.support.debs import fetch_debs
+from tests.support.machine import Missing, fetch_intel, missing_tools, table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     listing.add_argument("--packages", action="store_true", help="only the names of Debian packages, on one line")
     listing.add_argument("--optional", action="store_true", help="also what tests can do without")
     commands.add_parser("intel", help="fetch Intel's OpenMP runtime into .cache/ if it is not there, print where it is")
+    commands.add_parser("debs", help="fetch the packages that exclude each other into .cache/debs/")
     given = parser.parse_args(arguments)
     if given.command == "intel":
         try:
@@ -30,13 +33,27 @@ def main(arguments: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         return 0
+    if given.command == "debs":
+        return _fetch_all_debs()
     lacking = [tool for tool in missing_tools() if tool.required or given.optional]
     if given.packages:
         print(" ".join(sorted({tool.package for tool in lacking if tool.package})))
         return 0
     for tool in lacking:
         source = f"Debian package {tool.package}" if tool.package else f"wheel {tool.wheel}=={tool.version}"
+        source = f"Debian packages {' '.join(tool.debs)}, unpacked" if tool.debs else source
         print(f"{tool.name}: {source}; {'required' if tool.required else 'optional'}: {tool.tests}")
+    return 0
+
+
+def _fetch_all_debs() -> int:
+    # Tests that need what cannot be had say so themselves.
+    for tool in table().values():
+        if tool.debs:
+            try:
+                print(fetch_debs(tool.name))
+            except Missing as error:
+                print(f"not fetched: {error}", file=sys.stderr)
     return 0
 
 

@@ -1,0 +1,532 @@
+"""OpenMP commands for LLDB: ``command script import`` of this file adds ``ompd``, with what the shell's ``ompd`` has.
+
+The commands are made of the same table, ask the process that is being debugged, and change nothing in it. LLDB has a
+Python of its own, which does not see a virtual environment: what this file was installed with is looked for beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import lldb  # type: ignore[import-not-found, unused-ignore]
+
+if sys.version_info < (3, 10):  # noqa: UP036  LLDB has a Python of its own
+    _HAVE = "{}.{}".format(*sys.version_info[:2])
+    raise ImportError("ompd needs Python 3.10 or later, and this LLDB has " + _HAVE)
+
+
+def _find_packages() -> None:
+    # At the end of the path, so that nothing that LLDB or its user imports is ever taken from here.
+    here = Path(__file__).resolve()
+    root = here.parents[1]
+    folders = [root, *sorted(root.glob(".venv/lib/python3.*/site-packages"))]
+    sys.path[:] = [entry for entry in sys.path if Path(entry) != here.parent]  # LLDB adds the folder of a script
+    sys.path += [str(folder) for folder in folders if str(folder) not in sys.path]
+    missing = [name for name in ("click", "rich") if find_spec(name) is None]
+    if missing:
+        looked = ", ".join(map(str, folders))
+        raise ImportError(
+            f"ompd needs the Python packages {' and '.join(missing)}, and they are not in {looked}:"
+            " install ompd with pip, and import the file that `ompd lldb-init` names"
+        )
+
+
+_find_packages()
+
+import ompd  # noqa: E402
+from ompd.commands.prompt import Screen, flags_of, format_help, format_reply, parse_words  # noqa: E402
+from ompd.commands.table import COMMANDS, Command  # noqa: E402
+from ompd.contract.ompd import DLL_LOCATIONS_VALID  # noqa: E402
+from ompd.control import LldbInspection  # noqa: E402
+from ompd.debugger.targets.lldb import check_stopped, stop_of  # noqa: E402
+from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone  # noqa: E402
+from ompd.model import ParallelRecord, ThreadRecord  # noqa: E402
+from ompd.render.summary import format_summary  # noqa: E402
+from ompd.render.words import clean  # noqa: E402
+
+_PROMPT = "(lldb) "
+_MODULE = __name__
+_STATE = "__ompd__"
+_PARSES = find_spec("lldb.plugins.parsed_cmd") is not None  # whether LLDB parses options, as 19 and later
+_FIRST_UNPRINTABLE = 2
+_MAX_WORD = 1 << 12
+_MAX_SESSIONS = 4  # processes that are debugged side by side, of which the last answers are kept
+
+
+class _State:
+    """What belongs to one debugger."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, tuple[tuple[int, ...], LldbInspection]] = {}
+        self.auto = False
+        self.hooked = False  # whether targets have our stop hook
+        self.said: tuple[int, int] | None = None  # the stop that the line was printed at
+
+    def session(self, process: Any) -> LldbInspection:
+        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules."""
+        check_stopped(lldb, process)
+        stop = (*stop_of(process), process.GetTarget().GetNumModules())
+        kept = self.sessions.pop(stop[0], None)
+        if kept is not None and kept[0] != stop:
+            kept[1].close()
+            kept = None
+        session = kept[1] if kept is not None else LldbInspection(process)
+        self.sessions[stop[0]] = stop, session
+        while len(self.sessions) > _MAX_SESSIONS:
+            self.sessions.pop(next(iter(self.sessions)))[1].close()
+        return session
+
+
+def _state(internal_dict: dict[str, Any]) -> _State:
+    return internal_dict.setdefault(_STATE, _State())  # type: ignore[no-any-return]
+
+
+def _process(debugger: Any, exe_ctx: Any) -> Any:
+    process = exe_ctx.GetProcess()
+    return process if process.IsValid() else debugger.GetSelectedTarget().GetProcess()
+
+
+def _thread(process: Any, exe_ctx: Any) -> Any:
+    thread = exe_ctx.GetThread()
+    return thread if thread.IsValid() else process.GetSelectedThread()
+
+
+def _screen(debugger: Any) -> Screen:
+    terminal = os.isatty(1)
+    return Screen(
+        color=terminal and bool(debugger.GetUseColor()), width=debugger.GetTerminalWidth() if terminal else None
+    )
+
+
+def _indices(process: Any) -> dict[int, int]:
+    return {thread.GetThreadID(): thread.GetIndexID() for thread in process}
+
+
+def _cleaned(text: str) -> str:
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+_OPTIONS_OF_ALL: Mapping[str, Mapping[str, object]] = {
+    "help": {"short_option": "h", "required": False, "help": "Show what the command does."},
+    "debug": {"short_option": chr(1), "required": False, "help": "Show the traceback of an error."},
+}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(str(error).lower()) from error
+
+
+def _strings(given: Any) -> list[str]:
+    # LLDB 19 gives a structure of its own, later ones a list.
+    if hasattr(given, "GetItemAtIndex"):
+        return [given.GetItemAtIndex(n).GetStringValue(_MAX_WORD) for n in range(given.GetSize())]
+    return list(given)
+
+
+class _Prompt:
+    """A command of LLDB's. LLDB makes one for each debugger and calls its methods.
+
+    LLDB 19 and later parse options by what ``get_options_definition`` tells, and complete them; before, the words come
+    as they were typed. Both end in :meth:`run`, whose errors end here: none may reach LLDB.
+    """
+
+    summary = ""
+
+    def __init__(self, debugger: Any, internal_dict: dict[str, Any]) -> None:
+        self._state = _state(internal_dict)
+        self._words: list[str] = []
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Return what the command prints."""
+        raise NotImplementedError
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return what LLDB has to know of the options, by long name."""
+        return {}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return self.summary
+
+    def __call__(self, debugger: Any, given: str | Sequence[str], exe_ctx: Any, result: Any) -> None:
+        """Run the command, for LLDB."""
+        words: list[str] = []
+        try:
+            words = _split(given) if isinstance(given, str) else [*self._words, *_strings(given)]
+            if "--help" in words or "-h" in words:
+                result.AppendMessage(self.help())
+                return
+            result.AppendMessage(self.run(debugger, words, exe_ctx))
+        except OmpdError as error:
+            self._fail(result, f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""), words)
+        except KeyboardInterrupt:
+            self._fail(result, "ompd: interrupted", words)
+        except BaseException as error:  # noqa: BLE001  a fault of ours must not take the debugger down
+            text = f"ompd: internal error: {type(error).__name__}: {error}"
+            self._fail(result, f"{text}\nompd: --debug shows where; please report it", words)
+        finally:
+            self._words = []
+
+    def _fail(self, result: Any, text: str, words: Sequence[str]) -> None:
+        trace = traceback.format_exc() if "--debug" in words else ""
+        result.SetError(_cleaned(trace + text))
+
+    # What LLDB asks
+
+    def get_short_help(self) -> str:
+        """Return the line in the list of commands."""
+        return self.summary
+
+    def get_long_help(self) -> str:
+        """Return the help of the command; LLDB 19 and later add the options themselves."""
+        text = self.help()
+        return text.partition("\n\nOptions:\n")[0] if _PARSES else text
+
+    def get_flags(self) -> int:
+        """Return what LLDB checks before: nothing, since its words for it are not ours."""
+        return 0
+
+    def get_options_definition(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the options, for LLDB 19 and later."""
+        return {**_OPTIONS_OF_ALL, **self.options()}
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the arguments, for LLDB 19 and later."""
+        return []
+
+    def option_parsing_started(self) -> None:
+        """Forget the options of the last time."""
+        self._words = []
+
+    def set_option_value(self, exe_ctx: Any, option: str, value: str | None) -> bool:
+        """Note an option that was given."""
+        self._words += [f"--{option}", value] if value else [f"--{option}"]
+        return True
+
+
+class _Question(_Prompt):
+    """A command of the table."""
+
+    command: Command
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Return the answer."""
+        given = parse_words(self.command, words)
+        process = _process(debugger, exe_ctx)
+        session = self._state.session(process)
+        return format_reply(self.command, session, given, _screen(debugger), _indices(process))
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the options of the table."""
+        return {
+            flag.long: {
+                # LLDB numbers those without a letter itself, from 0, and then takes the first for not given.
+                "short_option": flag.short or chr(_FIRST_UNPRINTABLE + number),
+                "required": False,
+                "help": flag.help,
+            }
+            for number, flag in enumerate(flags_of(self.command))
+        }
+
+    def help(self) -> str:
+        """Return the help of the table."""
+        return format_help(self.command, _PROMPT)
+
+
+class ThreadCommand(_Prompt):
+    """``ompd thread N``: select a thread by its OpenMP number."""
+
+    summary = "Select a thread of the team by its OpenMP number."
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Select the thread, and return where it is."""
+        number, level = _parse_thread(words)
+        process = _process(debugger, exe_ctx)
+        session = self._state.session(process)
+        here = _thread(process, exe_ctx)
+        region = _region(session, here.GetThreadID(), level)
+        native = _member(session, region, here.GetThreadID(), number)
+        thread = process.GetThreadByID(native)
+        if not thread.IsValid() or not process.SetSelectedThread(thread):
+            raise TargetGone(f"LLDB has no thread {native}")
+        size = region.team_size if region is not None else 1
+        at = region.level if region is not None else 0
+        where = lldb.SBStream()
+        thread.GetStatus(where)
+        return f"OpenMP thread {number}/{size} at level {at} is LLDB's thread #{thread.GetIndexID()}\n{where.GetData()}"
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the only option."""
+        return {
+            "level": {
+                "short_option": "l",
+                "required": False,
+                "help": "Take the team of the enclosing region at this level.",
+                "value_type": lldb.eArgTypeUnsignedInteger,
+                "completion_type": lldb.eNoCompletion,
+                "dest": "level",
+                "default": 0,
+            }
+        }
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return (
+            "Selects the thread that has an OpenMP thread number, in the team of the thread that is selected now: that"
+            " of its innermost region, or with --level that of an enclosing one.\n\n"
+            f"  {_PROMPT}ompd thread 2\n  {_PROMPT}ompd thread --level 1 0\n\n"
+            "Options:\n  -l, --level L    Take the team of the enclosing region at this level.\n"
+        )
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the only argument."""
+        return [[{"arg_type": lldb.eArgTypeUnsignedInteger, "repeat": "plain"}]]
+
+
+def _parse_thread(words: Sequence[str]) -> tuple[int, int | None]:
+    rest, level = list(words), None
+    for word in ("--level", "-l"):
+        if word in rest:
+            at = rest.index(word)
+            level = _number(rest[at + 1] if at + 1 < len(rest) else "", "a level")
+            del rest[at : at + 2]
+    rest = [word for word in rest if word != "--debug"]
+    if len(rest) != 1:
+        raise BadInput("thread takes the OpenMP number of a thread", hint="ompd thread 2; ompd threads shows them")
+    return _number(rest[0], "an OpenMP thread number"), level
+
+
+def _number(word: str, what: str) -> int:
+    if not word.isdecimal():
+        raise BadInput(f"{word!r} is not {what}")
+    return int(word)
+
+
+def _region(session: LldbInspection, native: int, level: int | None) -> ParallelRecord | None:
+    # The innermost region of the thread *native*, None outside of all, or the one at *level* around it.
+    row = _row(session, native)
+    regions = {(region.runtime, region.id): region for region in session.ask_parallel().rows}
+    region = regions.get((row.runtime or "", row.parallel or ""))
+    if level == 0:
+        raise BadInput("regions have levels from 1 on")
+    while level is not None and region is not None and region.level != level:
+        region = regions.get((region.runtime, region.enclosing or ""))
+    if level is not None and region is None:
+        raise BadInput(f"thread {native} is in no region of level {level}")
+    return region
+
+
+def _row(session: LldbInspection, native: int) -> ThreadRecord:
+    for row in session.ask_threads().rows:
+        if row.native_thread_id == native and row.thread_num is not None:
+            return row
+    raise BadInput(f"the selected thread, {native}, is in no team", hint="select one that is: ompd threads shows them")
+
+
+def _member(session: LldbInspection, region: ParallelRecord | None, native: int, number: int) -> int:
+    members = region.threads if region is not None else (native,)
+    if number >= len(members):
+        raise BadInput(f"the team has {len(members)} threads, of numbers 0 to {len(members) - 1}, and no {number}")
+    found = members[number]
+    if found is None:
+        raise NoAnswer(f"which thread has number {number} could not be read")
+    return found
+
+
+class AutoCommand(_Prompt):
+    """``ompd auto on|off``: a line at each stop."""
+
+    summary = "Print a line on OpenMP at each stop, or no more."
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Switch it, and return what it is now."""
+        given = [word for word in words if word != "--debug"]
+        if given not in (["on"], ["off"], []):
+            raise BadInput("auto is switched on or off", hint="ompd auto on")
+        if given:
+            self._state.auto = given == ["on"]
+        if self._state.auto:
+            _hook(debugger, self._state)
+        return f"ompd auto is {'on' if self._state.auto else 'off'}"
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return (
+            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do; and so"
+            " does the beginning of an OpenMP runtime, at which the program does not stop.\n\n"
+            f"  {_PROMPT}ompd auto on\n"
+        )
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the only argument."""
+        return [[{"arg_type": lldb.eArgTypeNone, "repeat": "optional"}]]
+
+    def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
+        """Complete ``on`` and ``off``."""
+        return {"values": [value for value in ("on", "off") if value.startswith(words[position][:cursor])]}
+
+
+def _hook(debugger: Any, state: _State) -> None:
+    # LLDB has no way to make a stop hook but the command, and tells nobody its number: it stays, and may be silent.
+    # The dummy is what every target is copied from that is made later.
+    if state.hooked:
+        return
+    state.hooked = True
+    targets = (debugger.GetTargetAtIndex(number) for number in range(debugger.GetNumTargets()))
+    for target in (debugger.GetDummyTarget(), *targets):
+        _command(debugger, f"target stop-hook add -P {_MODULE}.StopHook", target)
+        _arm(target)
+
+
+class StopHook:
+    """Prints the line of ``ompd auto``. LLDB makes one for each target."""
+
+    def __init__(self, target: Any, extra_args: Any, internal_dict: dict[str, Any]) -> None:
+        self._state = _state(internal_dict)
+
+    def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
+        """Print, once a stop; True lets the program stop."""
+        with suppress(BaseException):
+            process = exe_ctx.GetProcess()
+            if self._state.auto and self._state.said != stop_of(process):
+                self._state.said = stop_of(process)
+                line = _line(self._state, process, exe_ctx.GetThread().GetThreadID())
+                if line is not None:
+                    stream.Print(line + "\n")
+        return True
+
+
+def _line(state: _State, process: Any, thread: int | None) -> str | None:
+    try:
+        return format_summary(state.session(process).ask_threads(), thread)
+    except NoAnswer as error:
+        if process.GetStopID() <= 1:
+            return None  # the program has not even loaded its libraries
+        return _cleaned(f"OpenMP: {str(error).removeprefix(f'process {process.GetProcessID()}: ')}")
+    except OmpdError as error:
+        return _cleaned(f"OpenMP: {error}")
+
+
+class StatusCommand(_Prompt):
+    """``ompd status``: what these commands see."""
+
+    summary = "What the commands see: LLDB, the process, its runtimes."
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Return a line for each of it."""
+        process = _process(debugger, exe_ctx)
+        lines = [
+            f"ompd      {ompd.__version__}, {Path(__file__).resolve()}",
+            f"lldb      {debugger.GetVersionString().splitlines()[0].removeprefix('lldb version ')}",
+            f"process   {self._of_process(process)}",
+            *(f"runtime   {text}" for text in self._of_runtimes(process)),
+            f"auto      {'on' if self._state.auto else 'off'}",
+        ]
+        return _cleaned("\n".join(lines))
+
+    def _of_process(self, process: Any) -> str:
+        try:
+            check_stopped(lldb, process)
+        except OmpdError as error:
+            return str(error).removeprefix("process ")
+        kind = "core file" if process.GetPluginName().endswith("-core") else "stopped"
+        return f"{process.GetProcessID()}, {kind}, {process.GetNumThreads()} threads"
+
+    def _of_runtimes(self, process: Any) -> list[str]:
+        try:
+            answer = self._state.session(process).ask_runtimes()
+        except OmpdError:
+            return []
+        states = {True: "keeps states", False: "keeps no states", None: "has not begun, or cannot be read"}
+        told = [f"{row.id} {row.version or ''}".rstrip() + f", {states[row.keeps_states]}" for row in answer.rows]
+        return told or ["none is loaded"]
+
+
+# The place that a runtime passes once it has begun. By name LLDB would skip what it takes for the beginning of a
+# function, and this may be a label: so the breakpoint is at its address, in whichever module is ever loaded. Questions
+# do not need it, they read what there is; it is for the line that `ompd auto` prints.
+
+
+class Arming:
+    """Finds the place of a breakpoint in each module that is loaded. LLDB makes one for each breakpoint."""
+
+    def __init__(self, breakpoint: Any, extra_args: Any, internal_dict: dict[str, Any]) -> None:
+        self._breakpoint = breakpoint
+
+    def __callback__(self, context: Any) -> bool:
+        """Add the place in the module of *context*, if it has it; True to go on."""
+        with suppress(BaseException):
+            symbol = context.GetModule().FindSymbol(DLL_LOCATIONS_VALID)
+            if symbol.IsValid():
+                self._breakpoint.AddLocation(symbol.GetStartAddress())
+        return True
+
+    def __get_depth__(self) -> int:
+        return int(lldb.eSearchDepthModule)
+
+    def get_short_help(self) -> str:
+        """Return what ``breakpoint list`` shows."""
+        return "ompd: an OpenMP runtime begins"
+
+
+def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool:
+    """Tell that a runtime has begun; False lets the program go on."""
+    with suppress(BaseException):
+        if _state(internal_dict).auto:
+            print(clean(f"OpenMP: {frame.GetModule().GetFileSpec().GetFilename()} has begun"))
+    return False
+
+
+def _arm(target: Any) -> None:
+    armed = target.BreakpointCreateFromScript(
+        f"{_MODULE}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
+    )
+    armed.AddName("ompd")
+    armed.SetAutoContinue(True)
+    armed.SetScriptCallbackFunction(f"{_MODULE}.note_begin")
+
+
+# Loading
+
+
+def _command(debugger: Any, text: str, target: Any = None) -> None:
+    result = lldb.SBCommandReturnObject()
+    context = lldb.SBExecutionContext(target) if target is not None else lldb.SBExecutionContext()
+    debugger.GetCommandInterpreter().HandleCommand(text, context, result)
+    if not result.Succeeded():
+        raise OmpdError(f"LLDB refused {text!r}: {result.GetError()}")
+
+
+def _class_of(command: Command) -> type[_Question]:
+    name = f"{command.name.capitalize()}Question"
+    return type(name, (_Question,), {"command": command, "summary": command.summary, "__module__": _MODULE})
+
+
+_CLASSES: Mapping[str, Callable[..., _Prompt]] = {
+    **{command.name: _class_of(command) for command in COMMANDS},
+    "thread": ThreadCommand,
+    "auto": AutoCommand,
+    "status": StatusCommand,
+}
+globals().update({made.__name__: made for made in _CLASSES.values()})
+
+
+def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
+    interpreter = debugger.GetCommandInterpreter()
+    parsed = "-p " if _PARSES else ""
+    _command(debugger, 'command container add -o -h "What an OpenMP program is doing." ompd')
+    for name, made in _CLASSES.items():
+        _command(debugger, f"command script add -o {parsed}-c {_MODULE}.{made.__name__} ompd {name}")
+    if not interpreter.AliasExists("omp") and not interpreter.CommandExists("omp"):
+        _command(debugger, "command alias omp ompd")  # lldb-dap does not see a container

@@ -1,0 +1,26 @@
+"""One line that tells where an OpenMP program is: how many threads in how many regions, and what they do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ompd.model import Answer, ThreadRecord
+from ompd.render.words import UNKNOWN, clean, format_count
+
+
+def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> str:
+    """Return the line; *thread* is the native id of the thread that stopped, None if that is no one's."""
+    members = [row for row in answer.rows if row.parallel is not None]
+    if members:
+        regions = len({(row.runtime, row.parallel) for row in members})
+        states = Counter(row.state or UNKNOWN for row in members)
+        told = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        text = f"{format_count(len(members), 'thread')} in {format_count(regions, 'region')}: {told}"
+    elif any(row.runtime is not None for row in answer.rows):
+        text = "no parallel region is being executed"
+    else:
+        text = "no thread is one of OpenMP's"
+    row = next((r for r in answer.rows if r.native_thread_id == thread and r.thread_num is not None), None)
+    if row is not None:
+        text += f"; this is thread {row.thread_num}/{row.team_size} at level {row.level}"
+    return clean(f"OpenMP: {text}")

@@ -1,0 +1,10 @@
+/* Loads libregions.so, regions.c as a library, at run time: no OpenMP runtime is here before. */
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(void) {
+    void *library = dlopen("./libregions.so", RTLD_NOW);
+    double (*work)(int) = library ? (double (*)(int))dlsym(library, "work") : 0;
+    printf("%g\n", work ? work(3) : -1);
+    return 0;
+}

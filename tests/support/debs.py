@@ -1,0 +1,68 @@
+"""Debian packages that exclude each other: downloaded and unpacked into ``.cache/debs/NAME``, never installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.support.cache import CACHE, locked
+from tests.support.machine import Missing, clean_environment, table
+
+
+def deb_folder(name: str) -> Path:
+    """Return where the packages of a row of tools.toml are unpacked, as if it were ``/``.
+
+    :raises Missing: if they were not fetched
+    """
+    folder = CACHE / "debs" / name
+    if not folder.is_dir():
+        raise Missing(name, f"nothing in {folder} (python -m tests.support.tools debs)")
+    return folder
+
+
+def fetch_debs(name: str) -> Path:
+    """Return :func:`deb_folder`, after filling it by apt if it is not there.
+
+    :raises Missing: if apt cannot
+    """
+    folder = CACHE / "debs" / name
+    with locked(f"debs-{name}"):
+        if not folder.is_dir():
+            unfinished = folder.with_name(name + ".part")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            downloads = unfinished / "downloads"
+            downloads.mkdir(parents=True)
+            wanted = list(table()[name].debs)
+            # What these need and this machine does not have is unpacked with them.
+            simulate = ["apt-get", "-s", "--no-install-recommends", "install", *wanted]
+            try:
+                simulated = _run(name, simulate, downloads)
+            except Missing:
+                _run(name, ["apt-get", "-qq", "update"], downloads)  # no package is known before the first time
+                simulated = _run(name, simulate, downloads)
+            needed = {line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ")}
+            _run(name, ["apt-get", "-qq", "download", *sorted(needed.union(wanted))], downloads)
+            for package in sorted(downloads.glob("*.deb")):
+                _run(name, ["dpkg-deb", "-x", str(package), str(unfinished)], downloads)
+            shutil.rmtree(downloads)
+            unfinished.rename(folder)
+    return folder
+
+
+def _run(name: str, command: list[str], folder: Path) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=clean_environment(),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise Missing(name, f"{command[0]} is not here") from error
+    if done.returncode:
+        raise Missing(name, f"{' '.join(command[:2])} failed: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,168 @@
+"""LLDBs of several versions, each in processes of its own: they exclude each other, and one that dies takes no test."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.build import compiler
+from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.debs import deb_folder
+from tests.support.machine import Missing, clean_environment, intel_runtime
+from tests.support.runs import Running, Stopped, can_be_read
+
+VERSIONS = (22, 19, 14)
+ANSWER_SECONDS = 100
+
+
+@dataclass(frozen=True)
+class Lldb:
+    """One LLDB, unpacked: its folder of programs, and the environment that they need."""
+
+    version: int
+    binaries: Path
+    environment: Mapping[str, str]
+
+    @property
+    def command(self) -> str:
+        """The debugger itself."""
+        return str(self.binaries / "lldb")
+
+
+def lldb(version: int) -> Lldb:
+    """Return the LLDB of a version.
+
+    :raises Missing: if it was not fetched, or does not run here
+    """
+    root = deb_folder(f"lldb-{version}")
+    home = root / "usr" / "lib" / f"llvm-{version}"
+    module = next(path.parent.parent for path in sorted(home.glob("lib/python3.*/*-packages/lldb/__init__.py")))
+    environment = {
+        **clean_environment(),
+        "LD_LIBRARY_PATH": f"{root / 'usr' / 'lib' / 'x86_64-linux-gnu'}:{home / 'lib'}",
+        "PYTHONPATH": f"{module}:{root / 'usr' / 'lib' / 'python3' / 'dist-packages'}",
+        "LLDB_DEBUGSERVER_PATH": str(home / "bin" / "lldb-server"),
+        "TERM": "dumb",
+        "HOME": "/nonexistent",
+    }
+    found = Lldb(version, home / "bin", environment)
+    done = subprocess.run([found.command, "--version"], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Missing(f"lldb-{version}", f"does not run: {done.stderr.strip()}")
+    return found
+
+
+class LldbHost:
+    """A process that has LLDB of one version as a library (``tests/support/lldb_host.py``), and answers questions."""
+
+    def __init__(self, version: int) -> None:
+        found = lldb(version)
+        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        if python not in found.environment["PYTHONPATH"]:
+            raise Missing(f"lldb-{version}", f"its module is of another Python than {python}", forbidden=True)
+        environment = {name: value for name, value in found.environment.items() if name != "PYTHONPATH"}
+        # It must find the module by itself, as it would for a user.
+        environment.pop("LLDB_DEBUGSERVER_PATH")
+        self.environment = {**environment, "OMPD_LLDB": found.command}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.lldb_host"],
+            cwd=CHECKOUT,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def ask(self, question: str, **details: object) -> Any:
+        """Return what the host answers; what went wrong there fails here."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps({"question": question, **details}) + "\n")
+        process.stdin.flush()
+        if not can_be_read(process.stdout.fileno(), ANSWER_SECONDS):
+            self.close()
+            raise TimeoutError(f"LLDB did not answer {question} in {ANSWER_SECONDS} seconds")
+        line = process.stdout.readline()
+        assert line, f"the process with LLDB died with status {process.wait()}"
+        answer = json.loads(line)
+        assert "fault" not in answer, answer["fault"]
+        return answer
+
+    def compare_core(self, stopped: Stopped) -> Any:
+        """Return the comparison of a core, opened by LLDB, with its truth, and all answers."""
+        return self.ask("compare", core=str(stopped.core), **_facts_of(stopped))
+
+    def compare_live(self, running: Running) -> Any:
+        """Return the comparison of a live program, which LLDB attaches to, with its truth, and all answers."""
+        return self.ask("compare", pid=running.pid, **_facts_of(running))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+def _facts_of(program: Stopped | Running) -> dict[str, object]:
+    return {
+        "executable": str(program.executable),
+        "truth": program.truth,
+        "program": program.program,
+        "compiler": program.compiler,
+        "mode": program.mode,
+    }
+
+
+def batch(found: Lldb, commands: Sequence[str], *arguments: str, cwd: Path) -> str:
+    """Return what LLDB prints that runs *commands*, also after one that fails, and ends; with its prompt's lines."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lldb") as file:
+        file.write("\n".join(commands) + "\n")
+        file.flush()
+        go_on = "settings set interpreter.stop-command-source-on-error false"
+        done = subprocess.run(
+            [found.command, "-x", "-b", "-o", go_on, "-o", f"command source {file.name}", *arguments],
+            cwd=cwd,
+            env={**found.environment, "HOME": str(cwd)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ANSWER_SECONDS,
+            check=False,
+        )
+    assert done.returncode >= 0, f"LLDB died of signal {-done.returncode}: {done.stdout}"
+    return done.stdout.partition(f"Executing commands in '{file.name}'.\n")[2] or done.stdout
+
+
+SOURCES = CHECKOUT / "tests" / "lldb"
+
+
+def build_regions(*, pie: bool = True) -> Path:
+    """Return the folder with ``regions``, and ``opener`` that loads the same as ``libregions.so`` at run time."""
+    runtime, gcc = intel_runtime(), compiler("gcc")
+    compiling = ["-g", "-O0", "-fopenmp", "-idirafter", str(runtime / "opt" / "compiler" / "include")]
+    linking = [f"-L{runtime / 'lib'}", f"-Wl,-rpath,{runtime / 'lib'}", "-liomp5"]
+    kind = ["-fPIE"] if pie else ["-fno-pie"]
+    flags = ["-pie"] if pie else ["-no-pie"]
+
+    def make(folder: Path) -> None:
+        for name in ("regions.c", "opener.c"):
+            shutil.copy(SOURCES / name, folder)
+        for command in (
+            [*compiling, *kind, "-c", "regions.c", "-o", "regions.o"],
+            [*flags, "regions.o", "-o", "regions", *linking],
+            [*compiling, "-fPIC", "-c", "regions.c", "-o", "library.o"],
+            ["-shared", "library.o", "-o", "libregions.so", *linking],
+            ["-g", *kind, *flags, "opener.c", "-o", "opener"],
+        ):
+            subprocess.run([str(gcc.path), *command], cwd=folder, check=True, env=clean_environment())
+
+    texts = [(SOURCES / name).read_text() for name in ("regions.c", "opener.c")]
+    return entry("lldb", key_of(texts, gcc.version, pie, str(runtime)), make)

@@ -1,0 +1,229 @@
+"""A process with LLDB as a library: reads questions as lines of JSON, answers with lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ompd
+from ompd.debugger.targets.lldb import load_lldb
+from ompd.errors import OmpdError
+from ompd.render.json import format_answer
+from tests.support.runs import Stopped
+from tests.truth import compare_session
+
+COMMANDS = ("runtimes", "threads", "parallel", "tasks", "icvs")
+
+
+def compare(question: dict[str, Any]) -> dict[str, Any]:
+    """Open the core or attach to the process of the question, and compare with the truth in it."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    try:
+        target = debugger.CreateTarget(question["executable"])
+        if "core" in question:
+            process = target.LoadCore(question["core"])
+        else:
+            error = lldb.SBError()
+            process = target.AttachToProcessWithID(debugger.GetListener(), question["pid"], error)
+            assert error.Success(), error.GetCString()
+        stopped = Stopped(
+            Path(question["executable"]),
+            Path(question.get("core", "")),
+            question["truth"],
+            question["program"],
+            question["compiler"],
+            question["mode"],
+            "lldb",
+        )
+        try:
+            with ompd.from_lldb(process) as session:
+                found = compare_session(stopped, session)
+            answers = {}
+            for name in COMMANDS:  # what one answer has loaded must not show in the next
+                with ompd.from_lldb(process) as session:
+                    answers[name] = json.loads(format_answer(name, getattr(session, f"ask_{name}")()))
+        finally:
+            process.Detach()
+        version = debugger.GetVersionString()
+        return {"differences": found.differences, "equal": found.equal, "answers": answers, "version": version}
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+
+
+def say(ask: Callable[[], object]) -> str:
+    """Return the class and text of the error that *ask* raises, with its hint."""
+    try:
+        ask()
+    except OmpdError as error:
+        return f"{type(error).__name__}: {error}; {error.hint}".removesuffix("; ")
+    return "no error"
+
+
+def launch(lldb: Any, target: Any, flags: int = 0) -> Any:
+    """Return the process of a program that is started without output, until it stops."""
+    info = lldb.SBLaunchInfo(None)  # a launch writes into it
+    info.SetEnvironmentEntries(["OMP_NUM_THREADS=2"], False)
+    info.AddOpenFileAction(1, "/dev/null", False, True)
+    info.SetLaunchFlags(flags)
+    error = lldb.SBError()
+    process = target.Launch(info, error)
+    assert error.Success(), error.GetCString()
+    return process
+
+
+def await_state(debugger: Any, process: Any, *states: int) -> None:
+    """Take events, as LLDB's own command line does, until the process is in one of the states."""
+    event = lldb.SBEvent()
+    while process.GetState() not in states:
+        assert debugger.GetListener().WaitForEvent(10, event), f"no event in state {process.GetState()}"
+
+
+def situations(question: dict[str, Any]) -> dict[str, str]:
+    """Return what is said of a program in each state that it can be in under LLDB."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    told = {}
+    try:
+        target = debugger.CreateTarget(question["executable"])
+        told["no process"] = say(lambda: ompd.from_lldb(target.GetProcess()))
+        target.BreakpointCreateByName(question["function"])
+        process = launch(lldb, target)
+        session = ompd.from_lldb(process)
+        told["stopped"] = say(session.ask_threads)
+        handles = [thread for runtime in session.runtimes if runtime.space for thread in runtime.space.threads()]
+        process.GetSelectedThread().StepInstruction(False)
+        told["has run"] = say(session.ask_parallel)
+        told["handle"] = say(handles[0].thread_num) if handles else "no error"
+        session.close()
+        told["closed"] = say(session.ask_threads)
+        debugger.SetAsync(True)
+        target.DeleteAllBreakpoints()
+        process.Continue()
+        await_state(debugger, process, lldb.eStateRunning)
+        told["running"] = say(lambda: ompd.from_lldb(process))
+        process.Kill()
+        await_state(debugger, process, lldb.eStateExited)
+        debugger.SetAsync(False)
+        told["killed"] = say(lambda: ompd.from_lldb(process))
+        target.BreakpointCreateByName(question["function"])
+        again = launch(lldb, target)
+        told["again"] = say(ompd.from_lldb(again).ask_threads)
+        told["the first, again"] = say(lambda: session.process.read(0x1000, 8))
+        again.Kill()
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+    return told
+
+
+def at_entry(question: dict[str, Any]) -> dict[str, str]:
+    """Return what is said of a program that is stopped at its first instruction."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    try:
+        target = debugger.CreateTarget(question["executable"])
+        process = launch(lldb, target, lldb.eLaunchFlagStopAtEntry)
+        said = say(lambda: ompd.from_lldb(process).ask_threads())
+        process.Kill()
+        return {"said": said}
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+
+
+def detached(question: dict[str, Any]) -> dict[str, str]:
+    """Return what is said of a program that LLDB has let go."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    try:
+        target = debugger.CreateTarget(question["executable"])
+        target.BreakpointCreateByName("main")
+        process = launch(lldb, target)
+        target.DeleteAllBreakpoints()
+        process.Detach()
+        # LLDB may take what it does not see any more for ended.
+        await_state(debugger, process, lldb.eStateDetached, lldb.eStateExited)
+        os.kill(process.GetProcessID(), signal.SIGKILL)
+        return {"said": say(lambda: ompd.from_lldb(process))}
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+
+
+def plain(session: Any) -> Any:
+    """Return the rows of ``threads`` as JSON has them."""
+    return json.loads(format_answer("threads", session.ask_threads()))["threads"]
+
+
+def run(question: dict[str, Any]) -> dict[str, Any]:
+    """Start a program, run it to one place after another, and ask at each."""
+    stops = []
+    with ompd.launch(question["program"]) as session:
+        number = session.record.process_id
+        old = session.process
+        for place in question["places"]:
+            event = session.step_into_region() if place == "INTO" else session.continue_to(place)
+            stops.append({"event": event.name, "thread": event.native_thread_id, "threads": plain(session)})
+        stale = say(lambda: old.read(session.target.auxiliary_vector()[25], 8))
+    return {"stops": stops, "stale": stale, "alive after closing": Path(f"/proc/{number}").exists()}
+
+
+def events(question: dict[str, Any]) -> dict[str, Any]:
+    """Start a program and return its events."""
+    with ompd.launch(question["program"], cwd=question.get("cwd")) as session:
+        found = session.events(*question["names"], limit=question.get("limit"))
+        return {"events": [(event.name, event.native_thread_id) for event in found]}
+
+
+def refusals(question: dict[str, Any]) -> dict[str, str]:
+    """Return what is said to what cannot be done."""
+    program, said = question["program"], {}
+    with ompd.launch(program) as session:
+        said["no function"] = say(lambda: session.continue_to("no_such_function"))
+        said["no line"] = say(lambda: session.continue_to("regions.c:3000"))
+        said["no event"] = say(lambda: next(session.events("parallel_middle")))
+        session.continue_to("together")
+        said["too slow"] = say(lambda: session.continue_to("task_end", seconds=0.3))
+        said["after the limit"] = say(session.ask_threads)
+        said["past the end"] = say(lambda: session.continue_to("task_begin"))
+    with ompd.launch(program, omp_debug=False) as session:
+        said["not enabled"] = say(lambda: session.continue_to("parallel_begin"))
+    said["no program"] = say(lambda: ompd.launch(["/no/such/program"])).partition(":")[0]
+    return said
+
+
+QUESTIONS = {
+    "compare": compare,
+    "situations": situations,
+    "at_entry": at_entry,
+    "detached": detached,
+    "run": run,
+    "events": events,
+    "refusals": refusals,
+}
+
+
+def main() -> None:
+    """Answer until the questions end."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    sys.stdout = sys.stderr  # for what the programs print that are launched here
+    for line in sys.stdin:
+        question = json.loads(line)
+        try:
+            answer = QUESTIONS[question.pop("question")](question)
+        except Exception:  # noqa: BLE001  whatever it is, the test has to show it
+            answer = {"fault": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What docs/lldb.md shows is what LLDB prints. Written anew by ``python -m tests.test_lldb_docs``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import ompd
+from tests.support import stopped
+from tests.support.cache import CHECKOUT
+from tests.support.lldb import LldbHost, batch, build_regions, lldb
+from tests.test_docs import ALL_EXAMPLES
+
+pytestmark = pytest.mark.xdist_group("lldb")
+
+PAGE = CHECKOUT / "docs" / "lldb.md"
+SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
+BLOCK = re.compile(r"^```console\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^```\n\$ python (examples/\S+) \./regions\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+VERSION = 22
+
+
+def folder_of_the_page(folder: Path) -> Path:
+    core = stopped("hang")
+    (folder / "core.1234").symlink_to(core.core)
+    shutil.copy(core.executable, folder / "hang")
+    shutil.copy(build_regions() / "regions", folder / "regions")
+    return folder
+
+
+def run_block(block: str, folder: Path) -> str:
+    commands = [line.removeprefix("(lldb) ") for line in block.splitlines() if line.startswith("(lldb) ")]
+    load = f"command script import {SCRIPT}"
+    shown = [load, "settings set stop-line-count-before 1", "settings set stop-line-count-after 1", "version"]
+    printed = batch(lldb(VERSION), [*shown, *commands], cwd=folder)
+    text = re.split(r"^\(lldb\) version\n.*\n", printed, maxsplit=1, flags=re.MULTILINE)[1]
+    text = text.replace(f"{folder}/", "").replace(str(SCRIPT), "/path/of/ompd/lldb_script.py")
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def run_example(script: str, folder: Path) -> str:
+    host = LldbHost(VERSION)  # its environment leads to that LLDB
+    host.close()
+    return subprocess.run(
+        [sys.executable, str(CHECKOUT / script), "./regions"],
+        cwd=folder,
+        env={**host.environment, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    ).stdout
+
+
+def alike(text: str) -> list[list[str]]:
+    """Return each command with the lines that it printed, without what differs from run to run.
+
+    That is addresses, process and thread ids, with them the width of columns, where in the C library a thread waits,
+    and in which order LLDB writes what two of its own threads write.
+    """
+    text = re.sub(r"^( *frame #0: ).*\.so.*$", r"\1LIBRARY", text, flags=re.MULTILINE)
+    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
+    text = re.sub(r"\b\d{3,7}\b", "NUMBER", text)
+    text = re.sub(r" +", " ", text)
+    pieces = re.split(r"^(?=\(lldb\) )", text, flags=re.MULTILINE)
+    return [[line.strip() for line in sorted(piece.splitlines())] for piece in pieces]
+
+
+def test_the_page_shows_what_lldb_prints(tmp_path: Path) -> None:
+    folder = folder_of_the_page(tmp_path)
+    blocks = BLOCK.findall(PAGE.read_text())
+    assert len(blocks) == 3
+    for block in blocks:
+        assert alike(run_block(block, folder)) == alike(block)
+
+
+def test_the_page_shows_what_the_example_prints(tmp_path: Path) -> None:
+    ((script, shown),) = EXAMPLE.findall(PAGE.read_text())
+    assert alike(run_example(script, folder_of_the_page(tmp_path))) == alike(shown)
+
+
+def test_the_examples_of_the_python_page_that_launch_run(tmp_path: Path) -> None:
+    (example,) = [e for e in ALL_EXAMPLES if "launch" in e]
+    (tmp_path / "example.py").write_text(f"import ompd\nPROGRAM = {str(build_regions() / 'regions')!r}\n{example}")
+    assert run_example(str(tmp_path / "example.py"), tmp_path) == (
+        "thread 0 of 2 has begun a region in work\n"
+        "thread 0 of 2 has begun a region in inner\n"
+        "thread 0 of 3 has begun a region in work\n"
+    )
+
+
+def write_page() -> None:
+    """Write anew what the page shows."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = folder_of_the_page(Path(temporary))
+        text = BLOCK.sub(lambda found: f"```console\n{run_block(found[1], folder)}```\n", PAGE.read_text())
+        text = EXAMPLE.sub(
+            lambda found: f"```\n$ python {found[1]} ./regions\n{run_example(found[1], folder)}```\n", text
+        )
+        PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    write_page()

@@ -1,0 +1,118 @@
+"""Programs that are started and run from Python: to events, lines, functions and regions, and what ends a run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.support.cache import CHECKOUT
+from tests.support.lldb import SOURCES, VERSIONS, LldbHost, build_regions
+
+pytestmark = pytest.mark.xdist_group("lldb")
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def host(request: pytest.FixtureRequest) -> Any:
+    made = LldbHost(request.param)
+    yield made
+    made.close()
+
+
+def line_with(text: str) -> int:
+    source = (SOURCES / "regions.c").read_text()
+    return next(n for n, line in enumerate(source.splitlines(), 1) if text in line)
+
+
+def regions() -> str:
+    return str(build_regions() / "regions")
+
+
+def test_places_are_reached_and_asked_at(host: LldbHost) -> None:
+    told = host.ask("run", program=[regions()], places=["main", "parallel_begin", "together", "regions.c:17"])
+    assert [stop["event"] for stop in told["stops"]] == ["main", "parallel_begin", "together", "regions.c:17"]
+    at_main, begun, together, line = (stop["threads"] for stop in told["stops"])
+    assert [row["runtime"] for row in at_main] == [None]
+    assert {(row["thread_num"], row["team_size"], row["level"]) for row in begun} == {(0, 2, 1), (1, 2, 1)}
+    assert [row["where"]["function"] for row in together if row["thread_num"] == 0] == ["together"]
+    assert [row["where"]["line"] for row in line if row["thread_num"] == 0] == [17]
+    assert told["stale"].startswith("StaleHandle: ")
+    assert told["alive after closing"] is False
+
+
+def test_all_events_are_seen(host: LldbHost) -> None:
+    told = host.ask("events", program=[regions()], names=["parallel_begin", "thread_begin", "thread_end"])
+    counts = Counter(event for event, _ in told["events"])
+    # Three regions with one inside of each; the threads that the runtime has made for them.
+    assert counts["parallel_begin"] == 6
+    assert counts["thread_begin"] == len({thread for event, thread in told["events"] if event == "thread_begin"})
+    assert counts["thread_end"] >= 1
+    some = host.ask("events", program=[regions()], names=["parallel_begin"], limit=2)
+    assert [event for event, _ in some["events"]] == 2 * ["parallel_begin"]
+    late = host.ask("events", program=[str(build_regions() / "opener")], names=["parallel_begin"],
+                    cwd=str(build_regions()))  # fmt: skip
+    assert len(late["events"]) == 2
+
+
+def test_a_region_is_stepped_into(host: LldbHost) -> None:
+    told = host.ask("run", program=[regions()], places=["work", "INTO", "INTO"])
+    _, outer, _ = told["stops"]
+    inside = [row for row in outer["threads"] if row["native_thread_id"] == outer["thread"]]
+    assert [(row["thread_num"], row["level"], row["where"]["function"]) for row in inside] == [(0, 1, "work")]
+
+
+def test_what_cannot_be_reached_is_said_at_once(host: LldbHost) -> None:
+    said = host.ask("refusals", program=[regions()])
+    ended = said.pop("past the end")
+    assert ended.startswith("ProgramEnded: process ") and "ended with status 0 before it came to task_begin" in ended
+    late = said.pop("too slow")
+    assert late.startswith("TimeLimit: process ") and "did not come to task_end in 0.3 seconds" in late
+    assert said == {
+        "no function": "BadInput: there is no function 'no_such_function'",
+        "no line": "BadInput: no code is of regions.c:3000",
+        "no event": "BadInput: there is no event 'parallel_middle'; there are parallel_begin, parallel_end,"
+        " task_begin, task_end, thread_begin, thread_end",
+        "not enabled": "Unavailable: the runtime passes its places for events only if the program was started with"
+        " OMP_DEBUG=enabled",
+        "after the limit": "no error",
+        "no program": "BadInput",
+    }
+
+
+# The examples
+
+
+def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    version = VERSIONS[0]
+    host = LldbHost(version)  # its environment leads to that LLDB
+    host.close()
+    return subprocess.run(
+        [sys.executable, str(CHECKOUT / "examples" / name), *arguments],
+        env={**host.environment, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_the_example_that_waits_for_an_odd_team() -> None:
+    done = example("odd_team.py", "2", regions())
+    assert done.returncode == 1, done.stderr
+    first, *threads = done.stdout.splitlines()
+    # The regions inside of those of 2 threads have 2 as well.
+    assert first == "a team of 3 threads at level 1 in work"
+    assert sum("/3 " in line for line in threads) == 3
+
+
+def test_the_example_that_follows_regions() -> None:
+    done = example("follow_regions.py", regions())
+    assert done.returncode == 0, done.stderr
+    lines = [re.sub(r" \[[\d ]+\]$", "", line) for line in done.stdout.splitlines()]
+    outer = [f"regions.c:{line_with('parallel num_threads(threads)')} work: {size} threads" for size in (2, 3, 4)]
+    inner = f"   regions.c:{line_with('parallel num_threads(2)')} inner: 2 threads"
+    assert lines == [outer[0], inner, outer[1], inner, outer[2], inner, "59"]  # the last is the program's

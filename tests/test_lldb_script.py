@@ -1,0 +1,338 @@
+"""The commands in real LLDBs: what they print is what the shell prints, whatever state the debugger is in.
+
+Each test has one run of a debugger, or shares one with others: starting one is what takes the time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import ompd
+from ompd.commands.main import cli
+from ompd.commands.table import COMMANDS
+from tests.support import require, stopped
+from tests.support.lldb import VERSIONS, batch, build_regions, lldb
+
+pytestmark = [pytest.mark.xdist_group("lldb"), pytest.mark.parametrize("version", VERSIONS)]
+
+SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
+LOAD = f"command script import {SCRIPT}"
+DEBUG = "settings set target.env-vars OMP_DEBUG=enabled"
+SOURCE = Path(__file__).parent / "lldb" / "regions.c"
+OPTIONS = ("", "--all", "-v", "--json")
+LOOKING = (*(f"ompd {command.name}" for command in COMMANDS), "ompd status")
+NO_PROCESS = "error: ompd: there is no process\nompd: run the program, attach to it, or load a core file\n"
+
+
+class Replies:
+    """What LLDB printed for each command, in order."""
+
+    def __init__(self, printed: str) -> None:
+        pieces = re.split(r"^\(lldb\) (.*)\n", printed, flags=re.MULTILINE)
+        self.pairs = list(zip(pieces[1::2], pieces[2::2], strict=True))
+
+    def all(self, *commands: str) -> list[str]:
+        """Return the replies to every use of any of *commands*."""
+        return [text for command, text in self.pairs if command in commands]
+
+    def __getitem__(self, command: str) -> str:
+        """Return the reply to a command that was given once."""
+        (text,) = self.all(command)
+        return text
+
+
+def replies(version: int, *commands: str, cwd: Path = Path("/tmp")) -> Replies:
+    """Return what LLDB replies to *commands*, once it has loaded ours."""
+    return Replies(batch(lldb(version), [LOAD, *commands], cwd=cwd))
+
+
+def line_with(text: str) -> int:
+    return next(n for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
+
+
+def stop_at(text: str) -> str:
+    return f"breakpoint set -f regions.c -l {line_with(text)}"
+
+
+TOGETHER = stop_at("return omp_get_num_threads")
+INNER = stop_at("sum += x +")
+
+
+def create_core(name: str) -> str:
+    core = stopped(name)
+    return f"target create {core.executable} --core {core.core}"
+
+
+def create_live(pie: bool = True) -> str:
+    return f"target create {build_regions(pie=pie) / 'regions'}"
+
+
+@cache
+def of_hang(version: int) -> Replies:
+    """Return one run on a core with all that is asked of it."""
+    team = [f"ompd thread {n}" for n in range(4)]
+    return replies(
+        version,
+        *(create_core("hang"), "thread list", "ompd threads --json", "ompd threads --all"),
+        *("thread select 3", "frame select 4", "frame info", *LOOKING, "frame info", "thread info"),
+        *(part for command in team for part in (command, "thread info")),
+        *WRONG,
+        *("ompd threads --bogus", "help ompd", *(f"help ompd {c.name}" for c in COMMANDS), "ompd icvs --help"),
+    )
+
+
+# Words that are answered by an error, and how.
+WRONG = {
+    "ompd thread 4": "ompd: the team has 4 threads, of numbers 0 to 3, and no 4",
+    "ompd thread two": "ompd: 'two' is not an OpenMP thread number",
+    "ompd thread": "ompd: thread takes the OpenMP number of a thread\nompd: ompd thread N; ompd threads shows them",
+    "ompd thread --level 7 0": "ompd: thread N is in no region of level 7",
+    "ompd thread --level 0 0": "ompd: regions have levels from 1 on",
+    "ompd auto maybe": "ompd: auto is switched on or off\nompd: ompd auto on",
+}
+
+
+def numberless(text: str) -> str:
+    return re.sub(r"(thread|process) \d+", r"\1 N", text)
+
+
+def test_text_and_json_are_those_of_the_shell(version: int) -> None:
+    core = stopped("task_tree").core
+    asked = [(c.name, option) for option in OPTIONS for c in COMMANDS if option != "--all" or c.folds]
+    told = replies(version, create_core("task_tree"), *(f"ompd {name} {option}".rstrip() for name, option in asked))
+    for name, option in asked:
+        printed = told[f"ompd {name} {option}".rstrip()]
+        expected = CliRunner().invoke(cli, [name, str(core), *option.split()]).output
+        if option == "--json":
+            assert without_lldb(json.loads(printed)) == without_lldb(json.loads(expected))
+        elif name == "threads":
+            assert "  LLDB  " in printed.splitlines()[2]
+        else:
+            # LLDB before 17 does not tell which file it has, which is in the first line.
+            first = 0 if version >= 17 else 1
+            assert bare(printed)[first:] == bare(expected)[first:]
+
+
+def bare(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().splitlines()]
+
+
+def without_lldb(answer: dict[str, Any]) -> dict[str, Any]:
+    answer["target"] = {k: v for k, v in answer["target"].items() if k not in ("kind", "command", "file")}
+    for row in answer.get("threads", ()):
+        row.pop("lldb_index", None)
+    return answer
+
+
+def test_threads_have_the_numbers_of_lldb(version: int) -> None:
+    told = of_hang(version)
+    indices = {int(tid, 0): int(n) for n, tid in re.findall(r"thread #(\d+): tid = (\w+)", told["thread list"])}
+    rows = json.loads(told["ompd threads --json"])["threads"]
+    assert {row["native_thread_id"]: row["lldb_index"] for row in rows} == indices
+    for row in rows:
+        line = next(x for x in told["ompd threads --all"].splitlines() if f"  {row['native_thread_id']} " in x)
+        assert f"  {row['lldb_index']} " in line
+
+
+def test_looking_keeps_the_selection(version: int) -> None:
+    told = of_hang(version)
+    before, after = told.all("frame info")
+    assert before == after and before.startswith("frame #4: ")
+    assert told.all("thread info")[0].startswith("thread #3: ")
+
+
+def test_a_thread_is_selected_by_its_number(version: int) -> None:
+    told = of_hang(version)
+    team = {t["thread_num"]: t["native_thread_id"] for t in stopped("hang").truth["threads"] if t["role"] == "team"}
+    for number, selected in zip(range(4), told.all("thread info")[1:], strict=True):
+        assert f"OpenMP thread {number}/4 at level 1 is LLDB's thread #" in told[f"ompd thread {number}"]
+        assert int(re.findall(r"tid = (\w+)", selected)[0], 0) == team[number]
+
+
+def test_wrong_words_are_answered(version: int) -> None:
+    told = of_hang(version)
+    assert {command: numberless(told[command]) for command in WRONG} == {
+        command: f"error: {words}\n" for command, words in WRONG.items()
+    }
+    assert re.search(r"error: (unknown or ambiguous option|.*--bogus)", told["ompd threads --bogus"])
+
+
+def test_help_is_of_the_table(version: int) -> None:
+    told = of_hang(version)
+    for command in COMMANDS:
+        assert re.search(rf"{command.name} +-- {re.escape(command.summary[:30])}", told["help ompd"])
+        page = " ".join(told[f"help ompd {command.name}"].split())
+        assert command.help[:60] in page and "--json" in page
+    assert "--changed" in told["ompd icvs --help"] and "nthreads-var" in told["ompd icvs --help"]
+
+
+# Live programs
+
+
+def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
+    told = replies(version, create_live(), DEBUG, INNER, "run", "ompd threads --json", "ompd thread 1",
+                   "ompd thread --level 1 0", "ompd thread 1 --level 1")  # fmt: skip
+    rows = json.loads(told["ompd threads --json"])["threads"]
+    inner, outer = ({r["thread_num"]: r["lldb_index"] for r in rows if r["level"] == level} for level in (2, 1))
+    assert f"OpenMP thread 1/2 at level 2 is LLDB's thread #{inner[1]}\n" in told["ompd thread 1"]
+    assert f"OpenMP thread 0/2 at level 1 is LLDB's thread #{outer[0]}\n" in told["ompd thread --level 1 0"]
+    # Now thread 0 of the outer team is selected. Thread 1 of that is thread 0 of the inner one.
+    assert f"OpenMP thread 1/2 at level 1 is LLDB's thread #{inner[0]}\n" in told["ompd thread 1 --level 1"]
+
+
+@pytest.mark.parametrize("pie", [True, False], ids=["pie", "fixed"])
+def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
+    told = replies(
+        version,
+        *("ompd auto on", create_live(pie), DEBUG, TOGETHER, "run", "continue", "kill", "run", "ompd auto off"),
+        *("continue", "ompd auto on", "continue", "kill", "breakpoint list"),
+    )
+    first, second, third, silent, again = told.all("run", "continue")
+    for text in (first, third):
+        assert text.count("OpenMP:") == 2 and "OpenMP: libiomp5.so has begun\n" in text
+        assert re.search("OpenMP: 2 threads in 1 region: .*1 work_parallel.*; this is thread 0/2 at level 1\n", text)
+    assert second.count("OpenMP:") == 1 and "OpenMP: 3 threads in 1 region: 2 wait_barrier" in second
+    assert "OpenMP" not in silent
+    assert again.count("OpenMP:") == 1 and "OpenMP: 4 threads in 1 region: 3 wait_barrier" in again
+    # It is at the address that the symbol has, where LLDB by name would go behind a function's beginning.
+    assert "ompd_dll_locations_valid" in told["breakpoint list"]
+    assert "ompd_dll_locations_valid +" not in told["breakpoint list"]
+
+
+def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
+    folder = build_regions()
+    told = replies(
+        version,
+        *(f"target create {folder / 'opener'}", DEBUG, "ompd auto on", "breakpoint set -n main", "run"),
+        *("ompd status", TOGETHER, "continue", "ompd status"),
+        cwd=folder,
+    )
+    before, after = told.all("ompd status")
+    assert "runtime   none is loaded\n" in before
+    assert re.search(r"runtime   libiomp5 \S+, keeps states\n", after)
+    assert "OpenMP: libiomp5.so has begun\n" in told["continue"]
+    assert "OpenMP: 3 threads in 1 region" in told["continue"]
+    assert "OpenMP: no OpenMP runtime among its" in told["run"]
+
+
+def test_two_targets_are_told_apart(version: int) -> None:
+    told = replies(
+        version,
+        *(create_live(), DEBUG, TOGETHER, "run", create_core("barrier"), "ompd threads --json", "target select 0"),
+        *("ompd threads --json", "continue", "ompd threads --json", "target select 1", "ompd threads --json"),
+    )
+    of_core, of_two, of_three, of_core_again = (json.loads(t)["threads"] for t in told.all("ompd threads --json"))
+    assert of_core == of_core_again
+    assert {r["native_thread_id"] for r in of_core} == {
+        t["native_thread_id"] for t in stopped("barrier").truth["threads"]
+    }
+    assert {row["team_size"] for row in of_two if row["parallel"]} == {2}
+    assert {row["team_size"] for row in of_three if row["parallel"]} == {3}
+
+
+def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    subprocess.run(
+        [require("gcc"), "-m32", "-nostdlib", "-static", "-x", "assembler", "-", "-o", small],
+        input=".globl _start\n_start: int3\n",
+        text=True,
+        check=True,
+    )
+    told = replies(
+        version,
+        *("ompd threads", "ompd auto on", "ompd auto off", create_live(), "ompd threads", "ompd thread 1"),
+        *("run", "ompd threads", "breakpoint set -n main", "run", "process detach", "ompd threads"),
+        *(f"target create {small}", "process launch --stop-at-entry", "ompd threads", "kill"),
+        *("target create /bin/true", "process launch --stop-at-entry", "ompd threads", "ompd runtimes"),
+    )
+    no_target, not_run, ended, detached, foreign, without = map(numberless, told.all("ompd threads"))
+    assert no_target == not_run == told["ompd thread 1"] == NO_PROCESS
+    assert ended.endswith("error: ompd: process N has ended\nompd: run it again\n")
+    # What LLDB itself thinks of a process that it has let go differs, and with how fast that ends.
+    gone = "(LLDB (has detached|does not hold) .*\nompd: attach to it again|process N has ended\nompd: run it again)\n"
+    assert re.search(f"error: ompd: {gone}", detached)
+    assert "error: ompd: process N is of i386, which is not supported\n" in foreign
+    assert "error: ompd: process N: no OpenMP runtime among its" in without
+    assert "no OpenMP runtime among the" in told["ompd runtimes"]
+
+
+def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) -> None:
+    # LLDB finds libraries by what the program's memory tells, and that by the program's file.
+    core = stopped("hang")
+    name = str(core.executable).encode()
+    lost = tmp_path / "core"
+    lost.write_bytes(core.core.read_bytes().replace(name, name.replace(b"/programs/", b"/progr-ms/")))
+    told = replies(version, f"target create --core {lost}", "ompd threads")
+    assert re.fullmatch(
+        "error: ompd: LLDB has found no file of .*\nompd: name the program: target create PROGRAM --core CORE\n",
+        told["ompd threads"],
+    )
+
+
+# What must not happen
+
+
+def test_a_fault_of_ours_is_an_error_and_no_more(version: int) -> None:
+    break_it = "script import lldb_script; lldb_script.format_reply = None"
+    told = replies(version, create_core("hang"), break_it, "ompd threads", "ompd threads --debug", "thread info")
+    assert told["ompd threads"] == (
+        "error: ompd: internal error: TypeError: 'NoneType' object is not callable\n"
+        "ompd: --debug shows where; please report it\n"
+    )
+    assert "Traceback" in told["ompd threads --debug"]
+    assert told["thread info"].startswith("thread #1")
+
+
+def test_loading_says_nothing_and_neither_does_loading_again(version: int) -> None:
+    told = replies(version, LOAD, "breakpoint list", create_live(), "breakpoint list")
+    assert told.all(LOAD) == ["", ""]
+    assert told.all("breakpoint list") == 2 * ["No breakpoints currently set.\n"]
+
+
+def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
+    look = "script import importlib.util; print([n for n in ('click', 'rich') if importlib.util.find_spec(n) is None])"
+    shutil.copytree(SCRIPT.parent, tmp_path / "ompd")
+    load = f"command script import {tmp_path / 'ompd' / 'lldb_script.py'}"
+    told = Replies(batch(lldb(version), [look, load, "version"], cwd=tmp_path))
+    if "['click', 'rich']" not in told[look]:
+        pytest.skip("LLDB's own Python has click and rich")
+    assert "ompd needs the Python packages click and rich, and they are not in" in told[load]
+    assert "`ompd lldb-init` names" in told[load]
+    assert f"lldb version {version}." in told["version"]
+
+
+def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
+    ompd_command = str(Path(sys.executable).with_name("ompd"))
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    settings = tmp_path / ".lldbinit"
+    settings.write_text("settings set prompt '(debug) '\ncommand script import /old/ompd/lldb_script.py\n")
+
+    def run(*arguments: str) -> str:
+        return subprocess.run(
+            [ompd_command, "lldb-init", *arguments], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert run() == LOAD + "\n"
+    assert run("--install") == f"{settings}: added: {LOAD}\n"
+    assert run("--install") == f"{settings}: has it already: {LOAD}\n"
+    assert settings.read_text() == f"settings set prompt '(debug) '\n{LOAD}\n"
+    found = lldb(version)
+    done = subprocess.run(
+        [found.command, "-b", "-o", "ompd status"],
+        env={**found.environment, "HOME": str(tmp_path)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"ompd      {ompd.__version__}, {SCRIPT}" in done.stdout

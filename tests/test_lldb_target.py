@@ -1,0 +1,137 @@
+"""Programs under LLDB, as a core file and alive, in every version of LLDB: the same facts as from the core alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+from ompd.render.json import format_answer
+from tests.support import PROGRAMS, require, running, stopped
+from tests.support.lldb import VERSIONS, LldbHost
+from tests.support.programs import ALL_PROGRAMS
+from tests.test_truth import expected
+
+pytestmark = pytest.mark.xdist_group("lldb")
+
+# All programs under the newest, of the others those that differ most in what is asked of the target.
+SOME = ("nested", "hang", "two_initial", "not_initialised", "extra_pthread", "task_tree", "icvs")
+CORES = [(22, name) for name in ALL_PROGRAMS] + [(version, name) for version in VERSIONS[1:] for name in SOME]
+LIVE = [(22, name) for name in (*PROGRAMS, "task_tree", "icvs")] + [
+    (version, name) for version in VERSIONS[1:] for name in SOME
+]
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Callable[[int], LldbHost]]:
+    hosts: dict[int, LldbHost] = {}
+
+    def of(version: int) -> LldbHost:
+        if version not in hosts:
+            hosts[version] = LldbHost(version)
+        return hosts[version]
+
+    yield of
+    for each in hosts.values():
+        each.close()
+
+
+def told(answer: Any) -> dict[str, int]:
+    return {key: count for key, count in sorted(answer["equal"].items()) if key != "address"}
+
+
+def answer_of_core(core: Path, command: str) -> Any:
+    with ompd.open_core(core) as session:
+        return json.loads(format_answer(command, getattr(session, f"ask_{command}")()))
+
+
+def without_target(answer: dict[str, Any]) -> dict[str, Any]:
+    # LLDB tells the whole command line, the core's own notes 80 bytes of it.
+    target = {key: value for key, value in answer["target"].items() if key not in ("kind", "command")}
+    return {**answer, "target": target}
+
+
+def numberless(text: str) -> str:
+    return re.sub(r"process \d+", "process N", text)
+
+
+@pytest.mark.parametrize(("version", "program"), CORES)
+def test_a_core_in_lldb_tells_what_the_program_wrote(
+    version: int, program: str, host: Callable[[int], LldbHost]
+) -> None:
+    compiler = ALL_PROGRAMS[program].compilers[0]
+    core = stopped(program, compiler=compiler)
+    answer = host(version).compare_core(core)
+    assert f" {version}." in answer["version"]
+    assert answer["differences"] == []
+    assert told(answer) == expected(program, "debug")
+    for command, ours in answer["answers"].items():
+        alone = answer_of_core(core.core, command)
+        if version < 17:  # LLDB before 17 does not tell which file it has
+            alone["target"]["file"] = ours["target"]["file"] = ""
+        assert without_target(ours) == without_target(alone)
+
+
+@pytest.mark.parametrize(("version", "program"), LIVE)
+def test_a_live_program_in_lldb_tells_what_it_wrote(
+    version: int, program: str, host: Callable[[int], LldbHost], tmp_path: Path
+) -> None:
+    with running(program, compiler=ALL_PROGRAMS[program].compilers[0], folder=tmp_path) as live:
+        answer = host(version).compare_live(live)
+        assert answer["differences"] == []
+        assert told(answer) == expected(program, "debug")
+        assert answer["answers"]["threads"]["target"]["kind"] == "lldb"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_state_of_a_process_has_its_words(version: int, host: Callable[[int], LldbHost]) -> None:
+    executable = stopped("hang").executable
+    said = host(version).ask("situations", executable=str(executable), function="simulate")
+    assert {key: numberless(text) for key, text in said.items()} == {
+        "no process": "TargetGone: there is no process; run the program, attach to it, or load a core file",
+        "stopped": "no error",
+        "has run": "StaleHandle: process N has run since it was asked",
+        "handle": "StaleHandle: process N has run since it was asked",
+        "closed": "TargetGone: the session on process N was closed",
+        "running": "TargetError: process N is running; stop it first: process interrupt",
+        "killed": "TargetGone: process N has ended; run it again",
+        "again": "no error",
+        "the first, again": "TargetGone: the session on process N was closed",
+    }
+    gone = host(version).ask("detached", executable=str(executable))["said"]
+    # LLDB may say of a process that it has let go, and does not see any more, that it has ended.
+    assert numberless(gone) in (
+        "TargetGone: LLDB has detached from the process; attach to it again",
+        "TargetGone: process N has ended; run it again",
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_program_without_openmp_is_said_to_be_one(version: int, host: Callable[[int], LldbHost]) -> None:
+    said = host(version).ask("at_entry", executable="/bin/true")["said"]
+    assert re.sub(r"\d modules", "N modules", numberless(said)) == (
+        "NoAnswer: process N: no OpenMP runtime among its N modules;"
+        " the program was not linked with one, or ended before it was loaded"
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_32_bit_process_is_refused(version: int, host: Callable[[int], LldbHost], tmp_path: Path) -> None:
+    source = ".globl _start\n_start: int3\n"
+    program = tmp_path / "small"
+    subprocess.run(
+        [require("gcc"), "-m32", "-nostdlib", "-static", "-x", "assembler", "-", "-o", program],
+        input=source,
+        text=True,
+        check=True,
+    )
+    said = host(version).ask("at_entry", executable=str(program))["said"]
+    assert numberless(said) == (
+        "Unsupported: process N is of i386, which is not supported; programs of these can be asked: x86_64"
+    )
