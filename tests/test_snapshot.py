@@ -22,9 +22,11 @@ from ompd.errors import BadFile, OmpdError
 from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.render.json import format_answer
 from ompd.session import Session
-from tests.support import clean_environment, intel_runtime, require, stopped
+from tests.support import clean_environment, intel_runtime, require, running, stopped
 from tests.support.programs import LOCK_KINDS
+from tests.test_bad_input import ompd as ompd_command
 from tests.test_odd_programs import Odd, core_of
+from tests.truth import compare, everything
 
 QUESTIONS = {
     "runtimes": runtimes.ask,
@@ -105,6 +107,43 @@ def test_many_threads_are_small(tmp_path: Path) -> None:
     path = snapshot(core, tmp_path)
     assert path.stat().st_size < 20e6
     assert without_files(path) == answers(core)
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "lock"])
+def test_of_a_running_process(program: str, tmp_path: Path) -> None:
+    # The process is at rest, so that what was copied of it can be compared with what is asked of it afterwards.
+    path = tmp_path / "snapshot"
+    with running(program, folder=tmp_path) as process:
+        with ompd.attach(process.pid) as session:
+            taken = session.snapshot(path)
+        assert compare(process).differences == []
+        with Session.attach(process.pid) as session:
+            lived = session.ask(everything)
+    assert taken.problems == ()
+    with Session.open_core(path, sysroot="/nonexistent") as session:
+        told = session.ask(everything)
+    assert [answer.rows for answer in told] == [answer.rows for answer in lived]
+    assert all(answer.complete for answer in told)
+
+
+def test_by_the_command(tmp_path: Path) -> None:
+    core, path = stopped("nested").core, tmp_path / "snapshot"
+    done = ompd_command("snapshot", core, "-o", path, "--data", "0")
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(
+        r".*/snapshot: \d+\.\d MB, 13 threads; \d+\.\d MB of memory, \d+\.\d MB of the files of 3 modules\n", done.out
+    )
+    assert without_files(path) == answers(core)
+    assert ompd_command("snapshot", core, "-o", path, "--json").json["threads"] == 13
+    for words, code, text in (
+        ([core], 2, "-o"),
+        ([core, "-o", path, "--data", "much"], 2, "is no size"),
+        ([core, "-o", core], 1, "is what the snapshot would be taken of"),
+        ([core, "-o", tmp_path / "no" / "file"], 1, "cannot be written"),
+        ([tmp_path / "no", "-o", path], 1, "no such file"),
+    ):
+        done = ompd_command("snapshot", *words)
+        assert (done.code, text in done.err) == (code, True), done.err
 
 
 # What is in it

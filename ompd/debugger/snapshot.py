@@ -89,10 +89,13 @@ def take(
     regions = target.regions()
     starts = [region.start for region in regions]
     for thread in process.threads():
-        with suppress(OmpdError):
-            index = bisect_right(starts, target.registers(thread)[target.architecture.sp]) - 1
-            if index >= 0:
-                _read_stack(target, process, thread, regions[index])
+        registers = target.registers(thread)
+        if any(name not in registers for name in target.architecture.registers):
+            problems.append(f"registers of thread {thread} were not to be had, and are 0")
+        sp = registers.get(target.architecture.sp)
+        index = bisect_right(starts, sp) - 1 if sp is not None else -1
+        if sp is not None and index >= 0:
+            _read_stack(process, thread, sp, regions[index])
     overlay: dict[int, bytes] = {}
     if not keep_environment:
         try:
@@ -157,9 +160,9 @@ def _read_data(process: InspectedProcess, module: LoadedModule, limit: int) -> N
             _read_pages(process, module.bias + segment.p_vaddr, size)
 
 
-def _read_stack(target: Target, process: InspectedProcess, thread: int, region: MemoryRegion) -> None:
+def _read_stack(process: InspectedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
     # From the stack pointer to the thread's control block, which glibc puts above, or to the end of the mapping.
-    sp, end = target.registers(thread)[target.architecture.sp], region.end
+    end = region.end
     with suppress(OmpdError):
         pointer = process.thread_pointer(thread)
         if sp < pointer < end:

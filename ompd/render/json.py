@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from ompd.model import Answer
+from ompd.model import Answer, SnapshotRecord
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
 ADDRESSES = frozenset(("address", "wait_id", "object", "tool_data"))
@@ -65,3 +65,8 @@ def _dump_rows(rows: Iterable[object], extra: Callable[[Any], Mapping[str, objec
     if extra is not None:
         return "[" + ",".join(f"\n  {_dump({**_plain(row), **extra(row)})}" for row in rows) + "]"
     return "[" + ",".join(f"\n  {_dump(_plain(row))}" for row in rows) + "]"
+
+
+def format_snapshot(taken: SnapshotRecord) -> str:
+    """Return what was written as the text of one JSON object."""
+    return _dump({"schema": "ompd/snapshot/1", **_plain(taken)})

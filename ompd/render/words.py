@@ -13,6 +13,7 @@ from ompd.model import (
     Place,
     RegionFunction,
     RuntimeRecord,
+    SnapshotRecord,
     TargetRecord,
 )
 
@@ -130,3 +131,12 @@ def format_list(threads: Sequence[str]) -> str:
     """Return names in brackets, some and the last of many."""
     shown = threads if len(threads) <= 2 * LISTED else [*threads[:LISTED], "…", threads[-1]]
     return "[" + " ".join(shown) + "]"
+
+
+def describe_snapshot(taken: SnapshotRecord) -> str:
+    """Return in a line what was written."""
+    megabytes = [f"{size / 1e6:.1f} MB" for size in (taken.size, taken.memory_bytes, taken.extract_bytes)]
+    threads, modules = format_count(taken.threads, "thread"), format_count(len(taken.modules), "module")
+    return clean(
+        f"{taken.file}: {megabytes[0]}, {threads}; {megabytes[1]} of memory, {megabytes[2]} of the files of {modules}"
+    )

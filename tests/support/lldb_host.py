@@ -81,7 +81,7 @@ def launch(lldb: Any, target: Any, flags: int = 0) -> Any:
 
 def await_state(debugger: Any, process: Any, *states: int) -> None:
     """Take events, as LLDB's own command line does, until the process is in one of the states."""
-    event = lldb.SBEvent()
+    event = load_lldb().SBEvent()
     while process.GetState() not in states:
         assert debugger.GetListener().WaitForEvent(10, event), f"no event in state {process.GetState()}"
 
