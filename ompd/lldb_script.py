@@ -50,7 +50,7 @@ from ompd.debugger.targets.lldb import check_stopped, stop_of  # noqa: E402
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone  # noqa: E402
 from ompd.model import ParallelRecord, ThreadRecord  # noqa: E402
 from ompd.render.summary import format_summary  # noqa: E402
-from ompd.render.words import clean  # noqa: E402
+from ompd.render.words import clean, describe_snapshot  # noqa: E402
 
 _PROMPT = "(lldb) "
 _MODULE = __name__
@@ -294,6 +294,46 @@ class ThreadCommand(_Prompt):
         return [[{"arg_type": lldb.eArgTypeUnsignedInteger, "repeat": "plain"}]]
 
 
+class SnapshotCommand(_Prompt):
+    """``ompd snapshot FILE``: write a small core of the process."""
+
+    summary = "Write a small core that holds what an inspection reads."
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Write the file, and say what is in it."""
+        keep = "--keep-env" in words
+        rest = [word for word in words if word not in ("--keep-env", "--debug", "-o", "--output")]
+        if len(rest) != 1 or rest[0].startswith("-"):
+            raise BadInput("snapshot takes the name of the file to write", hint="ompd snapshot small.core")
+        session = self._state.session(_process(debugger, exe_ctx))
+        taken = session.snapshot(rest[0], keep_environment=keep)
+        problems = [f"ompd: warning: {problem}" for problem in taken.problems]
+        return "\n".join([describe_snapshot(taken), *problems])
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the only option."""
+        return {
+            "keep-env": {
+                "short_option": chr(_FIRST_UNPRINTABLE),
+                "required": False,
+                "help": "Keep the whole environment and the folders in arguments.",
+            }
+        }
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return (
+            "Writes a small ELF core that holds what an inspection reads, and what it needs of the modules' files."
+            " Every command of the shell answers on it.\n\n"
+            f"  {_PROMPT}ompd snapshot small.core\n\n"
+            "Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n"
+        )
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the only argument."""
+        return [[{"arg_type": lldb.eArgTypeFilename, "repeat": "plain"}]]
+
+
 def _parse_thread(words: Sequence[str]) -> tuple[int, int | None]:
     rest, level = list(words), None
     for word in ("--level", "-l"):
@@ -516,6 +556,7 @@ def _class_of(command: Command) -> type[_Question]:
 _CLASSES: Mapping[str, Callable[..., _Prompt]] = {
     **{command.name: _class_of(command) for command in COMMANDS},
     "thread": ThreadCommand,
+    "snapshot": SnapshotCommand,
     "auto": AutoCommand,
     "status": StatusCommand,
 }

@@ -336,3 +336,39 @@ def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
         check=True,
     )
     assert f"ompd      {ompd.__version__}, {SCRIPT}" in done.stdout
+
+
+def test_a_snapshot_of_a_core_and_of_a_process(version: int, tmp_path: Path) -> None:
+    core = stopped("nested")
+    told = replies(
+        version,
+        *(create_core("nested"), "ompd snapshot of.core", "ompd snapshot", "ompd snapshot /nowhere/file"),
+        *(create_live(), TOGETHER, "run", "ompd snapshot of.process", "ompd threads --json", "kill"),
+        cwd=tmp_path,
+    )
+    assert re.fullmatch(
+        r"of\.core: \d+\.\d MB, 13 threads; .* of the files of \d modules\n+", told["ompd snapshot of.core"]
+    )
+    assert "snapshot takes the name of the file to write" in told["ompd snapshot"]
+    assert "cannot be written" in told["ompd snapshot /nowhere/file"]
+    with ompd.open_core(tmp_path / "of.core", sysroot="/nonexistent") as small, ompd.open_core(core.core) as whole:
+        assert small.ask_threads().rows == whole.ask_threads().rows
+        assert small.ask_tasks().rows == whole.ask_tasks().rows
+    lived = json.loads(told["ompd threads --json"])
+    with ompd.open_core(tmp_path / "of.process", sysroot="/nonexistent") as small:
+        rows = small.ask_threads().rows
+    numbers = {(row["native_thread_id"], row["thread_num"], row["state"]) for row in lived["threads"]}
+    assert {(row.native_thread_id, row.thread_num, row.state) for row in rows} == numbers and len(numbers) > 1
+
+
+def test_lldb_opens_a_snapshot(version: int, tmp_path: Path) -> None:
+    core = stopped("nested")
+    with ompd.open_core(core.core) as session:
+        session.snapshot(tmp_path / "snapshot")
+    told = [
+        Replies(batch(lldb(version), [f"target create {core.executable} --core {path}", "bt all"], cwd=tmp_path))[
+            "bt all"
+        ]
+        for path in (core.core, tmp_path / "snapshot")
+    ]
+    assert told[0] == told[1] and told[0].count("thread #") == 13

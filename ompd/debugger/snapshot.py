@@ -90,7 +90,7 @@ def take(
     starts = [region.start for region in regions]
     for thread in process.threads():
         registers = target.registers(thread)
-        if any(name not in registers for name in target.architecture.registers):
+        if any(name not in registers for name in target.architecture.dwarf_registers):
             problems.append(f"registers of thread {thread} were not to be had, and are 0")
         sp = registers.get(target.architecture.sp)
         index = bisect_right(starts, sp) - 1 if sp is not None else -1
@@ -301,19 +301,23 @@ def _process_notes(target: Target, process: InspectedProcess, keep_environment: 
         Note("CORE", notes.NT_FILE, format_files(target.mappings(), size, order)),
     ]
     for index, thread in enumerate(threads):
-        yield Note("CORE", notes.NT_PRSTATUS, _prstatus(target, thread, number))
+        yield Note("CORE", notes.NT_PRSTATUS, _prstatus(target, process, thread, number))
         if index == 0:
             yield from first
 
 
-def _prstatus(target: Target, thread: int, number: int) -> bytes:
+def _prstatus(target: Target, process: InspectedProcess, thread: int, number: int) -> bytes:
     # The signal of the process is in the note of every thread: GDB takes the last one's.
     arch = target.architecture
     out = bytearray(arch.prstatus_size)
     out[:4] = number.to_bytes(4, arch.byte_order)  # pr_info.si_signo
     out[arch.prstatus_signal : arch.prstatus_signal + 2] = number.to_bytes(2, arch.byte_order)
     out[arch.prstatus_pid : arch.prstatus_pid + 4] = thread.to_bytes(4, arch.byte_order)
-    registers = target.registers(thread)
+    registers = dict(target.registers(thread))
+    if arch.thread_pointer not in registers:
+        with suppress(OmpdError):
+            registers[arch.thread_pointer] = process.thread_pointer(thread)
+    # Others that a debugger does not give, as orig_rax, are 0.
     arch.prstatus_words.pack_into(out, arch.prstatus_registers, *(registers.get(name, 0) for name in arch.registers))
     return bytes(out)
 
