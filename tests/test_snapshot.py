@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -273,3 +274,19 @@ def test_an_extract_of_another_build_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data[:where] + bytes(len(build_id)) + data[where + len(build_id) :])
     told = without_files(path)
     assert any("is not that of the module that ran" in warning for warning in told["threads"]["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [("gcc", ()), ("clang", ()), ("clang", ("-fnoopenmp-use-tls",))],
+    ids=["gcc", "clang", "cached"],
+)
+def test_threadprivate_variables_are_in_it(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    core = core_of(Odd("private", flags=flags, folder=Path(__file__).parent / "waits"), compiler)
+    path = snapshot(core.path, tmp_path, data_limit=0)
+    told = [word for word in core.words if "at" in word]
+    with Session.open_core(path, sysroot="/nonexistent") as session:
+        for word in told:
+            assert int.from_bytes(session.process.read(word["at"], 4), "little") == word["is"]
+            assert struct.unpack("<d", session.process.read(word["end"], 8)) == (word["is"] + 0.5,)
+    assert len(told) == 3

@@ -300,6 +300,12 @@ class RuntimeInternals(Protocol):
         Those with a priority may be in queues of their own, see :meth:`prioritized_tasks`.
         """
 
+    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
+        """Return address and size of each copy of a threadprivate variable that the runtime itself keeps.
+
+        :raises LayoutUnavailable: if there are some, and nothing tells where
+        """
+
     def prioritized_tasks(self) -> Sequence[TaskHandle]:
         """Return the explicit tasks in queues of tasks that were given a priority.
 

@@ -65,4 +65,8 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
         with suppress(OmpdError):
             ask(rehearsal)
     process.begin_question()
+    for runtime in rehearsal.runtimes:
+        with suppress(OmpdError):
+            for address, size in runtime.space.internals().threadprivate_copies() if runtime.space is not None else ():
+                process.read(address, size)
     return take(session.target, process, pages, data_limit=data_limit, keep_environment=keep_environment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import read_unsigned
+from ompd.contract.memory import read_pointer, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import CorruptState, Unavailable
@@ -24,6 +24,8 @@ _BARRIERS = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", *constructs
 # enum barrier_type of kmp.h: plain 0, fork and join 1, reduction 2. Only those are counted.
 _BARRIER_KINDS, _COUNTED_BARRIERS = 3, (0, 2)
 _MAX_SOURCE = 4096
+# Of a thread's own copies of threadprivate variables: how many, and of how many bytes.
+_MAX_COPIES, _MAX_COPY = 1 << 16, 1 << 24
 
 
 class Internals:
@@ -154,6 +156,29 @@ class Internals:
         if thread is None:
             raise CorruptState(task.address, f"task on thread {gtid}, which there is none of")
         return thread
+
+    def threadprivate_copies(self) -> list[tuple[int, int]]:
+        """See :meth:`RuntimeInternals.threadprivate_copies`: the lists from ``th_pri_head`` over ``link``.
+
+        Code that does not use thread-local storage has them (clang's ``-fnoopenmp-use-tls``).
+        """
+        caches = self._process.symbol_in(self._runtime.module, "__kmp_threadpriv_cache_list")
+        if caches is None or read_pointer(self._process, caches) is None:
+            return []
+        found: dict[int, int] = {}
+        for thread in self._runtime.threads():
+            here = self._structures.view("kmp_base_info_t.th_pri_head", thread.address).pointer("th_pri_head")
+            seen: set[int] = set()
+            while here is not None:
+                if here in seen or len(seen) >= _MAX_COPIES:
+                    raise CorruptState(here, "the list of a thread's threadprivate variables does not end")
+                seen.add(here)
+                node = self._structures.view("private_common", here)
+                copy, size = node.pointer("par_addr"), node.unsigned("cmn_size")
+                if copy is not None and size <= _MAX_COPY:
+                    found[copy] = size
+                here = node.pointer("link")
+        return list(found.items())
 
     def queued_tasks(self) -> list[Task]:
         """See :meth:`RuntimeInternals.queued_tasks`."""

@@ -44,6 +44,8 @@ _HIDDEN: Mapping[str, tuple[str, Sequence[str]]] = {
         ("tt_task_pri_list", "tt_task_pri_list.begin"),
     ),
     "kmp_task_pri_t": ("kmp_task_pri_t", ("td", "next")),
+    "kmp_base_info_t.th_pri_head": ("kmp_base_info", ("th_pri_head",)),
+    "private_common": ("private_common", ("link", "par_addr", "cmn_size")),
 }
 
 # These lie where the compiler or the user put them; and at what is asked for as a lock there may be none.
