@@ -149,10 +149,13 @@ def detached(question: dict[str, Any]) -> dict[str, str]:
         target.BreakpointCreateByName("main")
         process = launch(lldb, target)
         target.DeleteAllBreakpoints()
-        process.Detach()
-        # LLDB may take what it does not see any more for ended.
-        await_state(debugger, process, lldb.eStateDetached, lldb.eStateExited)
-        os.kill(process.GetProcessID(), signal.SIGKILL)
+        number = process.GetProcessID()
+        try:
+            process.Detach()
+            # LLDB may take what it does not see any more for ended.
+            await_state(debugger, process, lldb.eStateDetached, lldb.eStateExited)
+        finally:
+            os.kill(number, signal.SIGKILL)
         return {"said": say(lambda: ompd.from_lldb(process))}
     finally:
         lldb.SBDebugger.Destroy(debugger)
