@@ -9,7 +9,7 @@ the snapshot needs none of them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +28,10 @@ from ompd.debugger.targets.base import MemoryRegion, Target
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
 
 _RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)
-_MAX_STACK = 8 << 20
+_MAX_FRAME = 64 << 10  # of a larger frame its two ends
 _RUNTIME_DATA = 4 << 20
 _VDSO_SIZE = 0x4000
+_SIGSTOP = 19
 _MAX_IDENTITY = 1 << 16
 _READ = 1 << 18  # bytes copied at once
 # Variables that runtimes of OpenMP read; they tell what was asked of them.
@@ -101,7 +102,10 @@ def take(
         try:
             overlay = _without_secrets(process)
         except OmpdError as error:
-            problems.append(f"the environment was not found, and may be in the snapshot: {error}")
+            overlay = _without_strings(process, regions)
+            problems.append(
+                f"the strings of the initial stack are left out, since the environment was not found: {error}"
+            )
     pieces = tuple(_Memory(target, process, pages, needed, overlay).pieces())
     modules, extracts = [], []
     for module in process.loaded_modules():
@@ -161,14 +165,23 @@ def _read_data(process: InspectedProcess, module: LoadedModule, limit: int) -> N
 
 
 def _read_stack(process: InspectedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
-    # From the stack pointer to the thread's control block, which glibc puts above, or to the end of the mapping.
+    # Its frames. Runtimes leave much of a stack unused between them, to keep those of threads apart in caches.
     end = region.end
     with suppress(OmpdError):
         pointer = process.thread_pointer(thread)
         if sp < pointer < end:
-            end = min(end, pointer + PAGE)
-    start = max(sp - _RED_ZONE, region.start)
-    _read_pages(process, start, min(end - start, _MAX_STACK))
+            end = pointer
+    stack = process.stack(thread)
+    low = max(sp - _RED_ZONE, region.start)
+    for frame in stack.frames:
+        high = min(frame.cfa, end) if frame.cfa is not None else low
+        if high > low:
+            middle = low + _MAX_FRAME // 2
+            _read_pages(process, low, min(high, middle) - low)
+            rest = max(middle, high - _MAX_FRAME // 2)
+            _read_pages(process, rest, high - rest)
+            low = high
+    _read_pages(process, low, min(end - low, PAGE if stack.stopped is None else _MAX_FRAME))
 
 
 def _read_pages(process: InspectedProcess, start: int, size: int) -> None:
@@ -282,6 +295,13 @@ def _without_secrets(process: InspectedProcess) -> dict[int, bytes]:
     return overlay
 
 
+def _without_strings(process: InspectedProcess, regions: Sequence[MemoryRegion]) -> dict[int, bytes]:
+    # Arguments and environment lie behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
+    random = process.auxiliary_vector().get(notes.AT_RANDOM, 0)
+    region = next((region for region in regions if region.start <= random < region.end), None)
+    return {random + 16: bytes(region.end - random - 16)} if region is not None else {}
+
+
 # Notes
 
 
@@ -293,7 +313,8 @@ def _process_notes(target: Target, process: InspectedProcess, keep_environment: 
     if not keep_environment:
         command = b" ".join(word.rpartition(b"/")[2] for word in command.split(b" "))
     program = next((m.name for m in process.loaded_modules() if m.record.is_program), "").rpartition("/")[2]
-    number = target.signal or 0
+    # Of a live process none ended it. LLDB 22 waits for ever for one in a core that has none; gdb's cores have this.
+    number = target.signal or _SIGSTOP
     first = [
         Note("CORE", notes.NT_PRPSINFO, _prpsinfo(architecture, target.process_id or 0, program, command)),
         Note("CORE", notes.NT_SIGINFO, number.to_bytes(4, order) + bytes(124)),

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ompd.debugger.snapshot import Snapshot, take
 from ompd.errors import BadFile, OmpdError
-from ompd.model import SnapshotRecord
+from ompd.model import Answer, SnapshotRecord
 from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.session import Session
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless told otherwise."""
 
-_QUESTIONS = (runtimes.ask, threads.ask, regions.ask, tasks.ask, icvs.ask)
+_QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
+    "runtimes": runtimes.ask,
+    "threads": threads.ask,
+    "parallel": regions.ask,
+    "tasks": tasks.ask,
+    "icvs": icvs.ask,
+}
 
 
 def take_snapshot(
@@ -30,9 +39,7 @@ def take_snapshot(
 
     :raises BadFile: if the file cannot be written
     """
-    place = Path(path)
-    if place.exists() and Path(session.target.name).exists() and place.samefile(session.target.name):
-        raise BadFile(str(path), "is what the snapshot would be taken of", hint="name another file for the snapshot")
+    place = _place_for(session, path)
     taken = session.ask(partial(_take, data_limit=data_limit, keep_environment=keep_environment))
     try:
         with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as stream:
@@ -56,17 +63,39 @@ def take_snapshot(
     )
 
 
+def _place_for(session: Session, path: str | os.PathLike[str]) -> Path:
+    # The file that is to be written, behind all links.
+    try:
+        place = Path(os.path.realpath(path))
+        if not os.fspath(path) or (place.exists() and not place.is_file()):
+            raise BadFile(str(path), "is not a regular file", hint="name another file for the snapshot")
+        if place.exists() and Path(session.target.name).exists() and place.samefile(session.target.name):
+            raise BadFile(
+                str(path), "is what the snapshot would be taken of", hint="name another file for the snapshot"
+            )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadFile(str(path), f"cannot be written: {reason}") from error
+    return place
+
+
 def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
     # A session of its own, whose caches hide nothing from the notes of what is read.
+    session.runtimes  # noqa: B018  which says so if the session was closed
     process = session.process.at_another_stop(session.target)
     rehearsal = Session(session.target, session.finder, session.exe, process=process)
     pages = process.note_reads()
-    for ask in _QUESTIONS:
-        with suppress(OmpdError):
-            ask(rehearsal)
+    problems = []
+    for name, ask in _QUESTIONS.items():
+        try:
+            answer = ask(rehearsal)
+            problems += [f"{name}: {answer.warnings[0]}"] if not answer.complete else []
+        except OmpdError as error:
+            problems.append(f"{name}: {error}")
     process.begin_question()
     for runtime in rehearsal.runtimes:
         with suppress(OmpdError):
             for address, size in runtime.space.internals().threadprivate_copies() if runtime.space is not None else ():
                 process.read(address, size)
-    return take(session.target, process, pages, data_limit=data_limit, keep_environment=keep_environment)
+    taken = take(session.target, process, pages, data_limit=data_limit, keep_environment=keep_environment)
+    return replace(taken, problems=(*problems, *taken.problems))

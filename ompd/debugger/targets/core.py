@@ -37,6 +37,7 @@ _HOW_TO_GET_A_CORE = (
 )
 _CUT_OFF = "copy the core again, whole, or have it written where the disk and the quota hold it"
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
+_NOTE_HEADER = 12  # n_namesz, n_descsz, n_type
 _MACHINE_NAMES = {
     3: "i386",
     21: "ppc64",
@@ -145,7 +146,7 @@ class CoreTarget:
         self.command: str | None = None
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
-        self._notes_are_cut = False
+        self._notes_are_cut = self._notes_have_holes = False
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], memoryview] = {}
@@ -170,7 +171,7 @@ class CoreTarget:
                     self._auxv = notes.parse_auxv(desc, pointer, order)
                 elif kind == notes.NT_FILE and not self._mappings:
                     self._mappings = sorted(notes.parse_files(desc, pointer, order), key=lambda m: m.start)
-        if not self._prstatus and not self._notes_are_cut:
+        if not self._prstatus and not self._notes_are_cut and not self._notes_have_holes:
             raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
 
     def _iter_notes(self, segment: Segment, order: ByteOrder) -> Iterator[tuple[str, int, memoryview]]:
@@ -180,11 +181,35 @@ class CoreTarget:
             return
         self._will_need(segment.p_offset, end - segment.p_offset)
         if end == segment.p_offset + segment.p_filesz:
-            yield from iter_notes(self._elf.segment_data(segment), order)
+            yield from self._iter_around_holes(self._elf.segment_data(segment), order)
             return
         self._notes_are_cut = True
         with suppress(MalformedFile):  # the note at which the file ends
             yield from iter_notes(self._data[segment.p_offset : end], order)
+
+    def _iter_around_holes(self, data: bytes, order: ByteOrder) -> Iterator[tuple[str, int, memoryview]]:
+        # A page that was lost reads as zeros, and no note of a core begins with zeros. Behind it the next one of the
+        # kernel's or gdb's is looked for.
+        at = 0
+        while True:
+            try:
+                for owner, kind, raw in iter_notes(memoryview(data)[at:], order):
+                    if not owner:
+                        break
+                    yield owner, kind, raw
+                    at += _NOTE_HEADER + -(-(len(owner) + 1) // 4) * 4 + -(-len(raw) // 4) * 4
+                else:
+                    return
+            except MalformedFile:
+                if not self._notes_have_holes:
+                    raise
+            self._notes_have_holes = True
+            found = data.find(b"CORE\0", at + _NOTE_HEADER)
+            while found >= 0 and data[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != (5).to_bytes(4, order):
+                found = data.find(b"CORE\0", found + 1)
+            if found < 0:
+                return
+            at = found - _NOTE_HEADER
 
     def _find_loss(self) -> Loss | None:
         # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may tell how many segments there
@@ -192,7 +217,11 @@ class CoreTarget:
         size, header = len(self._data), self._elf.header
         held = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
         if size >= held:
-            return None
+            if not self._notes_have_holes:
+                return None
+            left = len(self._prstatus)
+            what = f"pages of the core file's notes are lost, with an unknown number of threads: {left} are left"
+            return Loss(what, True, not self._mappings, _time_written(self.name))
         count = 1 if header.e_phnum == PN_XNUM else header.e_shnum
         whole = max(held, header.e_shoff + count * header.e_shentsize)
         # Rounded down: a core that lacks one byte is not all there.
@@ -218,6 +247,11 @@ class CoreTarget:
         if len(desc) < arch.prstatus_registers + len(arch.registers) * arch.pointer_size:
             raise MalformedFile(f"NT_PRSTATUS note has {len(desc)} bytes")
         thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
+        values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
+        if not values[arch.sp] or not thread or not (values[arch.pc] or values.get(arch.thread_pointer, 0)):
+            # No thread has this: a page that its registers were on is lost.
+            self._notes_have_holes = True
+            return
         if thread in self._prstatus:
             raise MalformedFile(f"two NT_PRSTATUS notes for thread {thread}")
         if not self._prstatus:  # the first thread is the one that took the signal
