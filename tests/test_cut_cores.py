@@ -20,6 +20,7 @@ import pytest
 from ompd.debugger.files import FileFinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, NoAnswer, OmpdError
+from ompd.questions import threads as threads_question
 from ompd.session import Session
 from tests.support import Stopped, clean_environment, stopped, stopped_twice
 from tests.support.comparing import as_json, compare
@@ -445,3 +446,26 @@ def test_a_large_sparse_core_without_notes_is_opened_at_once(tmp_path: Path, dea
     with pytest.raises(NoAnswer, match="cut off"):
         ask(core)
     assert time.monotonic() - started < QUICK_SECONDS
+
+
+@pytest.mark.parametrize("page", range(1, 5))
+def test_a_lost_page_of_the_notes_hides_no_thread(page: int, tmp_path: Path) -> None:
+    # The notes of a kernel's core begin in its first page; those of 13 threads fill several.
+    whole = stopped("nested").core
+    core = tmp_path / "core"
+    data = bytearray(whole.read_bytes())
+    data[page * 4096 : (page + 1) * 4096] = bytes(4096)
+    core.write_bytes(data)
+    with Session.open_core(whole) as session:
+        true = {row.native_thread_id: row for row in threads_question.ask(session).rows}
+    with Session.open_core(core) as session:
+        answer = threads_question.ask(session)
+    assert not answer.complete and "notes are lost" in answer.warnings[0]
+    for row in answer.rows:
+        if row.native_thread_id is not None:
+            assert row.thread_num is None or row.thread_num == true[row.native_thread_id].thread_num
+            assert (
+                row.thread_num is not None
+                or "thread_num" in row.unavailable
+                or true[row.native_thread_id].runtime is None
+            )

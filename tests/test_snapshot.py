@@ -19,7 +19,7 @@ from ompd.debugger.formats.elf import PT_NOTE, ElfFile, iter_notes
 from ompd.debugger.formats.extract import extract
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.snapshot import _shortened
-from ompd.errors import BadFile, OmpdError
+from ompd.errors import BadFile, OmpdError, TargetGone, Unavailable
 from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.render.json import format_answer
 from ompd.session import Session
@@ -290,3 +290,45 @@ def test_threadprivate_variables_are_in_it(compiler: str, flags: tuple[str, ...]
             assert int.from_bytes(session.process.read(word["at"], 4), "little") == word["is"]
             assert struct.unpack("<d", session.process.read(word["end"], 8)) == (word["is"] + 0.5,)
     assert len(told) == 3
+
+
+def test_only_regular_files_are_written(tmp_path: Path) -> None:
+    pipe, link, real = tmp_path / "pipe", tmp_path / "link", tmp_path / "real"
+    os.mkfifo(pipe)
+    link.symlink_to(real)
+    with ompd.open_core(stopped("nested").core) as session:
+        for place in (pipe, tmp_path, "", "x" * 300):
+            with pytest.raises(BadFile, match=r"is not a regular file|cannot be written"):
+                session.snapshot(place)
+        session.snapshot(link)
+    assert pipe.is_fifo() and link.is_symlink() and real.is_file() and not real.is_symlink()
+
+
+def test_a_closed_session_has_no_snapshot(tmp_path: Path) -> None:
+    with ompd.open_core(stopped("nested").core) as session:
+        pass
+    with pytest.raises(TargetGone):
+        session.snapshot(tmp_path / "snapshot")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_strings_that_cannot_be_told_apart_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Unavailable("hidden")
+
+    core = stopped("nested", env={"SECRET": "password123", "OMP_SCHEDULE": "guided,3"}).core
+    monkeypatch.setattr("ompd.debugger.snapshot.find_environment", fail)
+    path = tmp_path / "snapshot"
+    with ompd.open_core(core) as session:
+        taken = session.snapshot(path)
+    assert any("strings of the initial stack are left out" in problem for problem in taken.problems)
+    assert b"password123" not in path.read_bytes()
+
+
+def test_what_could_not_be_asked_is_said(tmp_path: Path) -> None:
+    core = tmp_path / "cut"
+    data = stopped("nested").core.read_bytes()
+    core.write_bytes(data[: len(data) * 98 // 100])
+    with ompd.open_core(core) as session:
+        taken = session.snapshot(tmp_path / "snapshot")
+    assert any(problem.startswith("threads: the core file is cut off") for problem in taken.problems)
