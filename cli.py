@@ -1,3 +1,3 @@
-from ompd.commands.main import main
+from ompd.start import main
 
 main()

@@ -22,12 +22,14 @@ LAYERS = (
     ("session", "live"),
     ("questions", "analysis", "render"),
     ("inspection", "control", "commands", "lldb_script"),
+    ("start",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Imports inside functions: the front door, and what would cost every command its start-up time.
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd", "ompd.control"),
+    ("ompd.start", "ompd.commands.main"),
     ("ompd.session", "ompd.live"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),

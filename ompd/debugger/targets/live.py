@@ -44,6 +44,7 @@ _STACK_END = 2 * PAGE
 _RED_ZONE = 128
 # Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on.
 _BLOCK = 8
+_MAX_EXPANDED = 4096  # pages; with their neighbours more would be more than is copied
 _MAX_CAPTURE = 128 << 20
 _MAX_GLANCE = 128 << 20
 _MAX_CONSTANTS = 4096  # pages
@@ -197,7 +198,7 @@ class Moment:
         for number in self.missed:
             mapping = self._mapping_at(number << _SHIFT)
             wanted.add(number)
-            if mapping is not None and mapping.start not in stacks:
+            if mapping is not None and mapping.start not in stacks and len(self.missed) < _MAX_EXPANDED:
                 low = number // _BLOCK * _BLOCK
                 wanted.update(range(max(low, mapping.start >> _SHIFT), min(low + _BLOCK, mapping.end >> _SHIFT)))
         return wanted
