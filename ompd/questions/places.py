@@ -235,20 +235,24 @@ def _function(
             return inlined
     name = _symbol(session, frames[0].call_site)
     known = outlined.parse(name) if name is not None else None
-    if known is None or known.parent is not None or context is None:
-        return known.parent if known is not None and known.parent is not None else name
+    if known is None or known.parent is not None:
+        return known.parent if known is not None else name
+    # Where nothing tells better the symbol has to do; but not if what would tell better may have been lost.
+    symbol = name if session.target.loss is None else None
+    if context is None:
+        return symbol
     space, handle = context
     try:
         region, task = handle.current_parallel(), handle.current_task()
         if task is not None and task.kind() == "explicit":
             if task.function() in _starts(session, frames):
                 noted = _noted_task_place(space, task)
-                return noted[1] if noted is not None else name
+                return noted[1] if noted is not None else symbol
         elif region is not None and _is_code_of(session, frames, region):
-            return source_function(session, region) or name
+            return source_function(session, region) or symbol
     except OmpdError:
-        pass  # then the symbol has to do
-    return name
+        pass
+    return symbol
 
 
 def _place(session: Session, address: int, function: str | None) -> Place:

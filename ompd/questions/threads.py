@@ -168,6 +168,8 @@ def _record(
     context = (runtime.space, handle) if runtime.space is not None else None
     where = facts.get("where", lambda: _where(session, thread, context))
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
+    if where is not None and where.function is None and session.target.loss is not None:
+        facts.unavailable["where.function"] = "what tells the function of compiler-made code is lost"
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=thread_num,
@@ -220,6 +222,8 @@ def _other(session: Session, thread: int, doubt: str | None, problems: Problems)
         facts.unavailable.update(dict.fromkeys(_OPENMP, doubt))
     where = facts.get("where", lambda: _where(session, thread))
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
+    if where is not None and where.function is None and session.target.loss is not None:
+        facts.unavailable["where.function"] = "what tells the function of compiler-made code is lost"
     kind = "other" if doubt is None else None
     return ThreadRecord(
         native_thread_id=thread,
