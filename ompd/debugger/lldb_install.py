@@ -15,11 +15,13 @@ _SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class LldbInstall:
-    """One LLDB: its ``command``, the folder of its Python module, its library and its server for live programs."""
+    """One LLDB: its ``command``, the folder of its Python module, ``extension``, the file of ``liblldb``, which is the
+    module's native half, and its server for live programs.
+    """
 
     command: str
     folder: str
-    library: str | None
+    extension: str | None
     server: str | None
 
 

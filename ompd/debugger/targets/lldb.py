@@ -64,17 +64,17 @@ def load_lldb() -> ModuleType:
     ) from reason
 
 
-def _import_from(install: LldbInstall) -> ModuleType:
-    if install.server is not None:
+def _import_from(found: LldbInstall) -> ModuleType:
+    if found.server is not None:
         # LLDB looks for its server beside the program that loaded it, which is Python.
-        os.environ.setdefault("LLDB_DEBUGSERVER_PATH", install.server)
-    sys.path += [install.folder, _DISTRIBUTION]
+        os.environ.setdefault("LLDB_DEBUGSERVER_PATH", found.server)
+    sys.path += [found.folder, _DISTRIBUTION]
     try:
-        if install.library is not None and not _has_extension(Path(install.folder, "lldb")):
-            _load_extension(install.library)
+        if found.extension is not None and not _has_extension(Path(found.folder, "lldb")):
+            _load_extension(found.extension)
         import lldb  # noqa: PLC0415
     except ImportError:
-        sys.path.remove(install.folder)
+        sys.path.remove(found.folder)
         raise
     finally:
         sys.path.remove(_DISTRIBUTION)
@@ -85,10 +85,10 @@ def _has_extension(package: Path) -> bool:
     return any(path.exists() for path in package.rglob("_lldb*.so"))
 
 
-def _load_extension(library: str) -> None:
+def _load_extension(file: str) -> None:
     # The packages of Debian have a link to liblldb.so here, which only comes with LLDB's headers. The library is the
     # same as the extension module.
-    loader = ExtensionFileLoader("_lldb", library)
+    loader = ExtensionFileLoader("_lldb", file)
     spec = spec_from_loader("_lldb", loader)
     if spec is not None:
         module = module_from_spec(spec)
