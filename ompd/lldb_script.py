@@ -235,9 +235,15 @@ class _Question(_Prompt):
                 "short_option": flag.short or chr(_FIRST_UNPRINTABLE + number),
                 "required": False,
                 "help": flag.help,
+                # LLDB takes what has no type for a flag.
+                **({"value_type": lldb.eArgTypeName, "dest": flag.long} if flag.metavar is not None else {}),
             }
             for number, flag in enumerate(flags_of(self.command))
         }
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the argument, if there is one."""
+        return [[{"arg_type": lldb.eArgTypeName, "repeat": "plain"}]] if self.command.argument is not None else []
 
     def help(self) -> str:
         """Return the help of the table."""

@@ -19,7 +19,7 @@ import click
 import ompd
 from ompd.commands.lldb_init import format_import, install_import
 from ompd.commands.progress import Progress, harmless
-from ompd.commands.table import COMMANDS, Command
+from ompd.commands.table import COMMANDS, Command, Option
 from ompd.commands.targets import open_target
 from ompd.debugger.opening import MAX_SIZE
 from ompd.errors import OmpdError
@@ -30,6 +30,9 @@ from ompd.session import Session
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
+
+OWN = "own_"
+"""How the names of parameters begin that one command has besides those of all."""
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -109,17 +112,28 @@ def _make(command: Command) -> click.Command:
         _run(command, options)
 
     lines = "\n".join(f"  {line}" for line in command.example.splitlines())
-    run.__doc__ = f"{command.help}\n\n\b\n  $ ompd {command.name} core.1234\n{lines}"
+    argument = command.argument
+    words = f" {argument.example}" if argument is not None else ""
+    run.__doc__ = f"{command.help}\n\n\b\n  $ ompd {command.name} core.1234{words}\n{lines}"
     decorated: Callable[..., None] = run
     extra = (
         (click.option("--all", "unfold", is_flag=True, help="Give every row a line of its own."),)
         if command.folds
         else ()
     )
-    own = tuple(click.option(f"--{o.name}", f"select_{o.name}", is_flag=True, help=o.help) for o in command.options)
-    for option in reversed((*_OPTIONS, *extra, *own)):
+    own = tuple(map(_own_option, command.options))
+    named = (click.argument(OWN + argument.name, metavar=argument.metavar),) if argument is not None else ()
+    for option in reversed((*_OPTIONS, *named, *extra, *own)):
         decorated = option(decorated)
     return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
+
+
+def _own_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    name = f"{OWN}{option.name}"
+    if option.kind == "flag":
+        return click.option(f"--{option.name}", name, is_flag=True, help=option.help)
+    kind: Any = click.Choice(option.choices) if option.choices else int if option.kind == "number" else str
+    return click.option(f"--{option.name}", name, metavar=option.metavar, type=kind, help=option.help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +187,8 @@ def _split(options: dict[str, Any]) -> tuple[_Request, dict[str, Any]]:
 def _run(command: Command, options: dict[str, Any]) -> None:
     request, own = _split(options)
     with request.opened() as session:
-        answer = session.ask(command.ask)
-        for option in command.options:
-            if own[f"select_{option.name}"]:
-                answer = option.select(answer)
+        given = {name.removeprefix(OWN): value for name, value in own.items() if name.startswith(OWN)}
+        answer = session.ask(lambda session: command.answer(session, given))
     try:
         if request.as_json:
             sys.stdout.write(format_answer(command.name, answer) + "\n")

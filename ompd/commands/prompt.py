@@ -8,10 +8,11 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
-from ompd.commands.main import cli
+from ompd.commands.main import OWN, cli
 from ompd.commands.table import Command
 from ompd.errors import BadInput
 from ompd.model import ThreadRecord
@@ -23,12 +24,13 @@ _OPTIONS = ("as_json", "unfold", "verbose", "debug")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An option without a value: ``name`` of the parameter, its words, and what it does."""
+    """An option: ``name`` of the parameter, its words, what it does, what help calls its value (None without one)."""
 
     name: str
     long: str
     short: str | None
     help: str
+    metavar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,51 +49,80 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
             next(word[2:] for word in parameter.opts if word.startswith("--")),
             next((word[1:] for word in parameter.opts if not word.startswith("--")), None),
             parameter.help or "",
+            None if parameter.is_flag else parameter.metavar or "VALUE",
         )
         for parameter in cli.commands[command.name].params
         if isinstance(parameter, click.Option)
         and parameter.name is not None
-        and (parameter.name in _OPTIONS or parameter.name.startswith("select_"))
+        and (parameter.name in _OPTIONS or parameter.name.startswith(OWN))
     )
 
 
-def parse_words(command: Command, words: Sequence[str]) -> set[str]:
-    """Return the names of the flags that *words* switch on.
+def parse_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the options and of the argument that *words* give, by the names of the parameters.
 
-    :raises BadInput: if there is a word that *command* does not have
+    :raises BadInput: if there is a word that *command* does not have, or one that it needs is not there
     """
-    found: set[str] = set()
-    for word in words:
-        flag = next((f for f in flags_of(command) if word in (f"--{f.long}", f"-{f.short}")), None)
-        if flag is None:
+    found: dict[str, Any] = {}
+    rest = list(words)
+    argument = OWN + command.argument.name if command.argument is not None else None
+    while rest:
+        word = rest.pop(0)
+        option, equals, value = word.partition("=")
+        flag = next((f for f in flags_of(command) if option in (f"--{f.long}", f"-{f.short}")), None)
+        if flag is None and argument is not None and argument not in found and not word.startswith("-"):
+            found[argument] = word
+        elif flag is None or (equals and flag.metavar is None):
             raise BadInput(
                 f"{command.name} has no option {word}" if word.startswith("-") else f"{command.name} takes no {word!r}",
                 hint=f"it has {', '.join(f'--{f.long}' for f in flags_of(command))}",
             )
-        found.add(flag.name)
+        elif flag.metavar is None:
+            found[flag.name] = True
+        elif equals or rest:
+            found[flag.name] = _value(command, flag, value if equals else rest.pop(0))
+        else:
+            raise BadInput(f"--{flag.long} of {command.name} needs a value: --{flag.long} {flag.metavar}")
+    if command.argument is not None and argument not in found:
+        raise BadInput(
+            f"{command.name} needs to be told {command.argument.metavar}: {command.argument.help}",
+            hint=f"ompd {command.name} {command.argument.example}",
+        )
     return found
+
+
+def _value(command: Command, flag: Flag, text: str) -> Any:
+    option = next(option for option in command.options if OWN + option.name == flag.name)
+    if option.kind == "number":
+        if not (text.isascii() and text.isdecimal()):
+            raise BadInput(f"--{flag.long}: {text!r} is no number")
+        return int(text)
+    if option.choices and text not in option.choices:
+        raise BadInput(f"--{flag.long}: {text!r} is none of {', '.join(option.choices)}")
+    return text
 
 
 def format_help(command: Command, prompt: str) -> str:
     """Return the help of *command*: what it answers, what it prints, its options."""
     example = "\n".join(f"  {line}" for line in command.example.splitlines())
-    options = "\n".join(
-        f"  {f'-{f.short}, ' if f.short else '    '}--{f.long:<10} {f.help}".rstrip() for f in flags_of(command)
-    )
-    return f"{command.help}\n\n  {prompt}ompd {command.name}\n{example}\n\nOptions:\n{options}\n"
+    words = [
+        (f"{f'-{f.short}, ' if f.short else '    '}--{f.long}" + (f" {f.metavar}" if f.metavar else ""), f.help)
+        for f in flags_of(command)
+    ]
+    width = max(16, *(len(word) for word, _ in words))
+    options = "\n".join(f"  {word:<{width}} {text}".rstrip() for word, text in words)
+    argument = f" {command.argument.example}" if command.argument is not None else ""
+    return f"{command.help}\n\n  {prompt}ompd {command.name}{argument}\n{example}\n\nOptions:\n{options}\n"
 
 
 def format_reply(
-    command: Command, session: Session, given: set[str], screen: Screen, indices: Mapping[int, int]
+    command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Mapping[int, int]
 ) -> str:
     """Return what *command* answers, as JSON if that was asked for, else as text with what there is to note.
 
     :param indices: the debugger's numbers of the threads, by native id
     """
-    answer = command.ask(session)
-    for option in command.options:
-        if f"select_{option.name}" in given:
-            answer = option.select(answer)
+    answer = command.answer(session, {name.removeprefix(OWN): value for name, value in given.items()})
     if "as_json" in given:
         return format_answer(
             command.name,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, tasks, threads
@@ -13,11 +13,29 @@ from ompd.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A flag that one command has besides those of all. It selects rows of the answer, so that JSON obeys it too."""
+    """An option that one command has besides those of all.
+
+    With ``select`` it is a flag that says which rows of the answer are wanted, so that JSON obeys it too. Others are
+    given to the question, by their name: a flag as a truth value, one with a value as that, None if it is not given.
+    ``metavar`` is what help calls the value, ``choices`` all that it can be.
+    """
 
     name: str
     help: str
-    select: Callable[[Answer[Any]], Answer[Any]]
+    select: Callable[[Answer[Any]], Answer[Any]] | None = None
+    kind: Literal["flag", "text", "number"] = "flag"
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What a command has to be told besides the target: ``metavar`` is what help calls it, ``example`` one of it."""
+
+    name: str
+    metavar: str
+    help: str
+    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +49,28 @@ class Command:
     name: str
     summary: str
     help: str
-    ask: Callable[[Session], Answer[Any]]
+    ask: Callable[..., Answer[Any]]
     printer: str
     example: str
     folds: bool = False
     options: tuple[Option, ...] = ()
+    argument: Argument | None = None
+
+    def answer(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
+        """Ask the question.
+
+        :param given: the argument and the options of this command's own, by their names; what is missing is not given
+        """
+        asked: dict[str, Any] = {}
+        for option in self.options:
+            if option.select is None:
+                asked[option.name] = given.get(option.name, False if option.kind == "flag" else None)
+        words = (given[self.argument.name],) if self.argument is not None else ()
+        answer = self.ask(session, *words, **asked)
+        for option in self.options:
+            if option.select is not None and given.get(option.name):
+                answer = option.select(answer)
+        return answer
 
 
 COMMANDS = (
