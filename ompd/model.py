@@ -170,6 +170,72 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Construct:
+    """The construct that code is of: ``kind`` is ``parallel``, ``task`` or ``taskloop``, None where gcc's name for it
+    does not tell and nothing else does. ``file`` and ``line`` are where it begins, as in :class:`Place`.
+    """
+
+    kind: str | None
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """One frame of a stack as the source reads; functions that a compiler inlined have frames, too.
+
+    ``function``, ``file`` and ``line`` are the source's: code that a compiler put into a function of its own belongs to
+    the function that has the construct, and its outermost frame has the ``construct``. ``address`` is the program
+    counter (behind the call, of a caller), ``cfa`` the canonical frame address, None where no unwind data tells it.
+    ``kind`` is whose code it is: ``user``, ``runtime``, ``system`` for the C and compiler libraries, ``unknown`` where
+    nothing tells. ``task`` is the id of the task that executes it, ``thread`` the native id of the thread on whose
+    stack it is. ``inlined`` frames share the address of the one they are inlined into. ``module`` is the file that
+    holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, or as a guess, ``frame-pointer`` or
+    ``scan``. ``signal`` marks the kernel's frame below a signal handler.
+    """
+
+    function: str | None
+    file: str | None
+    line: int | None
+    address: int
+    cfa: int | None
+    kind: str
+    task: str | None
+    thread: int | None
+    inlined: bool = False
+    construct: Construct | None = None
+    module: str | None = None
+    how: str = "cfi"
+    signal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StackRecord:
+    """The stack of a thread, innermost frame first; of one that is not OpenMP's without a ``runtime``.
+
+    ``frames`` of another ``thread`` follow where a worker's own end: those of the task that met the region's construct,
+    on the thread that runs it. They are empty for a thread that is idle in the pool, of which ``idle`` is True.
+    ``boundaries`` says how it is known where tasks begin: ``runtime`` by the frames that the runtime keeps, ``derived``
+    by its routines on the stack. ``stopped`` says why the stack could not be followed to its end, None for a whole one.
+    ``threads`` are the native ids of all threads that have this stack, where equal ones are one.
+    """
+
+    native_thread_id: int | None
+    runtime: str | None
+    thread_num: int | None
+    team_size: int | None
+    level: int | None
+    parallel: str | None
+    idle: bool
+    boundaries: str | None
+    stopped: str | None
+    frames: tuple[StackFrame, ...]
+    threads: tuple[int | None, ...]
+    thread_nums: tuple[int | None, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class IcvRecord:
     """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ompd.model import Answer
-from ompd.questions import icvs, regions, runtimes, tasks, threads
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
 
 
@@ -124,6 +124,32 @@ COMMANDS = (
         "      explicit task   tree.c:67 plant   executing   thread 1235\n"
         "         78 x   explicit task   tree.c:19 grow   queued",
         folds=True,
+    ),
+    Command(
+        "stack",
+        "Each thread's stack as the source reads.",
+        "Shows the stack of each thread as the source reads: without the frames of the OpenMP runtime, code of a region"
+        " or task with the function that has the construct. Where the stack of a worker ends, that of the task that met"
+        " the construct follows, on the thread that runs it, out to main.",
+        stacks.ask,
+        "print_stacks",
+        "OMP 1/4   level 1   thread 1235\n"
+        "  #0  report    hang.c:39\n"
+        "  #1  simulate  hang.c:59   body of parallel hang.c:50\n"
+        "  met by thread 1234:\n"
+        "  #2  simulate  hang.c:50\n"
+        "  #3  main      hang.c:70",
+        folds=True,
+        options=(
+            Option("raw", "All frames of the thread's own stack, each with whose it is, its task and its CFA."),
+            Option("fold", "Threads that have the same stack share it."),
+            Option(
+                "thread",
+                "Only the thread with this native id; if there is none, those with this OpenMP number.",
+                kind="number",
+                metavar="N",
+            ),
+        ),
     ),
     Command(
         "icvs",

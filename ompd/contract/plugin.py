@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
@@ -153,11 +153,33 @@ class ThreadHandle(Protocol):
     def tool_data(self) -> int:
         """Return the word a tool keeps with the thread. ``ompd_get_tool_data``."""
 
+    def construct_code(self) -> Sequence[ConstructCode]:
+        """Return the code of regions and explicit tasks on its native stack, innermost first.
+
+        :raises Unavailable: if that cannot be told
+        """
+
     def threadprivate_address(self, address: int) -> int | None:
         """Return where this thread's copy of the variable at *address* lies, None where it has no storage yet.
 
         DMPL ``DMPL_get_tls_address``.
         """
+
+
+class ConstructCode(NamedTuple):
+    """The code of a region or of an explicit task on a thread's stack.
+
+    ``frame`` is the index of its outermost frame, counted from the thread's innermost; those inside of it up to the
+    next construct's are the task's too. ``kind`` is ``parallel`` or ``task``, ``region`` the region whose code it is,
+    ``task`` the task that executes it; both are None where that cannot be told. ``source`` says how the task is known:
+    ``runtime`` by the frames that the runtime keeps, ``derived`` by its routines on the stack, None where it is not.
+    """
+
+    frame: int
+    kind: str
+    region: ParallelHandle | None
+    task: TaskHandle | None
+    source: str | None
 
 
 class AddressSpace(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.memory import StructLayout
@@ -72,8 +72,24 @@ class Frame(Protocol):
         """Where unwind data says the function begins, None where none covers the pc."""
 
     @property
+    def how(self) -> str:
+        """How it was found: ``innermost``, or ``cfi``, by the inner frame's unwind data."""
+
+    @property
     def is_signal_frame(self) -> bool:
         """Whether this is the kernel's frame below a signal handler."""
+
+
+class SourceFrame(NamedTuple):
+    """What the source has at an address of code: a function, and in it the file and line, as far as they are known.
+
+    ``inlined`` is True for all but the outermost, whose code it is.
+    """
+
+    function: str | None
+    file: str | None
+    line: int | None
+    inlined: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.process import CallResult, Location, Module, Stack, Variable
+from ompd.contract.process import CallResult, Location, Module, SourceFrame, Stack, Variable
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.cfi import UnwindTable
@@ -403,6 +403,19 @@ class InspectedProcess:
         except OmpdError:
             pass  # damaged debug information tells nothing
         return ()
+
+    def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
+        """Return the functions of the source at an address of code, innermost first: the inlined ones, last the one
+        whose code it is.
+        """
+        place = self.locate(address)
+        name = self.source_name(place.module, place.symbol) if place.symbol is not None else None
+        file, line = self.line_of(address)
+        names = self.inlined_at(address)
+        if not names:
+            return (SourceFrame(name, file, line, False),)
+        inlined = [SourceFrame(function, None, None, True) for function in names]
+        return (inlined[0]._replace(file=file, line=line), *inlined[1:], SourceFrame(name, None, None, False))
 
     def source_name(self, module: Module | None, symbol: str) -> str:
         """Return what the source calls the function *symbol* of *module*, as far as its debug information tells.

@@ -34,7 +34,7 @@ def innermost_user_place(
     unknown, called, untold = False, None, 0
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
-        if owner == USER or (owner == UNKNOWN and called == RUNTIME and _calls_entry(session, stack.frames[index - 1])):
+        if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
             if untold and session.process.line_of(frame.call_site) == (None, None):
                 break  # what it called may be the user's as well
             place = _place(session, frame.call_site, _function(session, stack.frames[index:], context))
@@ -53,8 +53,8 @@ def innermost_user_place(
     return None
 
 
-def _calls_entry(session: Session, called: Frame) -> bool:
-    # Entry points of the runtime are called by the user's code alone: not by the runtime, nor by the C library.
+def calls_entry(session: Session, called: Frame) -> bool:
+    """Tell whether *called* is an entry point of the runtime, which the user's code alone calls."""
     return _ENTRY.match(_symbol(session, called.call_site) or "") is not None
 
 
@@ -117,7 +117,7 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
         return None
     name = source_function(session, region) or _symbol(session, entry)
     file, line = session.process.line_of(entry, entry=True)
-    noted = _noted_place(session, region) if line is None else None
+    noted = noted_place(session, region) if line is None else None
     if noted is not None:
         file, _, line = noted
     found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
@@ -133,7 +133,7 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     if entry is None:
         return None
     file, line = session.process.line_of(entry, entry=True)
-    noted = _noted_task_place(space, task)
+    noted = noted_task_place(space, task)
     if noted is not None and line is None:
         file, _, line = noted
     name = _symbol(session, entry)
@@ -144,8 +144,11 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     return _as_far_as_proven(session, found, [entry])
 
 
-def _noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, int] | None:
-    # clang writes down where a construct is, also in programs without debug information or symbols if -g was given.
+def noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, int] | None:
+    """Return file, function and line of the construct that created *task* as its compiler wrote them down, else None.
+
+    clang does, also in programs without debug information or symbols if -g was given.
+    """
     try:
         source = space.internals().task_source(task)
     except OmpdError:
@@ -174,7 +177,7 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
         except OmpdError:
             break  # a region or stack that cannot be read tells nothing
     if found is None:
-        noted = _noted_place(session, region)
+        noted = noted_place(session, region)
         found = noted[1] if noted is not None else None
         passed = {region.id: None}
     for identifier in passed:
@@ -182,7 +185,8 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
     return found
 
 
-def _noted_place(session: Session, region: ParallelHandle) -> tuple[str, str, int] | None:
+def noted_place(session: Session, region: ParallelHandle) -> tuple[str, str, int] | None:
+    """Return the same of the construct of *region*."""
     for runtime in session.runtimes:
         try:
             source = runtime.space.internals().region_source(region) if runtime.space is not None else None
@@ -246,7 +250,7 @@ def _function(
         region, task = handle.current_parallel(), handle.current_task()
         if task is not None and task.kind() == "explicit":
             if task.function() in _starts(session, frames):
-                noted = _noted_task_place(space, task)
+                noted = noted_task_place(space, task)
                 return noted[1] if noted is not None else symbol
         elif region is not None and _is_code_of(session, frames, region):
             return source_function(session, region) or symbol

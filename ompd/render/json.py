@@ -11,7 +11,7 @@ from typing import Any
 from ompd.model import Answer, SnapshotRecord
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
-ADDRESSES = frozenset(("address", "wait_id", "object", "tool_data"))
+ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data"))
 """Keys whose values are addresses, or words that may be."""
 
 
@@ -30,6 +30,8 @@ def _plain(record: Any) -> dict[str, Any]:
             value = _plain(value)
         elif isinstance(value, Mapping):
             value = dict(value)
+        elif isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
+            value = [_plain(item) for item in value]
         found[name] = value
     return found
 

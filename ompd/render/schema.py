@@ -19,6 +19,7 @@ ROWS: Mapping[str, type[Any]] = {
     "threads": model.ThreadRecord,
     "parallel": model.ParallelRecord,
     "tasks": model.TaskRecord,
+    "stack": model.StackRecord,
     "icvs": model.IcvRecord,
 }
 """The record of each command's rows."""

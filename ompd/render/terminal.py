@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, TaskRecord, ThreadRecord
-from ompd.render import icvs, regions, runtimes, tasks, threads, words
+from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, StackRecord, TaskRecord, ThreadRecord
+from ompd.render import icvs, regions, runtimes, stacks, tasks, threads, words
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
@@ -82,6 +82,18 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
     _print_head(console, answer, verbose)
     for depth, line in tasks.task_lines(answer, unfold=unfold, verbose=verbose):
         console.print(Text("   " * min(depth, _MAX_INDENT) + line))
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def print_stacks(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``stack``."""
+    _print_head(console, answer, verbose)
+    lines = list(stacks.stack_lines(answer, unfold=unfold, verbose=verbose))
+    if console.color_system is None:
+        # Some ten thousand lines, in which there is nothing to lay out.
+        console.file.write("".join(f"{line}\n" for line, _ in lines))
+    else:
+        console.print(Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

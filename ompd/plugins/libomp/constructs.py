@@ -163,7 +163,7 @@ def _match(thread: Thread) -> Hosted:
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     stack = process.stack(native)
     frames = stack.frames
-    places = [index for index, pair in enumerate(pairwise(frames)) if _is_regions(runtime, *pair)]
+    places = [index for index, pair in enumerate(pairwise(frames)) if begins_region(runtime, *pair)]
     regions = thread.hosted_regions()
     # A region has no frame while its first or last routine runs. That may be so for the innermost region, and for one
     # at whose end the thread runs tasks, in which it may be in further regions.
@@ -194,8 +194,8 @@ def _is_closing(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
     return False
 
 
-def _is_regions(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
-    # Whether *inner*, called by *outer*, is the frame of a region's function, or of what that jumped to.
+def begins_region(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
+    """Tell whether *inner*, called by *outer*, is the frame of a region's function, or of what that jumped to."""
     pair = inner.call_site, outer.call_site
     known = runtime.region_calls.get(pair)
     if known is None:

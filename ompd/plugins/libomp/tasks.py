@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
 from ompd.contract.plugin import FrameAddress
-from ompd.errors import CorruptState, Unavailable
+from ompd.errors import CorruptState, OmpdError, Unavailable
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
@@ -94,6 +94,13 @@ class Task:
         if self.status() in ("queued", "complete"):
             return None
         return self.runtime.current_tasks.get(self.address) or self.runtime.internals().waiting_thread(self)
+
+    def thread_or_none(self) -> Thread | None:
+        """Return :meth:`thread`, None where that cannot be told."""
+        try:
+            return self.thread()
+        except OmpdError:
+            return None
 
     def is_final(self) -> bool:
         """See :meth:`TaskHandle.is_final`."""

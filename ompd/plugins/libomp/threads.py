@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ThreadState
+from ompd.contract.plugin import ConstructCode, ThreadState
 from ompd.errors import CorruptState, Unavailable, Unsupported
-from ompd.plugins.libomp import constructs, states
+from ompd.plugins.libomp import constructs, stacks, states
 from ompd.plugins.libomp.tasks import NOT_KEPT, Task
 
 if TYPE_CHECKING:
@@ -134,6 +135,10 @@ class Thread:
         if not self.runtime.keeps_states():
             raise Unavailable(NOT_KEPT)
         return self._view.unsigned("thread_data")
+
+    def construct_code(self) -> Sequence[ConstructCode]:
+        """See :meth:`ThreadHandle.construct_code`."""
+        return stacks.construct_code(self)
 
     def threadprivate_address(self, address: int) -> int | None:
         """Not told by this plugin yet."""

@@ -1,0 +1,143 @@
+"""Whose code each part of a thread's stack is: the regions and tasks that it executes, from the innermost outwards.
+
+Where the code of a construct begins on the stack is told by the runtime's own routines that call it. Whose it is, is
+told by ``ompt_frame_t`` where the runtime keeps that; else by the order of the regions, and by the task's function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ompd import outlined
+from ompd.contract.plugin import ConstructCode
+from ompd.errors import CorruptState, OmpdError
+from ompd.plugins.libomp import constructs
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.plugins.libomp.plugin import Runtime
+    from ompd.plugins.libomp.regions import Region
+    from ompd.plugins.libomp.tasks import Task
+    from ompd.plugins.libomp.threads import Thread
+
+# Routines that call a task's function at once, where it is not deferred. Another name for clang's: its code calls the
+# function itself, between two of the runtime's routines.
+_UNDEFERRED = "GOMP_task"
+_MAX_TASKS = 10_000
+
+
+def construct_code(thread: Thread) -> list[ConstructCode]:
+    """Return the code of regions and explicit tasks on the stack of *thread*, innermost first.
+
+    :raises OmpdError: if the stack or the thread's regions cannot be read
+    """
+    runtime = thread.runtime
+    stack = constructs.hosted(thread)
+    regions = {index: region for region, index in stack.places.items() if index is not None}
+    found = []
+    for index, pair in enumerate(pairwise(stack.frames)):
+        if index in regions or constructs.begins_region(runtime, *pair):
+            found.append(ConstructCode(index, "parallel", regions.get(index), None, None))
+        elif _begins_task(runtime, *pair):
+            found.append(ConstructCode(index, "task", None, None, None))
+    kept = runtime.keeps_states()
+    return _with_kept_tasks(thread, stack.frames, found) if kept else _with_likely_tasks(thread, stack.frames, found)
+
+
+def _begins_task(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
+    caller = constructs.routine_at(runtime, outer.call_site)
+    callee = constructs.routine_at(runtime, inner.call_site)
+    if caller is not None:
+        if caller not in constructs.TASK_INVOKERS and caller != _UNDEFERRED:
+            return False
+        if callee is None:
+            return constructs.is_users(runtime, inner)
+        # The task's function ended by a jump to one of the runtime's entry points.
+        return callee.startswith(("GOMP_", "__kmpc_", "omp_"))
+    if not constructs.is_users(runtime, inner) or not constructs.is_users(runtime, outer):
+        return False
+    known = outlined.parse(runtime.process.locate(inner.call_site).symbol or "")
+    return known is not None and known.construct == "task"
+
+
+def _with_kept_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[ConstructCode]) -> list[ConstructCode]:
+    # The exit frame of a task is the frame that called its code: __builtin_frame_address(0) there, which on x86-64 lies
+    # two words before the CFA, whatever the flags say. So the frame is the one whose own part of the stack holds it.
+    exits: list[tuple[int, Task]] = []
+    for owner in _on_thread(thread):
+        exit_frame, _ = owner.frames()
+        if exit_frame is not None:
+            exits.append((exit_frame.address, owner))
+    rows = []
+    for code in found:
+        low, high = frames[code.frame].cfa, frames[code.frame + 1].cfa
+        inside = [owner for at, owner in exits if low is not None and high is not None and low <= at < high]
+        task = inside[0] if len(inside) == 1 else None
+        if task is not None and (task.kind() == "explicit") != (code.kind == "task"):
+            raise CorruptState(task.address, f"the frame of {task.kind()} task {task.id} is that of a {code.kind}")
+        rows.append(code._replace(task=task, source="runtime" if task is not None else None))
+    return _with_implicit_tasks(thread, rows)
+
+
+def _on_thread(thread: Thread) -> Iterator[Task]:
+    # The tasks that the thread executes or has left for others, from the current one outwards.
+    task: Task | None = thread.current_task()
+    seen: set[str] = set()
+    while task is not None:
+        if task.id in seen or len(seen) >= _MAX_TASKS:
+            raise CorruptState(task.address, "the chain of tasks on a thread does not end")
+        seen.add(task.id)
+        yield task
+        outer: Task | None = task.scheduling() if task.kind() == "explicit" else None
+        if outer is None:
+            outer = task.generating()
+            if outer is not None and outer.thread_or_none() != thread:
+                return
+        task = outer
+
+
+def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[ConstructCode]) -> list[ConstructCode]:
+    # The innermost code is the current task's. Explicit tasks around it are looked for among those that generated
+    # others that are known: they have the function, and wait on this thread.
+    rows = list(found)
+    try:
+        current = thread.current_task()
+    except OmpdError:
+        current = None
+    ancestors: list[Task] = []
+    seen: set[str] = set()
+    task: Task | None = current
+    while task is not None and task.kind() == "explicit" and task.id not in seen and len(seen) < _MAX_TASKS:
+        seen.add(task.id)
+        ancestors.append(task)
+        task = task.generating()
+    for number, code in enumerate(rows):
+        if code.kind != "task":
+            continue
+        if number == 0 and current is not None and current.kind() == "explicit":
+            rows[number] = code._replace(task=current, source="derived")
+            continue
+        entry = thread.runtime.process.locate(frames[code.frame].call_site).symbol_address
+        likely = [task for task in ancestors[1:] if task.function() == entry and task.thread_or_none() == thread]
+        if len(likely) == 1:
+            rows[number] = code._replace(task=likely[0], source="derived")
+    return _with_implicit_tasks(thread, rows)
+
+
+def _with_implicit_tasks(thread: Thread, found: Sequence[ConstructCode]) -> list[ConstructCode]:
+    # A region's code on a thread is that of the thread's implicit task in it.
+    rows = []
+    for code in found:
+        if code.kind == "parallel" and code.task is None and code.region is not None:
+            code = code._replace(task=_implicit_task(thread, code.region), source="derived")  # type: ignore[arg-type]
+        rows.append(code)
+    return rows
+
+
+def _implicit_task(thread: Thread, region: Region) -> Task:
+    members = region.team.t_threads
+    if thread.address not in members:
+        raise CorruptState(region.team.address, f"thread {thread.address:#x} runs a region whose team does not have it")
+    return region.implicit_task(members.index(thread.address))

@@ -1,0 +1,436 @@
+"""``stack``: each thread's stack as the source reads, continued where a worker's own ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ompd import outlined
+from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import AddressSpace, ConstructCode, ParallelHandle, ThreadHandle
+from ompd.contract.process import Frame, SourceFrame
+from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
+from ompd.model import Answer, Construct, StackFrame, StackRecord
+from ompd.questions import places
+from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.runtimes import records
+from ompd.session import LoadedRuntime, Session
+
+# Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
+_BEGIN = "_start"
+_MAX_LEVELS = 10_000
+
+
+def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None) -> Answer[StackRecord]:
+    """Return the stack of each thread: OpenMP's by region and thread number, then idle ones, then others.
+
+    The runtime's frames are left out, and of the C library's those that no one wrote: of its functions that call each
+    other the one that the user called is there.
+
+    :param raw: all frames of the thread's own stack instead, and no others
+    :param fold: threads that have the same stack share a row
+    :param thread: only that of the thread with this native id; if there is none, of those with this thread number
+    :raises BadInput: if there is no such thread
+    :raises NoAnswer: if the target names no thread
+    """
+    problems = begin(session)
+    runtimes = _runtimes(session, problems)
+    reader = _Reader(session, runtimes, problems, raw)
+    rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
+    if fold:
+        rows = list(_folded(rows))
+    return answer(session, rows, records(session, problems), problems)
+
+
+def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
+    # A stack can be followed without knowing its runtime; what is missing then is said.
+    try:
+        return list(readable_runtimes(session, problems, needed=False))
+    except NoAnswer as error:
+        if not session.process.threads():
+            raise
+        problems.note(str(error))
+        return []
+
+
+def _order(row: StackRecord) -> tuple[bool, str, bool, int, str, int, int]:
+    return (
+        row.runtime is None,
+        row.runtime or "",
+        row.thread_num is None,
+        row.level or 0,
+        row.parallel or "",
+        row.thread_num or 0,
+        row.native_thread_id or 0,
+    )
+
+
+def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
+    groups: dict[object, list[StackRecord]] = {}
+    for row in rows:
+        frames = tuple((f.function, f.file, f.line, f.kind, f.construct, f.inlined) for f in row.frames)
+        key = row.runtime, row.idle, row.level, row.team_size, row.thread_num is None, row.stopped, frames
+        groups.setdefault(key, []).append(row)
+    for group in groups.values():
+        first, natives = group[0], tuple(row.native_thread_id for row in group)
+        yield replace(first, threads=natives, thread_nums=tuple(row.thread_num for row in group))
+
+
+class _Found(NamedTuple):
+    # An OpenMP thread of the process.
+    runtime: LoadedRuntime
+    space: AddressSpace
+    handle: ThreadHandle
+
+
+class _Item(NamedTuple):
+    # A frame of a thread's own stack, with the index of the physical one that it is of. Glue is what a compiler put
+    # around the code of a construct.
+    place: int
+    frame: StackFrame
+    is_glue: bool = False
+
+
+class _Own(NamedTuple):
+    frames: list[_Item]
+    physical: int  # how many frames no guess led to
+    boundaries: str | None
+    stopped: str | None
+
+
+class _Reader:
+    """Stacks of one stop. What is found of one thread is kept for those whose stacks it continues."""
+
+    def __init__(self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems, raw: bool) -> None:
+        self._session = session
+        self._raw = raw
+        self._process = session.process
+        self._runtimes = runtimes
+        self._problems = problems
+        self._handles: dict[int, _Found | None] = {}
+        self._own: dict[int, _Own] = {}
+        self._continuations: dict[str, tuple[StackFrame, ...] | OmpdError] = {}
+        self._constructs: dict[tuple[int, str], Construct] = {}
+
+    def chosen(self, thread: int | None) -> list[int]:
+        """Return the native ids of the threads that are asked for."""
+        threads = list(self._process.threads())
+        if thread is None or thread in threads:
+            return threads if thread is None else [thread]
+        numbered = [native for native in threads if self._number(native) == thread]
+        if not numbered:
+            raise BadInput(
+                f"{self._session.target.name}: no thread has the native id {thread}, and none that OpenMP number",
+                hint="ompd threads shows both",
+            )
+        return numbered
+
+    def _number(self, native: int) -> int | None:
+        found = self._found(native)
+        try:
+            return found.handle.thread_num() if found is not None else None
+        except OmpdError:
+            return None
+
+    def _found(self, native: int) -> _Found | None:
+        if native not in self._handles:
+            self._handles[native] = self._find(native)
+        return self._handles[native]
+
+    def _find(self, native: int) -> _Found | None:
+        for runtime in self._runtimes:
+            if runtime.space is None:
+                continue
+            try:
+                handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, native)
+            except OmpdError as error:
+                self._problems.lost(f"{runtime.id}: threads", error)
+                continue
+            if handle is not None:
+                return _Found(runtime, runtime.space, handle)
+        return None
+
+    # Rows
+
+    def record(self, native: int) -> StackRecord:
+        """Return the row of one thread."""
+        facts = Facts(f"thread {native}", self._problems)
+        found = self._found(native)
+        own = self._own_stack(native)
+        frames = tuple(item.frame for item in own.frames) if self._raw else tuple(_as_written(own.frames))
+        stopped = own.stopped
+        number = size = level = None
+        region: ParallelHandle | None = None
+        idle = False
+        if found is not None:
+            handle = found.handle
+            region = facts.get("parallel", handle.current_parallel)
+            number = facts.get("thread_num", handle.thread_num)
+            if region is not None:
+                size, level = facts.get("team_size", region.size), facts.get("level", region.level)
+            elif "parallel" in facts.unavailable:
+                facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["parallel"]))
+            elif number is not None:
+                size, level = 1, 0
+            idle = number is None and "thread_num" not in facts.unavailable and not frames
+            if region is not None and not self._raw:
+                try:
+                    frames += self._continuation(found.handle, region)
+                except OmpdError as error:
+                    stopped = stopped or f"how it goes on outside of its region cannot be told: {error}"
+        if not frames and not idle and found is None:
+            # Without the user's code there is nothing to hide.
+            frames = tuple(item.frame for item in own.frames)
+        if stopped is not None:
+            facts.unavailable["frames"] = stopped
+        return StackRecord(
+            native_thread_id=native,
+            runtime=found.runtime.id if found is not None else None,
+            thread_num=number,
+            team_size=size,
+            level=level,
+            parallel=region.id if region is not None else None,
+            idle=idle,
+            boundaries=own.boundaries,
+            stopped=stopped,
+            frames=frames,
+            threads=(native,),
+            thread_nums=(number,),
+            unavailable=facts.unavailable,
+        )
+
+    # Continuations
+
+    def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> tuple[StackFrame, ...]:
+        # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
+        # the code that met the region in which it is a worker, on that region's primary thread.
+        levels = 0
+        while region is not None and region.thread(0).address == handle.address:
+            region, levels = region.enclosing(), levels + 1
+            if levels > _MAX_LEVELS:
+                raise CorruptState(handle.address, "the regions around a thread do not end")
+        if region is None:
+            return ()
+        known = self._continuations.get(region.id)
+        if known is None:
+            self._continuations[region.id] = CorruptState(handle.address, "a region is met by its own code")
+            try:
+                known = self._met(region)
+            except OmpdError as error:
+                known = error
+            self._continuations[region.id] = known
+        if isinstance(known, OmpdError):
+            raise known
+        return known
+
+    def _met(self, region: ParallelHandle) -> tuple[StackFrame, ...]:
+        primary = region.thread(0)
+        outside = len(region.encountering_frames())
+        own = self._own_stack(native_thread(self._session, primary))
+        first = own.physical - outside
+        frames = tuple(_as_written([item for item in own.frames if item.place >= first]))
+        return frames + self._continuation(primary, region.enclosing())
+
+    # A thread's own frames
+
+    def _own_stack(self, native: int) -> _Own:
+        if native not in self._own:
+            self._own[native] = self._read_own(native)
+        return self._own[native]
+
+    def _read_own(self, native: int) -> _Own:
+        found = self._found(native)
+        codes: Sequence[ConstructCode] = ()
+        stopped = None
+        try:
+            stack = self._process.stack(native)
+            physical, stopped = stack.frames, stack.stopped
+            count = len(physical)
+        except OmpdError as error:
+            self._problems.lost(f"thread {native}: its stack", error)
+            return _Own([], 0, None, str(error))
+        if found is not None:
+            try:
+                codes = found.handle.construct_code()
+            except OmpdError as error:
+                self._problems.lost(f"thread {native}: where its tasks begin", error)
+        frames = self._frames(native, physical, codes, found)
+        sources = {code.source for code in codes if code.source is not None}
+        boundaries = None if not codes else "runtime" if sources == {"runtime"} else "derived"
+        return _Own(frames, count, boundaries, stopped)
+
+    def _frames(
+        self, native: int, physical: Sequence[Frame], codes: Sequence[ConstructCode], found: _Found | None
+    ) -> list[_Item]:
+        outermost = {code.frame: code for code in codes}
+        initial = self._initial_task(found, codes)
+        tasks = [code.task.id if code.task is not None else None for code in codes]
+        frames: list[_Item] = []
+        inside = 0  # the code that the frame is in
+        begins: dict[int, ConstructCode] = {}  # by the place of the outermost frame in the list
+        called: str | None = None
+        for index, frame in enumerate(physical):
+            while inside < len(codes) and codes[inside].frame < index:
+                inside += 1
+            kind = self._kind(frame, physical[index - 1] if index else None, called)
+            called = kind
+            task = tasks[inside] if inside < len(codes) else initial
+            module = self._process.module_at(frame.call_site)
+            name = module.name if module is not None else None
+            for source in self._sources(frame, kind):
+                frames.append(_Item(index, _frame(frame, source, kind, task, native, name)))
+            if kind == USER and index in outermost:
+                begins[len(frames) - 1] = outermost[index]
+        for at, code in begins.items():
+            self._mark(frames, at, code, physical[code.frame], found)
+        for at, (index, plain, is_glue) in enumerate(frames):
+            if plain.kind == USER and plain.construct is None and not is_glue:
+                frames[at] = _Item(index, self._unmapped(plain, physical[index]))
+        return frames
+
+    def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
+        # What the C library and the runtime have inlined is no news, and their debug information is large.
+        if self._raw or kind in (USER, UNKNOWN):
+            return self._process.source_frames(frame.call_site)
+        place = self._process.locate(frame.call_site)
+        name = self._process.source_name(place.module, place.symbol) if place.symbol is not None else None
+        return (SourceFrame(name, None, None, False),)
+
+    def _initial_task(self, found: _Found | None, codes: Sequence[ConstructCode]) -> str | None:
+        # The task of what lies outside of all constructs on a stack: that of an initial thread.
+        if found is None:
+            return None
+        try:
+            task = next((c.task for c in reversed(codes) if c.task is not None), None)
+            task = task.generating() if task is not None else found.handle.current_task() if not codes else None
+            return task.id if task is not None and task.kind() == "initial" else None
+        except OmpdError:
+            return None
+
+    def _kind(self, frame: Frame, inner: Frame | None, called: str | None) -> str:
+        owner = places.code_owner(self._session, frame.call_site)
+        if owner == UNKNOWN and called == RUNTIME and inner is not None and places.calls_entry(self._session, inner):
+            return USER
+        if owner == USER and self._process.locate(frame.call_site).symbol == _BEGIN:
+            return SYSTEM
+        return owner
+
+    def _mark(
+        self,
+        frames: list[_Item],
+        at: int,
+        code: ConstructCode,
+        physical: Frame,
+        found: _Found | None,
+    ) -> None:
+        # The frame that is the construct's code in the source: what compilers put around it is left unmarked, as glue.
+        outermost = at
+        while at > 0 and _is_glue(frames[at].frame, frames[at - 1].frame):
+            frames[at] = frames[at]._replace(is_glue=True)
+            at -= 1
+        index, frame, _ = frames[at]
+        if at != outermost and not self._raw:
+            frame = replace(frame, inlined=False)  # only into what is not shown
+        symbol = frame.function
+        construct = self._construct(code, physical)
+        function = self._function_of(code, symbol, physical, found)
+        frames[at] = _Item(index, replace(frame, function=function, construct=construct))
+
+    def _construct(self, code: ConstructCode, physical: Frame) -> Construct:
+        entry = self._process.locate(physical.call_site).symbol_address
+        key = entry or 0, code.kind
+        if key not in self._constructs:
+            file, line = self._process.line_of(entry, entry=True) if entry is not None else (None, None)
+            if line is None:
+                noted = self._noted(code)
+                file, line = (noted[0], noted[2]) if noted is not None else (None, None)
+            self._constructs[key] = Construct(code.kind, file, line)
+        return self._constructs[key]
+
+    def _noted(self, code: ConstructCode) -> tuple[str, str, int] | None:
+        for runtime in self._runtimes:
+            if runtime.space is None:
+                continue
+            if code.kind == "parallel" and code.region is not None:
+                return places.noted_place(self._session, code.region)
+            if code.kind == "task" and code.task is not None:
+                return places.noted_task_place(runtime.space, code.task)
+        return None
+
+    def _function_of(
+        self, code: ConstructCode, symbol: str | None, physical: Frame, found: _Found | None
+    ) -> str | None:
+        known = outlined.parse(symbol or "")
+        if known is None:
+            return symbol
+        if known.parent is not None:
+            return self._as_in_source(physical, known.parent)
+        function = None
+        if code.kind == "parallel" and code.region is not None:
+            function = places.source_function(self._session, code.region)
+        else:
+            noted = self._noted(code)
+            function = noted[1] if noted is not None else None
+        if function is not None:
+            return self._as_in_source(physical, function)
+        # The symbol has to do; but not if what would tell better may have been lost.
+        return symbol if self._session.target.loss is None else None
+
+    def _unmapped(self, frame: StackFrame, physical: Frame) -> StackFrame:
+        # Code of a construct of which nothing but its name is known.
+        known = outlined.parse(frame.function or "")
+        if known is None or known.parent is None:
+            return frame
+        entry = self._process.locate(physical.call_site).symbol_address
+        file, line = self._process.line_of(entry, entry=True) if entry is not None else (None, None)
+        function = self._as_in_source(physical, known.parent)
+        return replace(frame, function=function, construct=Construct(known.construct, file, line))
+
+    def _as_in_source(self, physical: Frame, symbol: str) -> str:
+        return self._process.source_name(self._process.module_at(physical.call_site), symbol)
+
+
+def _frame(
+    frame: Frame, source: SourceFrame, kind: str, task: str | None, native: int, module: str | None
+) -> StackFrame:
+    return StackFrame(
+        function=source.function,
+        file=source.file,
+        line=source.line,
+        address=frame.pc,
+        cfa=frame.cfa,
+        kind=kind,
+        task=task,
+        thread=native,
+        inlined=source.inlined,
+        module=module,
+        how=frame.how,
+        signal=frame.is_signal_frame,
+    )
+
+
+def _is_glue(outer: StackFrame, inner: StackFrame) -> bool:
+    # clang's code of a task is called by the function that the runtime knows; with -g so is that of a region, whose
+    # function of the name that ends in _debug__ has the code.
+    name, called = outer.function or "", inner.function or ""
+    known, body = outlined.parse(name), outlined.parse(called)
+    if known is None or body is None or body.construct == "task" or inner.kind != USER:
+        return False
+    return known.construct == "task" or ("_debug__" in called and "_debug__" not in name)
+
+
+def _as_written(frames: Sequence[_Item]) -> Iterator[StackFrame]:
+    # The frames that stand for what is in the source. Of the C library's functions that call each other, the one that
+    # the user called is.
+    shown = False
+    for number, (_, frame, is_glue) in enumerate(frames):
+        if is_glue or frame.kind == RUNTIME:
+            continue
+        if frame.kind == SYSTEM:
+            outer = frames[number + 1].frame.kind if number + 1 < len(frames) else None
+            if outer not in (USER, UNKNOWN) and not (frame.signal and shown):
+                continue
+        shown = True
+        yield frame

@@ -1,0 +1,104 @@
+"""``stack`` as text: a heading for each stack, a line for each frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ompd.model import Answer, StackFrame, StackRecord
+from ompd.render.words import UNKNOWN, basename, clean, format_count, format_ranges, format_threads
+
+_MAX_FRAMES, _LAST = 100, 20  # of a deep recursion so many are shown, and the last of these
+_MAX_NAME = 40  # names longer than that do not push the others' columns away
+_HOW = {"frame-pointer": "a guess by the frame pointer", "scan": "a guess by a scan of the stack"}
+
+
+def stack_lines(
+    answer: Answer[StackRecord], *, unfold: bool = False, verbose: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the lines of ``stack``, each with its style. *unfold* shows all frames of very deep stacks."""
+    raw = any(frame.kind == "runtime" for row in answer.rows for frame in row.frames)
+    many = len(answer.runtimes) > 1
+    for number, row in enumerate(answer.rows):
+        if number:
+            yield "", ""
+        yield _heading(row, many), "head"
+        yield from _frames(row, unfold, verbose, raw)
+
+
+def _heading(row: StackRecord, many: bool) -> str:
+    natives = format_threads(row.threads)
+    count = f" ({format_count(len(row.threads), 'thread')})" if len(row.threads) > 1 else ""
+    words = [f"{'threads' if len(row.threads) > 1 else 'thread'} {natives}{count}"]
+    if row.runtime is None:
+        words.append("not OpenMP")
+    elif row.idle:
+        words.append("idle in the pool")
+    else:
+        numbers = format_ranges({number for number in row.thread_nums if number is not None}) or UNKNOWN
+        size = row.team_size if row.team_size is not None else UNKNOWN
+        words = [f"OMP {numbers}/{size}", f"level {row.level if row.level is not None else UNKNOWN}", *words]
+    if many and row.runtime is not None:
+        words.append(row.runtime)
+    return clean("   ".join(words))
+
+
+def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterator[tuple[str, str]]:
+    numbered = list(enumerate(row.frames))
+    left_out = 0
+    if not unfold and len(numbered) > _MAX_FRAMES + 1:
+        left_out = len(numbered) - _MAX_FRAMES
+        numbered = [*numbered[: _MAX_FRAMES - _LAST], *numbered[-_LAST:]]
+    names = {number: _name(frame) for number, frame in numbered}
+    width = min(max(map(len, names.values()), default=0), _MAX_NAME)
+    digits = len(str(numbered[-1][0])) if numbered else 1
+    thread = row.native_thread_id
+    stopped = row.stopped
+    for position, (number, frame) in enumerate(numbered):
+        if left_out and position == _MAX_FRAMES - _LAST:
+            yield f"  … {format_count(left_out, 'more frame')}, shown with --all", "dim"
+        if frame.thread != thread:
+            if stopped is not None:
+                yield f"  the stack of thread {thread} could not be followed further: {clean(stopped)}", "dim"
+                stopped = None
+            thread = frame.thread
+            yield f"  met by thread {thread}:", "dim"
+        line = f"  #{number:<{digits}} {names[number]:<{width}}  {_where(frame)}"
+        notes = _notes(frame, verbose, raw)
+        yield (
+            (line + "".join(f"   {note}" for note in notes)).rstrip(),
+            "" if frame.kind in ("user", "unknown") else "dim",
+        )
+    if stopped is not None:
+        yield f"  not followed further: {clean(stopped)}", "dim"
+    elif not row.frames and not row.idle:
+        yield "  no code of the user's", "dim"
+
+
+def _name(frame: StackFrame) -> str:
+    if frame.signal:
+        return "<signal handler called>"
+    return clean(frame.function) if frame.function is not None else f"{frame.address:#x}"
+
+
+def _where(frame: StackFrame) -> str:
+    if frame.file is not None and frame.line is not None:
+        return clean(f"{basename(frame.file)}:{frame.line}")
+    return clean(f"in {basename(frame.module)}") if frame.module is not None else f"{frame.address:#x}"
+
+
+def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
+    construct = frame.construct
+    if construct is not None:
+        at = f" {basename(construct.file)}:{construct.line}" if construct.file is not None else ""
+        yield clean(f"body of {construct.kind or 'construct'}{at}")
+    if frame.inlined:
+        yield "inlined"
+    if frame.how in _HOW:
+        yield _HOW[frame.how]
+    if raw:
+        yield frame.kind
+    if raw or verbose:
+        yield f"pc {frame.address:#x}"
+        yield f"cfa {frame.cfa:#x}" if frame.cfa is not None else "cfa ?"
+        if frame.task is not None:
+            yield f"task {frame.task}"
