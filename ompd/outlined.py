@@ -52,6 +52,11 @@ class Outlined:
     construct: str | None
 
 
+def is_by_gcc(name: str) -> bool:
+    """Tell whether *name* is one that gcc makes, which do not say of which construct they are."""
+    return _GCC in name
+
+
 def parse(name: str) -> Outlined | None:
     """Return what *name* says of the construct its code is from, None for a function the user wrote."""
     if "omp_" not in name:

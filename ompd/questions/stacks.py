@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -91,6 +91,7 @@ class _Item(NamedTuple):
     place: int
     frame: StackFrame
     is_glue: bool = False
+    is_outermost: bool = False  # of the code of a construct
 
 
 class _Own(NamedTuple):
@@ -112,7 +113,7 @@ class _Reader:
         self._handles: dict[int, _Found | None] = {}
         self._own: dict[int, _Own] = {}
         self._continuations: dict[str, tuple[StackFrame, ...] | OmpdError] = {}
-        self._constructs: dict[tuple[int, str], Construct] = {}
+        self._constructs: dict[tuple[int, str | None], Construct] = {}
 
     def chosen(self, thread: int | None) -> list[int]:
         """Return the native ids of the threads that are asked for."""
@@ -281,13 +282,12 @@ class _Reader:
             name = module.name if module is not None else None
             for source in self._sources(frame, kind):
                 frames.append(_Item(index, _frame(frame, source, kind, task, native, name)))
-            if kind == USER and index in outermost:
-                begins[len(frames) - 1] = outermost[index]
-        for at, code in begins.items():
-            self._mark(frames, at, code, physical[code.frame], found)
-        for at, (index, plain, is_glue) in enumerate(frames):
-            if plain.kind == USER and plain.construct is None and not is_glue:
-                frames[at] = _Item(index, self._unmapped(plain, physical[index]))
+            if index in outermost:
+                frames[-1] = frames[-1]._replace(is_outermost=True)
+                if kind == USER:
+                    begins[len(frames) - 1] = outermost[index]
+        for at in reversed(range(len(frames))):
+            self._read_as_source(frames, at, begins, physical)
         return frames
 
     def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
@@ -317,41 +317,56 @@ class _Reader:
             return SYSTEM
         return owner
 
-    def _mark(
-        self,
-        frames: list[_Item],
-        at: int,
-        code: ConstructCode,
-        physical: Frame,
-        found: _Found | None,
+    def _read_as_source(
+        self, frames: list[_Item], at: int, begins: Mapping[int, ConstructCode], physical: Sequence[Frame]
     ) -> None:
-        # The frame that is the construct's code in the source: what compilers put around it is left unmarked, as glue.
-        outermost = at
-        while at > 0 and _is_glue(frames[at].frame, frames[at - 1].frame):
+        # Make of a compiler's function what it is in the source. Called for the outer frames first.
+        frame = frames[at].frame
+        known = outlined.parse(frame.function or "") if frame.kind == USER else None
+        if known is None and (frame.function is not None or at not in begins):
+            return  # one that the code of a construct ended by jumping to is not its code
+        if known is not None and at and _is_glue(frame, frames[at - 1].frame):
             frames[at] = frames[at]._replace(is_glue=True)
-            at -= 1
-        index, frame, _ = frames[at]
-        if at != outermost and not self._raw:
+            return
+        # Glue is the function that the runtime knows: it calls the one that has the code, or that is inlined into it.
+        outer = at
+        while outer + 1 < len(frames) and frames[outer + 1].is_glue:
+            outer += 1
+        is_inlined = frames[outer].frame.inlined
+        around = frames[outer + 1].frame if is_inlined and outer + 1 < len(frames) else None
+        code = begins.get(outer)
+        kind = (
+            code.kind if code is not None else _kind_by_name(frame.function or "", frames[outer].frame.function or "")
+        )
+        parent = known.parent if known is not None else None
+        if parent is not None:
+            function: str | None = self._as_in_source(physical[frames[at].place], parent)
+        elif around is not None:
+            function = around.function  # where it was met, since it is inlined there
+        else:
+            function = self._function_of(code, physical[frames[outer].place], frame.function)
+        if around is not None:
+            construct = Construct(kind, around.file, around.line)
+        else:
+            construct = self._construct(code, kind, physical[frames[outer].place])
+        if not self._raw and not is_inlined:
             frame = replace(frame, inlined=False)  # only into what is not shown
-        symbol = frame.function
-        construct = self._construct(code, physical)
-        function = self._function_of(code, symbol, physical, found)
-        frames[at] = _Item(index, replace(frame, function=function, construct=construct))
+        frames[at] = frames[at]._replace(frame=replace(frame, function=function, construct=construct))
 
-    def _construct(self, code: ConstructCode, physical: Frame) -> Construct:
+    def _construct(self, code: ConstructCode | None, kind: str | None, physical: Frame) -> Construct:
         entry = self._process.locate(physical.call_site).symbol_address
-        key = entry or 0, code.kind
+        key = entry or 0, kind
         if key not in self._constructs:
             file, line = self._process.line_of(entry, entry=True) if entry is not None else (None, None)
             if line is None:
                 noted = self._noted(code)
                 file, line = (noted[0], noted[2]) if noted is not None else (None, None)
-            self._constructs[key] = Construct(code.kind, file, line)
+            self._constructs[key] = Construct(kind, file, line)
         return self._constructs[key]
 
-    def _noted(self, code: ConstructCode) -> tuple[str, str, int] | None:
+    def _noted(self, code: ConstructCode | None) -> tuple[str, str, int] | None:
         for runtime in self._runtimes:
-            if runtime.space is None:
+            if code is None or runtime.space is None:
                 continue
             if code.kind == "parallel" and code.region is not None:
                 return places.noted_place(self._session, code.region)
@@ -359,16 +374,9 @@ class _Reader:
                 return places.noted_task_place(runtime.space, code.task)
         return None
 
-    def _function_of(
-        self, code: ConstructCode, symbol: str | None, physical: Frame, found: _Found | None
-    ) -> str | None:
-        known = outlined.parse(symbol or "")
-        if known is None:
-            return symbol
-        if known.parent is not None:
-            return self._as_in_source(physical, known.parent)
-        function = None
-        if code.kind == "parallel" and code.region is not None:
+    def _function_of(self, code: ConstructCode | None, physical: Frame, symbol: str | None) -> str | None:
+        # Of code whose name does not tell.
+        if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
         else:
             noted = self._noted(code)
@@ -377,16 +385,6 @@ class _Reader:
             return self._as_in_source(physical, function)
         # The symbol has to do; but not if what would tell better may have been lost.
         return symbol if self._session.target.loss is None else None
-
-    def _unmapped(self, frame: StackFrame, physical: Frame) -> StackFrame:
-        # Code of a construct of which nothing but its name is known.
-        known = outlined.parse(frame.function or "")
-        if known is None or known.parent is None:
-            return frame
-        entry = self._process.locate(physical.call_site).symbol_address
-        file, line = self._process.line_of(entry, entry=True) if entry is not None else (None, None)
-        function = self._as_in_source(physical, known.parent)
-        return replace(frame, function=function, construct=Construct(known.construct, file, line))
 
     def _as_in_source(self, physical: Frame, symbol: str) -> str:
         return self._process.source_name(self._process.module_at(physical.call_site), symbol)
@@ -411,6 +409,14 @@ def _frame(
     )
 
 
+def _kind_by_name(name: str, glue: str) -> str | None:
+    # gcc gives all its functions the same name, clang has an entry around those of tasks.
+    known = outlined.parse(glue)
+    if known is not None and known.construct is not None:
+        return known.construct
+    return None if outlined.is_by_gcc(name) else "parallel"
+
+
 def _is_glue(outer: StackFrame, inner: StackFrame) -> bool:
     # clang's code of a task is called by the function that the runtime knows; with -g so is that of a region, whose
     # function of the name that ends in _debug__ has the code.
@@ -425,10 +431,10 @@ def _as_written(frames: Sequence[_Item]) -> Iterator[StackFrame]:
     # The frames that stand for what is in the source. Of the C library's functions that call each other, the one that
     # the user called is.
     shown = False
-    for number, (_, frame, is_glue) in enumerate(frames):
+    for number, (_, frame, is_glue, is_outermost) in enumerate(frames):
         if is_glue or frame.kind == RUNTIME:
             continue
-        if frame.kind == SYSTEM:
+        if frame.kind == SYSTEM and not is_outermost:
             outer = frames[number + 1].frame.kind if number + 1 < len(frames) else None
             if outer not in (USER, UNKNOWN) and not (frame.signal and shown):
                 continue

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
-from ompd.contract.code import RUNTIME, USER, owner
+from ompd.contract.code import RUNTIME, SYSTEM, USER, owner
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
@@ -32,6 +32,14 @@ _INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$
 # over.
 _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
+)
+
+# What gcc's own invoker calls of the entry points that are there for clang's code.
+_OWN_CALLS = frozenset(
+    (
+        *("__kmpc_serialized_parallel", "__kmpc_end_serialized_parallel", "__kmpc_fork_call"),
+        *("__kmpc_push_num_threads", "__kmpc_push_proc_bind", "__kmpc_global_thread_num"),
+    )
 )
 
 # Routines that call the function of an explicit task.
@@ -210,12 +218,12 @@ def _is_region_call(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
         if invoker is None:
             return False
         if callee is None:
-            return is_users(runtime, inner)
-        # The function ended by jumping to one of the runtime's entry points. Those of clang's code begin with __kmpc_,
-        # which gcc's own invoker uses too.
-        return callee.startswith(("GOMP_", "omp_")) or (
-            callee.startswith("__kmpc_") and invoker[0] == "__kmp_invoke_microtask"
-        )
+            # Those that are there for this alone call nothing else, so that one of the C library's was jumped to.
+            return is_users(runtime, inner) or (
+                invoker[0].startswith("__kmp_") and owner_at(runtime, inner.call_site) == SYSTEM
+            )
+        # The function ended by jumping to one of the runtime's entry points.
+        return callee.startswith(("GOMP_", "omp_", "__kmpc_")) and callee not in _OWN_CALLS
     if not is_users(runtime, inner) or not is_users(runtime, outer):
         return False
     locate = runtime.process.locate
@@ -238,7 +246,8 @@ def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | No
 def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:
     # clang calls the function of a region with a false if clause directly. With -g it may be a pair, whose inner one
     # has the body; a task's function is called by its entry.
-    if symbol is None or "_debug__" in symbol or outlined.parse(symbol) is None:
+    known = outlined.parse(symbol or "")
+    if known is None or known.construct == "task" or "_debug__" in (symbol or ""):
         return False
     called_by = outlined.parse(caller or "")
     return called_by is None or called_by.construct != "task"

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ompd import outlined
-from ompd.contract.plugin import ConstructCode
+from ompd.contract.plugin import ConstructCode, ParallelHandle
 from ompd.errors import CorruptState, OmpdError
 from ompd.plugins.libomp import constructs
 
@@ -99,31 +99,47 @@ def _on_thread(thread: Thread) -> Iterator[Task]:
 
 
 def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[ConstructCode]) -> list[ConstructCode]:
-    # The innermost code is the current task's. Explicit tasks around it are looked for among those that generated
-    # others that are known: they have the function, and wait on this thread.
+    # The innermost code is the current task's, and what lies around a region's code on its primary thread is that of
+    # the task that met it. Explicit tasks around explicit ones are looked for among those that generated others: they
+    # have the function, and wait on this thread.
     rows = list(found)
     try:
-        current = thread.current_task()
+        current: Task | None = thread.current_task()
     except OmpdError:
         current = None
-    ancestors: list[Task] = []
+    met = current
+    ancestors = list(_ancestors(current))
+    for number, code in enumerate(rows):
+        if code.kind == "parallel":
+            met = _encountering(thread, code.region)
+            continue
+        task = met if met is not None and met.kind() == "explicit" else None
+        if task is None and number:
+            entry = thread.runtime.process.locate(frames[code.frame].call_site).symbol_address
+            likely = [row for row in ancestors if row.thread_or_none() == thread and row.function() == entry]
+            task = likely[0] if len(likely) == 1 else None
+        met = None
+        if task is not None:
+            rows[number] = code._replace(task=task, source="derived")
+    return _with_implicit_tasks(thread, rows)
+
+
+def _ancestors(task: Task | None) -> Iterator[Task]:
+    # The explicit tasks that generated *task*, one the other, within its region.
     seen: set[str] = set()
-    task: Task | None = current
     while task is not None and task.kind() == "explicit" and task.id not in seen and len(seen) < _MAX_TASKS:
         seen.add(task.id)
-        ancestors.append(task)
         task = task.generating()
-    for number, code in enumerate(rows):
-        if code.kind != "task":
-            continue
-        if number == 0 and current is not None and current.kind() == "explicit":
-            rows[number] = code._replace(task=current, source="derived")
-            continue
-        entry = thread.runtime.process.locate(frames[code.frame].call_site).symbol_address
-        likely = [task for task in ancestors[1:] if task.function() == entry and task.thread_or_none() == thread]
-        if len(likely) == 1:
-            rows[number] = code._replace(task=likely[0], source="derived")
-    return _with_implicit_tasks(thread, rows)
+        if task is not None and task.kind() == "explicit":
+            yield task
+
+
+def _encountering(thread: Thread, region: ParallelHandle | None) -> Task | None:
+    # The task that met a region of which the thread is the primary one.
+    if region is None or region.thread(0).address != thread.address:
+        return None
+    task = region.implicit_task(0).generating()
+    return thread.runtime.task_at(int(task.id.partition("/")[0], 16)) if task is not None else None
 
 
 def _with_implicit_tasks(thread: Thread, found: Sequence[ConstructCode]) -> list[ConstructCode]:
