@@ -31,47 +31,55 @@ def evaluate(
     :raises Unavailable: if it uses a register that is not among *registers*
     :raises MemoryFault: as *read* does
     """
-    machine = _Machine(expression, registers, read, list(initial), pointer_size, byte_order)
+    machine = StackMachine(
+        expression, registers, read, initial=initial, pointer_size=pointer_size, byte_order=byte_order
+    )
     machine.run()
     return machine.pop()
 
 
-class _Machine:
-    # A stack machine of address-sized words.
+class StackMachine:
+    """A stack machine of address-sized words, with the operations that call frame information may use."""
 
     def __init__(
         self,
         expression: bytes,
         registers: Mapping[int, int],
         read: Callable[[int, int], bytes],
-        stack: list[int],
-        pointer_size: int,
-        byte_order: ByteOrder,
+        *,
+        initial: tuple[int, ...] = (),
+        pointer_size: int = 8,
+        byte_order: ByteOrder = "little",
     ) -> None:
-        self._cursor = Cursor(expression, byte_order, what="DWARF expression")
+        self.cursor = Cursor(expression, byte_order, what="DWARF expression")
         self._registers = registers
         self._read = read
-        self._stack = stack
+        self._stack = list(initial)
         self._size = pointer_size
         self._bits = 8 * pointer_size
         self._byte_order = byte_order
 
     def run(self) -> None:
-        cursor = self._cursor
+        """Do all operations.
+
+        :raises MalformedFile: if they do not end soon, or one is unknown or does not fit
+        """
+        cursor = self.cursor
         for _ in range(_MAX_STEPS):
             if cursor.at_end:
                 return
-            self._step(cursor.byte())
+            self.step(cursor.byte())
             if len(self._stack) > _MAX_STACK:
                 cursor.fail("its stack grows too large")
         cursor.fail("does not end soon")
 
-    def _step(self, opcode: int) -> None:
-        cursor = self._cursor
+    def step(self, opcode: int) -> None:
+        """Do the operation *opcode*, whose operands are at the cursor."""
+        cursor = self.cursor
         if 0x30 <= opcode <= 0x4F:  # DW_OP_lit0 …
             self.push(opcode - 0x30)
         elif 0x70 <= opcode <= 0x8F:  # DW_OP_breg0 …
-            self.push(self._register(opcode - 0x70) + cursor.sleb())
+            self.push(self.register(opcode - 0x70) + cursor.sleb())
         elif opcode in _CONSTANTS:
             size, signed = _CONSTANTS[opcode]
             self.push(cursor.signed(size) if signed else cursor.unsigned(size))
@@ -84,18 +92,26 @@ class _Machine:
         else:
             cursor.fail(f"operation {opcode:#x} is unknown or not allowed here")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing on the stack."""
+        return not self._stack
+
     def push(self, value: int) -> None:
+        """Put a word onto the stack: its low bits, of larger values."""
         self._stack.append(value & ((1 << self._bits) - 1))
 
     def pop(self, depth: int = 0) -> int:
+        """Take a word from the stack, that *depth* below the top."""
         if depth >= len(self._stack):
-            self._cursor.fail("takes more from its stack than lies there")
+            self.cursor.fail("takes more from its stack than lies there")
         return self._stack.pop(-1 - depth)
 
     def _signed(self, value: int) -> int:
         return value - (1 << self._bits) if value >> (self._bits - 1) else value
 
-    def _register(self, number: int) -> int:
+    def register(self, number: int) -> int:
+        """Return the value of a register in this frame, by its DWARF number."""
         value = self._registers.get(number)
         if value is None:
             raise Unavailable(f"the value of register {number} is not known in this frame")
@@ -104,7 +120,7 @@ class _Machine:
     def _binary(self, opcode: int) -> None:
         right, left = self.pop(), self.pop()
         if opcode in (_OP_DIV, _OP_MOD) and right == 0:
-            self._cursor.fail("divides by zero")
+            self.cursor.fail("divides by zero")
         if opcode in (_OP_SHL, _OP_SHR, _OP_SHRA):
             right = min(right, self._bits)
         elif opcode not in _UNSIGNED:
@@ -114,34 +130,34 @@ class _Machine:
         self.push(_BINARY[opcode](left, right))
 
     def address(self) -> None:
-        self.push(self._cursor.unsigned(self._size))
+        self.push(self.cursor.unsigned(self._size))
 
     def constu(self) -> None:
-        self.push(self._cursor.uleb())
+        self.push(self.cursor.uleb())
 
     def consts(self) -> None:
-        self.push(self._cursor.sleb())
+        self.push(self.cursor.sleb())
 
     def bregx(self) -> None:
-        self.push(self._register(self._cursor.uleb()) + self._cursor.sleb())
+        self.push(self.register(self.cursor.uleb()) + self.cursor.sleb())
 
     def deref(self) -> None:
         self.push(int.from_bytes(self._read(self.pop(), self._size), self._byte_order))
 
     def deref_size(self) -> None:
-        size = self._cursor.byte()
+        size = self.cursor.byte()
         if not 0 < size <= self._size:
-            self._cursor.fail(f"reads a word of {size} bytes")
+            self.cursor.fail(f"reads a word of {size} bytes")
         self.push(int.from_bytes(self._read(self.pop(), size), self._byte_order))
 
     def plus_uconst(self) -> None:
-        self.push(self.pop() + self._cursor.uleb())
+        self.push(self.pop() + self.cursor.uleb())
 
     def drop(self) -> None:
         self.pop()
 
     def pick(self, depth: int | None = None) -> None:
-        depth = self._cursor.byte() if depth is None else depth
+        depth = self.cursor.byte() if depth is None else depth
         value = self.pop(depth)
         self._stack.insert(len(self._stack) - depth, value)
         self.push(value)
@@ -161,17 +177,17 @@ class _Machine:
         self._stack += [top, third, second]
 
     def skip(self) -> None:
-        distance = self._cursor.signed(2)
-        target = self._cursor.position + distance
-        if not 0 <= target <= self._cursor.end:
-            self._cursor.fail("jumps out of itself")
-        self._cursor.position = target
+        distance = self.cursor.signed(2)
+        target = self.cursor.position + distance
+        if not 0 <= target <= self.cursor.end:
+            self.cursor.fail("jumps out of itself")
+        self.cursor.position = target
 
     def bra(self) -> None:
         if self.pop():
             self.skip()
         else:
-            self._cursor.take(2)
+            self.cursor.take(2)
 
     def nop(self) -> None:
         pass
@@ -209,21 +225,21 @@ _BINARY: Mapping[int, Callable[[int, int], int]] = {
     0x2D: lambda a, b: a < b,
     0x2E: lambda a, b: a != b,
 }
-_OTHERS: Mapping[int, Callable[[_Machine], None]] = {
-    0x03: _Machine.address,
-    0x06: _Machine.deref,
-    0x10: _Machine.constu,
-    0x11: _Machine.consts,
-    0x12: _Machine.dup,
-    0x13: _Machine.drop,
-    0x14: _Machine.over,
-    0x15: _Machine.pick,
-    0x16: _Machine.swap,
-    0x17: _Machine.rot,
-    0x23: _Machine.plus_uconst,
-    0x28: _Machine.bra,
-    0x2F: _Machine.skip,
-    0x92: _Machine.bregx,
-    0x94: _Machine.deref_size,
-    0x96: _Machine.nop,
+_OTHERS: Mapping[int, Callable[[StackMachine], None]] = {
+    0x03: StackMachine.address,
+    0x06: StackMachine.deref,
+    0x10: StackMachine.constu,
+    0x11: StackMachine.consts,
+    0x12: StackMachine.dup,
+    0x13: StackMachine.drop,
+    0x14: StackMachine.over,
+    0x15: StackMachine.pick,
+    0x16: StackMachine.swap,
+    0x17: StackMachine.rot,
+    0x23: StackMachine.plus_uconst,
+    0x28: StackMachine.bra,
+    0x2F: StackMachine.skip,
+    0x92: StackMachine.bregx,
+    0x94: StackMachine.deref_size,
+    0x96: StackMachine.nop,
 }
