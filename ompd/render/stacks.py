@@ -61,7 +61,8 @@ def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterato
                 yield f"  the stack of thread {thread} could not be followed further: {clean(stopped)}", "dim"
                 stopped = None
             thread = frame.thread
-            yield f"  met by thread {thread}:", "dim"
+            in_none = "" if position else "is in no code of the region, which was "
+            yield f"  {in_none}met by thread {thread}:", "dim"
         line = f"  #{number:<{digits}} {names[number]:<{width}}  {_where(frame)}"
         notes = _notes(frame, verbose, raw)
         yield (
