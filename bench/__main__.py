@@ -26,6 +26,7 @@ from bench.targets import (
     megabytes,
     queued,
     seconds,
+    stacks,
     times_gdb,
     warm,
 )
@@ -82,6 +83,7 @@ def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) ->
     for threads, program in cores.items():
         if threads != SOME:
             yield warm(program, _title(program, f"{threads} threads"), limits[threads], peers.get(threads))
+    yield stacks(cores[MANY], f"stacks of {MANY} threads", (times_gdb(1.0), megabytes(150)))
     limits = {FEW: (seconds(0.6),), MANY: (seconds(0.6),), MOST: (seconds(2.0),)}
     for threads, program in cores.items():
         if threads != SOME:

@@ -41,6 +41,11 @@ def gdb(program: Stopped, *after: str) -> Command:
     return Command("gdb -nx -batch EXE CORE", (*words, *(word for each in after for word in ("-ex", each))))
 
 
+def gdb_stacks(program: Stopped) -> Command:
+    """Return gdb printing the stacks of all threads."""
+    return Command("gdb … -ex 'thread apply all bt'", gdb(program, "thread apply all bt").words)
+
+
 def gdb_live(program: Running) -> Command:
     """Return gdb on a process: it stops it, reads symbols, finds the threads, says where it is and lets it go."""
     return Command("gdb -nx -batch -p PID", (str(require("gdb")), "-nx", "-batch", "-p", str(program.pid)))

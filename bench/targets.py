@@ -112,6 +112,20 @@ def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command 
     return Group(title, tuple(rows), gdb.label)
 
 
+def stacks(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
+    """Return the group of commands that show the stacks of all threads.
+
+    :param limits: those of ``ompd stack``
+    """
+    core, gdb = program.core, commands.gdb_stacks(program)
+    rows = (
+        Row(commands.ompd(core, "stack"), limits),
+        Row(gdb),
+        *(Row(commands.ompd(core, "stack", option), limits) for option in ("--json", "--fold", "--raw")),
+    )
+    return Group(title, rows, gdb.label)
+
+
 def queued(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
     """Return the group of commands on a core with many tasks.
 
