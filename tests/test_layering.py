@@ -44,6 +44,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.files", "ompd.debugger.debuginfod"),
     ("ompd.debugger.modules", "ompd.debugger.formats.minidebuginfo"),
     ("ompd.debugger.modules", "ompd.debugger.images"),
+    ("ompd.debugger.unwind", "ompd.debugger.guesses"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},

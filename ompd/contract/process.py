@@ -61,7 +61,7 @@ class Frame(Protocol):
 
     @property
     def cfa(self) -> int | None:
-        """The canonical frame address, None where no unwind data covers the pc."""
+        """The canonical frame address, None where nothing tells it."""
 
     @property
     def registers(self) -> Mapping[int, int]:
@@ -78,6 +78,19 @@ class Frame(Protocol):
     @property
     def is_signal_frame(self) -> bool:
         """Whether this is the kernel's frame below a signal handler."""
+
+    @property
+    def how(self) -> str:
+        """How it was found: ``innermost``, by the thread's own registers; ``cfi``, by the unwind data of the frame
+        inside of it, or by what the kernel saved when a signal came; ``frame-pointer`` and ``scan``, by a guess: what
+        that frame's frame pointer leads to, or what looks like a return address on the stack.
+        """
+
+    @property
+    def guessed(self) -> bool:
+        """Whether it was found by a guess, or one of the frames inside of it was: what a guess found may be wrong, and
+        then so is all that follows it.
+        """
 
 
 class SourceFrame(NamedTuple):
@@ -164,8 +177,11 @@ class Process(Callbacks, Protocol):
     def thread_pointer(self, thread: int) -> int:
         """Return the thread pointer (``pthread_self`` in glibc)."""
 
-    def stack(self, thread: int) -> Stack:
-        """Return the native stack of *thread*."""
+    def stack(self, thread: int, *, guess: bool = False) -> Stack:
+        """Return the native stack of *thread*.
+
+        :param guess: go on by guesses where unwind data ends; see :attr:`Frame.guessed`. Without, there is none.
+        """
 
     def locate(self, address: int) -> Location:
         """Return what lies at *address*; never fails, unknown parts are None."""

@@ -9,9 +9,18 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.elf import EM_X86_64
+
+
+class FrameRecord(NamedTuple):
+    """Distances from the frame pointer: to the caller's frame pointer, to the return address, to the CFA."""
+
+    frame_pointer: int
+    return_address: int
+    cfa: int
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,14 @@ class Architecture:
     1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS lies above the thread
     pointer, ``tcb_size`` bytes of control block between, or below it; ``tpoff_relocation`` is the number of the
     relocation (with addend) that asks the loader for a variable's distance from the thread pointer.
+
+    What machine code tells where no unwind data does: ``signal_returns`` are codes of the return from a signal handler,
+    each with how far in them the pc may be; where it is there, ``signal_context`` tells at which distances from the
+    stack pointer the interrupted registers lie, by the numbers of unwind tables. ``frame_record`` is what a function
+    that keeps a frame pointer leaves where that points. ``call`` is a regular expression of all call instructions, of
+    at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
+    called code. ``edges`` are regular expressions for what lies before the pc and at it, where a function begins or
+    ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
     """
 
     name: str
@@ -46,6 +63,12 @@ class Architecture:
     fp: str
     thread_pointer: str
     return_address: int
+    signal_returns: tuple[tuple[bytes, int], ...]
+    signal_context: Mapping[int, int]
+    frame_record: FrameRecord
+    max_call_size: int
+    call: bytes
+    edges: tuple[tuple[bytes, bytes, int], ...]
 
     @cached_property
     def prstatus_words(self) -> struct.Struct:
@@ -57,6 +80,9 @@ class Architecture:
     tcb_size: int
     tpoff_relocation: int
 
+
+# mov $15, %eax or %rax (rt_sigreturn); syscall
+_SIGRETURN, _SIGRETURN_SHORT = b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"
 
 X86_64 = Architecture(
     name="x86_64",
@@ -90,6 +116,35 @@ X86_64 = Architecture(
     fp="rbp",
     thread_pointer="fs_base",
     return_address=16,
+    signal_returns=((_SIGRETURN, 0), (_SIGRETURN, 7), (_SIGRETURN_SHORT, 0), (_SIGRETURN_SHORT, 5)),
+    # struct ucontext, arch/x86/include/uapi/asm/sigcontext.h: r8 … r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip
+    signal_context={
+        number: 40 + 8 * index
+        for index, number in enumerate((8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16))
+    },
+    frame_record=FrameRecord(0, 8, 16),
+    max_call_size=7,
+    # E8 with a distance, FF /2 with each form of operand (ModRM, SIB, displacement)
+    call=rb"(?s:\xe8(?P<distance>....)"
+    rb"|\xff(?:[\x10-\x13\x16\x17\xd0-\xd7]"
+    rb"|\x14(?:[^\x05\x0d\x15\x1d\x25\x2d\x35\x3d\x45\x4d\x55\x5d\x65\x6d\x75\x7d"
+    rb"\x85\x8d\x95\x9d\xa5\xad\xb5\xbd\xc5\xcd\xd5\xdd\xe5\xed\xf5\xfd]|.....)"
+    rb"|\x15....|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))\Z",
+    edges=(
+        # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before
+        (rb"\xff\x35(?s:....)\Z", rb"\xf2?\xff\x25", 16),
+        (rb"", rb"\xff\x35(?s:....)\xf2?\xff\x25", 8),
+        # its other entries: endbr64, jump through the table; push of an index, jump to the first entry
+        (rb"", rb"(?:\xf3\x0f\x1e\xfa)?[\x3e\xf2]?\xff\x25", 0),
+        (rb"", rb"(?:\xf3\x0f\x1e\xfa)?\x68(?s:....)\xf2?\xe9", 0),
+        (rb"\x68(?s:....)\Z", rb"\xf2?\xe9", 8),
+        # push %rbp; mov %rsp, %rbp
+        (rb"", rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)", 0),
+        (rb"\x55\Z", rb"\x48(?:\x89\xe5|\x8b\xec)", 8),
+        # pop %rbp; ret
+        (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
+        (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 8),
+    ),
     tls_variant=2,
     tcb_size=0,
     tpoff_relocation=18,  # R_X86_64_TPOFF64

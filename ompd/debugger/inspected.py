@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -11,15 +12,15 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Location, Module, SourceFrame, Stack, Variable
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.elf import PF_X, PT_LOAD
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import Loader
 from ompd.debugger.modules import LoadedModule, ModuleList
-from ompd.debugger.targets.base import PageOmitted, Target
+from ompd.debugger.targets.base import MemoryRegion, PageOmitted, Target
 from ompd.debugger.tls import ThreadLocalStorage, thread_pointer_of
 from ompd.debugger.types import Types, field_offset, sizeof
-from ompd.debugger.unwind import Steps, Unwinder
+from ompd.debugger.unwind import Steps, Table, Unwinder
 from ompd.debugger.vdso import Vdso
 from ompd.errors import (
     BadInput,
@@ -56,7 +57,7 @@ class InspectedProcess:
         self._modules = ModuleList(target, finder, exe) if modules is None else modules
         self._by_start = {m.start: m for m in self._modules}
         self._pages_read: set[int] | None = None
-        self._stacks: dict[int, Stack] = {}
+        self._stacks: dict[tuple[int, bool], Stack] = {}
         self._steps: Steps = {}
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
@@ -322,26 +323,62 @@ class InspectedProcess:
 
     @cached_property
     def _unwinder(self) -> Unwinder:
-        return Unwinder(self.read, self._target.architecture, self._unwind_table, self._steps)
+        return Unwinder(
+            self.read,
+            self._target.architecture,
+            self._unwind_table,
+            self._steps,
+            is_code=self._is_code,
+            stack_end=self._stack_end,
+        )
 
-    def _unwind_table(self, pc: int) -> tuple[UnwindTable, int] | None:
+    def _unwind_table(self, pc: int) -> tuple[Table, int] | None:
         module = self._modules.at(pc) or self._vdso_at(pc)
-        if module is None or module.unwind_table is None:
-            return None
-        return module.unwind_table, module.bias
+        return (module, module.bias) if module is not None else None
 
-    def stack(self, thread: int) -> Stack:
+    @cached_property
+    def _regions(self) -> tuple[list[int], Sequence[MemoryRegion]]:
+        regions = self._target.regions()
+        return [region.start for region in regions], regions
+
+    def _region_at(self, address: int) -> MemoryRegion | None:
+        starts, regions = self._regions
+        index = bisect_right(starts, address) - 1
+        return regions[index] if index >= 0 and address < regions[index].end else None
+
+    def _stack_end(self, address: int) -> int | None:
+        region = self._region_at(address)
+        return region.end if region is not None else None
+
+    def _is_code(self, address: int) -> bool:
+        region = self._region_at(address)
+        if region is not None:
+            return bool(region.flags & PF_X)
+        # gdb's cores leave out what was mapped from a file and not written to.
+        module = self._modules.at(address)
+        segments = module.elf.segments if module is not None and module.elf is not None else ()
+        return module is not None and any(
+            s.p_type == PT_LOAD and s.p_flags & PF_X and s.p_vaddr <= address - module.bias < s.p_vaddr + s.p_memsz
+            for s in segments
+        )
+
+    def stack(self, thread: int, *, guess: bool = False) -> Stack:
         """See :meth:`Process.stack`."""
-        stack = self._stacks.get(thread)
+        stack = self._stacks.get((thread, guess))
         if stack is None:
-            if thread in self._pthreads:
-                stack = Stack((), _NO_REGISTERS)
-            else:
-                walk = self._unwinder.unwind(self.registers(thread))
-                frames = tuple(walk)
-                stack = Stack(frames, walk.stopped)
-            self._stacks[thread] = stack
+            stack = self._stacks[thread, guess] = self._stack(thread, guess)
         return stack
+
+    def _stack(self, thread: int, guess: bool) -> Stack:
+        if thread in self._pthreads:
+            return Stack((), _NO_REGISTERS)
+        if guess:
+            certain = self.stack(thread)
+            if certain.stopped is None:
+                return certain
+        walk = self._unwinder.unwind(self.registers(thread), guess=guess)
+        frames = tuple(walk)
+        return Stack(frames, walk.stopped)
 
     # Places
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ompd.contract.process import Module
 from ompd.debugger.files import FileFinder, open_mapped
-from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.cfi import Row, UnwindTable
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
     ELF_MAGIC,
@@ -402,6 +402,36 @@ class LoadedModule:
         """The module's unwind table, None without its file or without one in it."""
         elf = self.elf
         return UnwindTable.from_elf(elf) if elf is not None else None
+
+    @cached_property
+    def debug_frame(self) -> UnwindTable | None:
+        """The unwind table of the module's debug information, its own or its debug file's, None if there is none."""
+        for elf in (self.elf, self.debug_elf):
+            try:
+                table = UnwindTable.from_debug_frame(elf) if elf is not None else None
+            except MalformedFile:
+                continue
+            if table is not None:
+                return table
+        return None
+
+    def row(self, pc: int) -> Row | None:
+        """Return the row of unwind data that holds at the link-time address *pc*, None if none covers it.
+
+        Code that was built without ``.eh_frame`` may still have ``.debug_frame``, for debuggers.
+
+        :raises MalformedFile: if what would cover it is damaged
+        """
+        fault: MalformedFile | None = None
+        try:
+            row = self.unwind_table.row(pc) if self.unwind_table is not None else None
+        except MalformedFile as error:
+            row, fault = None, error
+        if row is None and self.debug_frame is not None:
+            row = self.debug_frame.row(pc)
+        if row is None and fault is not None:
+            raise fault
+        return row
 
     def close(self) -> None:
         """Let go of the module's files, as far as they were opened and no one holds a view of them."""

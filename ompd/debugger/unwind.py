@@ -1,18 +1,24 @@
-"""The native stack of a thread: from its registers outwards, frame by frame, by call frame information."""
+"""The native stack of a thread: from its registers outwards, frame by frame, by call frame information.
+
+Where that ends, and the user wants to see more, callers are guessed; see :mod:`ompd.debugger.guesses`.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.formats.cfi import Row
 from ompd.debugger.formats.cfi_program import Rule
 from ompd.debugger.formats.dwarf_expression import evaluate
 from ompd.debugger.formats.elf import order_mark
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.guesses import Guesser
 
 MAX_FRAMES = 10_000
 # Of all stacks together so many frames are kept, which take some 200 MB. Each may still have a few beyond that: those
@@ -25,17 +31,24 @@ _MAX_BLOCKS = 256
 _MAX_SPAN_WORDS = 32
 
 
+How = Literal["innermost", "cfi", "frame-pointer", "scan"]
+"""How a frame was found: the thread's own registers; the inner frame's unwind data, or what the kernel saved for it; a
+guess by the inner frame's frame pointer; a guess by what looks like a return address.
+"""
+
+
 class Frame(NamedTuple):
     """One frame of a native stack."""
 
     pc: int
-    cfa: int | None  # canonical frame address; None where no unwind data covers the pc
+    cfa: int | None  # canonical frame address; None where nothing tells it
     sp: int
     registers: Mapping[int, int]  # by DWARF number; only those whose value in this frame is known
     function_start: int | None  # where unwind data says the function, or this part of it, begins; None as for cfa
     is_signal_frame: bool  # the kernel's frame below a signal handler
-    how: Literal["innermost", "cfi"]  # the thread's own registers, or found by the inner frame's unwind data
+    how: How
     interrupted: bool  # the frame inside of this one is a signal frame, so the pc is not behind a call
+    guessed: bool  # this frame, or one inside of it, was found by a guess
 
     @property
     def call_site(self) -> int:
@@ -77,10 +90,12 @@ class Walk(Iterator[Frame]):
         return next(self._frames)
 
 
-class _Step(NamedTuple):
-    # A row, made ready for use: the words that most frames save side by side are taken in one go.
+class Step(NamedTuple):
+    """A row, made ready for use: the words that most frames save side by side are taken in one go."""
+
     row: Row
     function_start: int
+    function_end: int
     cfa_register: int
     cfa_offset: int
     span_offset: int  # from the CFA to the first saved word
@@ -94,7 +109,17 @@ class _Step(NamedTuple):
 _NOTHING = -1
 
 
-Steps = dict[int, "_Step | str"]
+class Table(Protocol):
+    """Unwind data of one module."""
+
+    def row(self, pc: int, /) -> Row | None:
+        """Return the row that holds at the link-time address *pc*, None if nothing covers it.
+
+        :raises MalformedFile: if it is malformed
+        """
+
+
+Steps = dict[int, "Step | str"]
 """What undoes the frame at an address, or why that is not known: by unwind tables alone, the same at every stop."""
 
 
@@ -105,20 +130,26 @@ class Unwinder:
     :param table_for: gives the unwind table of the module at an address, and what to add to the table's addresses
         to get the target's; None if there is none
     :param steps: what was found out at an earlier stop of the same process, and is to be kept for a later one
+    :param is_code: tells whether an address is in memory that can be executed; without it there are no guesses
+    :param stack_end: tells where the mapping ends that an address is in, None if it is in none; without it as above
     """
 
     def __init__(
         self,
         read: Callable[[int, int], bytes],
         architecture: Architecture,
-        table_for: Callable[[int], tuple[UnwindTable, int] | None],
+        table_for: Callable[[int], tuple[Table, int] | None],
         steps: Steps | None = None,
+        *,
+        is_code: Callable[[int], bool] | None = None,
+        stack_end: Callable[[int], int | None] | None = None,
     ) -> None:
-        self._read = read
-        self._architecture = architecture
+        self.read = read
+        self.architecture = architecture
         self._table_for = table_for
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._sp = architecture.dwarf_registers[architecture.sp]
+        self._fp = architecture.dwarf_registers[architecture.fp]
         self._pc = architecture.dwarf_registers.get(architecture.pc)
         self._numbers = frozenset(architecture.dwarf_registers.values())
         self._letter = "Q" if architecture.pointer_size == 8 else "I"
@@ -126,32 +157,38 @@ class Unwinder:
         self._steps = steps if steps is not None else {}
         self._blocks: dict[int, bytes | None] = {}
         self._frames_given = 0
+        self._is_code, self._stack_end = is_code, stack_end
+        self._guesser: Guesser | None = None
+        self._signal_returns: dict[int, bool] = {}
 
-    def stack(self, registers: Mapping[str, int]) -> Stack:
+    def stack(self, registers: Mapping[str, int], *, guess: bool = False) -> Stack:
         """Return the whole stack of the thread that has *registers*, by the psABI's lower-case names."""
-        walk = self.unwind(registers)
+        walk = self.unwind(registers, guess=guess)
         frames = list(walk)
         return Stack(frames, walk.stopped)
 
-    def unwind(self, registers: Mapping[str, int]) -> Walk:
+    def unwind(self, registers: Mapping[str, int], *, guess: bool = False) -> Walk:
         """Follow the stack of the thread that has *registers*, by the psABI's lower-case names, as far as it is asked.
 
         It ends with the frame whose return address is undefined or 0; or where nothing covers the pc, memory cannot be
         read, a CFA does not lie beyond the inner frame's, or after :data:`MAX_FRAMES`, fewer if all stacks together
         have many. Nothing is raised for these.
-        """
-        return Walk(lambda walk: self._frames(registers, walk))
 
-    def _frames(self, by_name: Mapping[str, int], walk: Walk) -> Iterator[Frame]:
-        architecture = self._architecture
+        :param guess: go on by guesses where unwind data does not tell the caller. All frames from there on are marked
+            as guessed, by unwind data or not: what a guess found may be another stack.
+        """
+        return Walk(lambda walk: self._frames(registers, walk, self._begin_guesses() if guess else None))
+
+    def _frames(self, by_name: Mapping[str, int], walk: Walk, guesser: Guesser | None) -> Iterator[Frame]:
+        architecture = self.architecture
         numbers = architecture.dwarf_registers
         registers = {numbers[name]: value for name, value in by_name.items() if name in numbers}
         pc = by_name.get(architecture.pc)
         if pc is None or self._sp not in registers:
             walk.stopped = "the thread's registers are not known"
             return
-        how: Literal["innermost", "cfi"] = "innermost"
-        interrupted = False
+        how: How = "innermost"
+        interrupted = guessed = False
         inner_cfa = -1
         steps, sp = self._steps, self._sp
         for count in range(MAX_FRAMES):
@@ -159,22 +196,43 @@ class Unwinder:
             if count >= _ALWAYS and self._frames_given > MAX_ALL_FRAMES:
                 walk.stopped = f"the stacks of all threads have more than {MAX_ALL_FRAMES} frames"
                 return
-            lookup = pc if interrupted or how == "innermost" else pc - 1
-            step = steps.get(lookup)
-            if step is None:
-                step = steps[lookup] = self._step(lookup)
-            if isinstance(step, str):
-                yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted)
-                walk.stopped = step
-                return
+            is_exact = interrupted or how == "innermost"
+            lookup = pc if is_exact else pc - 1
+            known = steps.get(lookup)
+            if known is None:
+                known = steps[lookup] = self._step(lookup)
+            step, fault = (None, known) if isinstance(known, str) else (known, None)
+            if step is None or step.function_end <= pc:
+                context = self._signal_context(pc, registers[sp])
+                if context is not None:
+                    yield Frame(pc, context[sp], registers[sp], registers, None, True, how, interrupted, guessed)
+                    registers, inner_cfa = context, context[sp]
+                    pc, how, interrupted = context[architecture.return_address], "cfi", True
+                    continue
+            is_lost = False
+            if step is not None:
+                try:
+                    cfa = self._cfa(step, registers)
+                except (MemoryFault, MalformedFile, Unavailable) as error:
+                    fault = f"no canonical frame address at {pc:#x}: {error}"
+                    is_lost = isinstance(error, MemoryFault)
+            if step is None or fault is not None:
+                guess = "" if guesser is None or is_lost else guesser.caller(pc, registers, is_exact=is_exact)
+                start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
+                guessed_cfa = None if isinstance(guess, str) else guess.cfa
+                yield Frame(
+                    pc, guessed_cfa, registers[sp], registers, start, is_signal_frame, how, interrupted, guessed
+                )
+                if isinstance(guess, str):
+                    walk.stopped = f"{fault}, and {guess}" if guess else fault
+                    return
+                registers, pc, how, inner_cfa = guess.registers, guess.pc, guess.how, guess.cfa
+                interrupted, guessed = False, True
+                continue
             is_signal_frame = step.row.is_signal_frame
-            try:
-                cfa = self._cfa(step, registers)
-            except (MemoryFault, MalformedFile, Unavailable) as error:
-                yield Frame(pc, None, registers[sp], registers, step.function_start, is_signal_frame, how, interrupted)
-                walk.stopped = f"no canonical frame address at {pc:#x}: {error}"
-                return
-            yield Frame(pc, cfa, registers[sp], registers, step.function_start, is_signal_frame, how, interrupted)
+            yield Frame(
+                pc, cfa, registers[sp], registers, step.function_start, is_signal_frame, how, interrupted, guessed
+            )
             if step.ends:
                 return
             # A handler may run on a stack of its own, anywhere.
@@ -194,7 +252,7 @@ class Unwinder:
                 return
             if caller == 0:
                 # A stack page that a damaged core lost reads as zeros, too.
-                page = (cfa - self._architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
+                page = (cfa - self.architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
                 block = self._block(page)
                 if block is not None and not any(block):
                     walk.stopped = f"the page of its stack at {page:#x} holds nothing but zeros"
@@ -204,7 +262,7 @@ class Unwinder:
 
     # Rows
 
-    def _step(self, pc: int) -> _Step | str:
+    def _step(self, pc: int) -> Step | str:
         # What undoes the frame at pc, or why that is not known.
         try:
             found = self._table_for(pc)
@@ -217,8 +275,8 @@ class Unwinder:
             return f"unwind data at {pc:#x} is damaged: {error}"
         return f"no unwind data covers {pc:#x}"
 
-    def _prepare(self, row: Row, bias: int) -> _Step:
-        size = self._architecture.pointer_size
+    def _prepare(self, row: Row, bias: int) -> Step:
+        size = self.architecture.pointer_size
         # Vector registers are saved too, and no frame depends on them.
         rules = {n: rule for n, rule in row.registers.items() if n in self._numbers or n == row.return_register}
         offsets = {rule.value: number for number, rule in rules.items() if rule.kind == "offset"}
@@ -239,9 +297,10 @@ class Unwinder:
         # Where the return address has a register of its own, as on AArch64, a leaf function leaves it there.
         if returns == "same_value" and row.return_register == self._pc:
             clears.add(row.return_register)
-        return _Step(
+        return Step(
             row,
             (row.function_start + bias) & self._mask,
+            (row.function_end + bias) & self._mask,
             row.cfa.register,
             row.cfa.offset,
             low,
@@ -252,9 +311,74 @@ class Unwinder:
             returns == "undefined",
         )
 
+    # Without unwind data
+
+    def _signal_context(self, pc: int, sp: int) -> dict[int, int] | None:
+        # The interrupted registers, as the kernel saved them, where pc is that of a return from a handler.
+        if not self.is_signal_return(pc):
+            return None
+        places = self.architecture.signal_context
+        low, high = min(places.values()), max(places.values())
+        try:
+            data = self.read((sp + low) & self._mask, high - low + self.architecture.pointer_size)
+        except MemoryFault:
+            return None
+        word = struct.Struct(self._order + self._letter)
+        return {number: word.unpack_from(data, offset - low)[0] for number, offset in places.items()}
+
+    def is_signal_return(self, pc: int) -> bool:
+        """Return whether at *pc* the program returns from a signal handler.
+
+        By the code there: not every C library has unwind data for it.
+        """
+        known = self._signal_returns.get(pc)
+        if known is None:
+            known = self._signal_returns[pc] = self._has_signal_return(pc)
+        return known
+
+    def _has_signal_return(self, pc: int) -> bool:
+        codes = self.architecture.signal_returns
+        try:
+            data = self.read(pc, max(len(code) for code, _ in codes))
+            return any(
+                data.startswith(code[within:])
+                and (within == 0 or self.read((pc - within) & self._mask, within) == code[:within])
+                for code, within in codes
+            )
+        except MemoryFault:
+            return False
+
+    def _begin_guesses(self) -> Guesser | None:
+        if self._guesser is None and self._is_code is not None and self._stack_end is not None:
+            from ompd.debugger.guesses import Guesser  # noqa: PLC0415  what asks for no guesses has no use for it
+
+            self._guesser = Guesser(self, self._is_code, self._stack_end)
+        if self._guesser is not None:
+            self._guesser.begin_stack()
+        return self._guesser
+
+    def step_at(self, address: int) -> Step | None:
+        """Return what undoes a frame at *address*, None if no unwind data tells it."""
+        step = self._steps.get(address)
+        if step is None:
+            step = self._steps[address] = self._step(address)
+        return None if isinstance(step, str) else step
+
+    def caller_of(self, step: Step, sp: int, fp: int | None) -> tuple[int, int] | None:
+        """Return CFA and return address of a frame of which no more is known than stack and frame pointer, None if
+        these do not tell them.
+        """
+        registers = {self._sp: sp} | ({} if fp is None else {self._fp: fp})
+        try:
+            cfa = self._cfa(step, registers)
+            caller = self._caller(step, registers, registers, cfa).get(step.row.return_register)
+        except (MemoryFault, MalformedFile, Unavailable):
+            return None
+        return None if caller is None else (cfa, caller)
+
     # Frames
 
-    def _cfa(self, step: _Step, registers: Mapping[int, int]) -> int:
+    def _cfa(self, step: Step, registers: Mapping[int, int]) -> int:
         if step.row.cfa.expression:
             return self._evaluate(step.row.cfa.expression, registers, ())
         base = registers.get(step.cfa_register)
@@ -262,14 +386,14 @@ class Unwinder:
             raise Unavailable(f"the value of register {step.cfa_register} is not known in this frame")
         return (base + step.cfa_offset) & self._mask
 
-    def _kept(self, step: _Step, registers: dict[int, int]) -> dict[int, int]:
+    def _kept(self, step: Step, registers: dict[int, int]) -> dict[int, int]:
         # What a called function hands back to its caller. A signal may come where all registers are in use.
         if step.row.is_signal_frame:
             return registers
-        kept = {*self._architecture.callee_saved, self._sp, step.row.return_register}
+        kept = {*self.architecture.callee_saved, self._sp, step.row.return_register}
         return {number: value for number, value in registers.items() if number in kept}
 
-    def _caller(self, step: _Step, registers: Mapping[int, int], kept: dict[int, int], cfa: int) -> dict[int, int]:
+    def _caller(self, step: Step, registers: Mapping[int, int], kept: dict[int, int], cfa: int) -> dict[int, int]:
         # The caller's registers: what the callee had to keep, what it saved, and the stack pointer, which is the CFA by
         # definition (DWARF 5, 6.4: its value at the call, which is what it is again after the return).
         caller = kept.copy()
@@ -285,7 +409,7 @@ class Unwinder:
                 caller[number] = value
         return caller
 
-    def _saved(self, step: _Step, cfa: int) -> tuple[int, ...]:
+    def _saved(self, step: Step, cfa: int) -> tuple[int, ...]:
         if not step.columns:
             return ()
         address = (cfa + step.span_offset) & self._mask
@@ -294,7 +418,7 @@ class Unwinder:
             block = self._block(address - offset)
             if block is not None:
                 return step.span.unpack_from(block, offset)
-        return step.span.unpack(self._read(address, step.span.size))
+        return step.span.unpack(self.read(address, step.span.size))
 
     def _block(self, address: int) -> bytes | None:
         # A whole block, None where the target does not hold all of it: then its parts may still be there.
@@ -303,7 +427,7 @@ class Unwinder:
             if len(blocks) >= _MAX_BLOCKS:
                 blocks.clear()
             try:
-                blocks[address] = self._read(address, _BLOCK_SIZE)
+                blocks[address] = self.read(address, _BLOCK_SIZE)
             except MemoryFault:
                 blocks[address] = None
         return blocks[address]
@@ -323,14 +447,14 @@ class Unwinder:
         return None
 
     def _word(self, address: int) -> int:
-        return int.from_bytes(self._read(address, self._architecture.pointer_size), self._architecture.byte_order)
+        return int.from_bytes(self.read(address, self.architecture.pointer_size), self.architecture.byte_order)
 
     def _evaluate(self, expression: bytes, registers: Mapping[int, int], initial: tuple[int, ...]) -> int:
         return evaluate(
             expression,
             registers,
-            self._read,
+            self.read,
             initial=initial,
-            pointer_size=self._architecture.pointer_size,
-            byte_order=self._architecture.byte_order,
+            pointer_size=self.architecture.pointer_size,
+            byte_order=self.architecture.byte_order,
         )

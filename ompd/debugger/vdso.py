@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from ompd.contract.process import Module
-from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.cfi import Row, UnwindTable
 from ompd.debugger.formats.elf import PT_LOAD, ElfFile, parse_header, parse_segments
 from ompd.debugger.formats.symbols import Symbol, SymbolTable
 from ompd.debugger.targets.base import Target
@@ -57,6 +57,13 @@ class Vdso:
     def unwind_table(self) -> UnwindTable | None:
         """Its unwind table, None without its image."""
         return UnwindTable.from_elf(self._elf) if self._elf is not None else None
+
+    def row(self, pc: int) -> Row | None:
+        """Return the row of its unwind table that holds at *pc*, an address in the image; None if none covers it.
+
+        :raises MalformedFile: if the table is damaged
+        """
+        return self.unwind_table.row(pc) if self.unwind_table is not None else None
 
     def symbol_at(self, address: int) -> Symbol | None:
         """Return the function at *address*, its address in the target with it; None if that is not known."""

@@ -1,17 +1,22 @@
 """Call frame information: how to undo a function's prologue at any of its instructions.
 
 ``.eh_frame`` and ``.eh_frame_hdr`` as the Linux Standard Base describes them (Core, 10.6 "Exception Frames"; pointer
-encodings in 10.5), with the instructions of DWARF 5, 6.4.2, and those that GNU added. All addresses are link-time
-addresses. Only the entry that covers an address is decoded, found through the header's table.
+encodings in 10.5), ``.debug_frame`` as DWARF does (DWARF 5, 6.4.1; 3 and 4 alike), with the instructions of DWARF 5,
+6.4.2, and those that GNU added. All addresses are link-time addresses. Only the entry that covers an address is
+decoded, found through the header's table, or, where there is none that can be used, through the entries' headers, which
+are then read once.
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from operator import itemgetter
+from itertools import islice
+from operator import le
 from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
@@ -22,6 +27,7 @@ from ompd.debugger.formats.cfi_program import (
     PE_DATAREL,
     PE_FORMAT,
     PE_OMIT,
+    PE_PCREL,
     PE_POINTER,
     CfaRule,
     Cie,
@@ -34,8 +40,9 @@ from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, Buffer, ElfFile, order_mark
 from ompd.errors import MalformedFile
 
-# More than the largest programs have.
-_MAX_ENTRIES = 1 << 22
+# More than the largest programs have. .debug_frame has a CIE for each file that was compiled.
+_MAX_ENTRIES, _MAX_CIES = 1 << 22, 1 << 18
+_MAX_FAULTS = 1000  # entries of an index that make no sense, after which no more are looked at
 
 
 class Row(NamedTuple):
@@ -62,15 +69,16 @@ class Fde(NamedTuple):
 
 
 class UnwindTable:
-    """The unwind table of one module.
+    """The unwind table of one module: its ``.eh_frame``, or its ``.debug_frame``.
 
-    :param eh_frame_hdr: the section, ``b""`` if there is none; its table may be missing too, entries are then read once
-        from first to last
+    :param eh_frame_hdr: the section, ``b""`` if there is none. Its table may be missing too, or be of no use: entries
+        are then found by their own headers, which are read once from first to last
     :param hdr_address: its link-time address
-    :param eh_frame: bytes that hold ``.eh_frame``
-    :param eh_frame_address: the section's link-time address
+    :param eh_frame: bytes that hold ``.eh_frame``, or ``.debug_frame``
+    :param eh_frame_address: the section's link-time address; 0 for ``.debug_frame``, which has none
     :param eh_frame_offset: where in *eh_frame* the section begins, and its size (None: all the rest), in bytes
-    :raises MalformedFile: if the header is malformed
+    :param is_debug_frame: whether the section is ``.debug_frame``
+    :raises MalformedFile: if the section does not lie in *eh_frame*
     """
 
     def __init__(
@@ -84,22 +92,28 @@ class UnwindTable:
         eh_frame_size: int | None = None,
         pointer_size: int = 8,
         byte_order: ByteOrder = "little",
+        is_debug_frame: bool = False,
     ) -> None:
+        self._name = ".debug_frame" if is_debug_frame else ".eh_frame"
         available = len(eh_frame) - eh_frame_offset
         size = available if eh_frame_size is None else eh_frame_size
         if eh_frame_offset < 0 or size < 0 or size > available or pointer_size not in PE_POINTER:
-            raise MalformedFile(".eh_frame does not lie in the file", offset=eh_frame_offset)
+            raise MalformedFile(f"{self._name} does not lie in the file", offset=eh_frame_offset)
         self._data = eh_frame
         self._offset = eh_frame_offset
         self._size = size
         self._address = eh_frame_address
         self._pointer_size = pointer_size
         self._byte_order = byte_order
+        self._is_debug_frame = is_debug_frame
         self._mask = (1 << 8 * pointer_size) - 1
         self._cies: dict[int, Cie] = {}
         self._initial: dict[Cie, tuple[CfaRule, dict[int, Rule]]] = {}
         self._rows: dict[int, Row | None] = {}
-        self._table = self._parse_header(eh_frame_hdr, hdr_address) if eh_frame_hdr else None
+        self._table: _SearchTable | None = None
+        if eh_frame_hdr:
+            with suppress(MalformedFile):  # the entries tell themselves what they cover
+                self._table = self._parse_header(eh_frame_hdr, hdr_address)
 
     @classmethod
     def from_elf(cls, elf: ElfFile) -> UnwindTable | None:
@@ -139,6 +153,28 @@ class UnwindTable:
             byte_order=elf.byte_order,
         )
 
+    @classmethod
+    def from_debug_frame(cls, elf: ElfFile) -> UnwindTable | None:
+        """Return the unwind table of the debug information in *elf*, a module or its debug file; None if it has none.
+
+        :raises MalformedFile: if it is malformed or not in the file
+        """
+        section = elf.section(".debug_frame")
+        if section is None or section.sh_type == SHT_NOBITS or not section.sh_size:
+            return None
+        data, start, end = elf.section_span(section)
+        return cls(
+            b"",
+            0,
+            data,
+            0,
+            eh_frame_offset=start,
+            eh_frame_size=end - start,
+            pointer_size=elf.pointer_size,
+            byte_order=elf.byte_order,
+            is_debug_frame=True,
+        )
+
     # Finding an entry
 
     def _parse_header(self, hdr: bytes, address: int) -> _SearchTable | None:
@@ -156,75 +192,166 @@ class UnwindTable:
         if letter is None or application not in (PE_ABSOLUTE, PE_DATAREL):
             return None  # not one to search in; reading all entries serves as well
         row = struct.Struct(order_mark(self._byte_order) + 2 * letter)
-        if count > _MAX_ENTRIES or count * row.size > cursor.end - cursor.position:
-            cursor.fail(f"a table of {count} entries does not fit")
+        if not 0 < count <= _MAX_ENTRIES or count * row.size > cursor.end - cursor.position:
+            return None
         base = address if application == PE_DATAREL else 0
         return _SearchTable(cursor.take(count * row.size), row, base, self._mask)
 
     def find_fde(self, pc: int) -> Fde | None:
         """Return the entry that covers the link-time address *pc*, or None.
 
-        :raises MalformedFile: if the entry, or without a search table any entry, is malformed
+        :raises MalformedFile: if the entry is malformed; or if none covers it among those that are not
         """
         if self._table is not None:
-            address = self._table.find(pc)
-            fde = None if address is None else self._fde_at((address - self._address) & self._mask)
-        else:
-            fdes = self._all_fdes
-            index = bisect_right(fdes, pc, key=itemgetter(0)) - 1
-            fde = fdes[index] if index >= 0 else None
-        return fde if fde is not None and fde.start <= pc < fde.end else None
+            try:
+                fde, is_sound = self._find_by_table(self._table, pc)
+            except MalformedFile:
+                fde, is_sound = None, False
+            if fde is not None or is_sound:
+                return fde
+            self._table = None
+        index = self._index
+        number = bisect_right(index.starts, pc) - 1
+        fde = self._fde_at(index.offsets[number]) if number >= 0 else None
+        if fde is not None and fde.start <= pc < fde.end:
+            return fde
+        if index.fault is not None:
+            raise index.fault
+        return None
+
+    def _find_by_table(self, table: _SearchTable, pc: int) -> tuple[Fde | None, bool]:
+        # The entry that covers pc, else whether the table can be believed that none does.
+        found = table.find(pc)
+        if found is None:
+            return None, table.is_sorted
+        start, address = found
+        fde = self._fde_at((address - self._address) & self._mask)
+        if fde.start <= pc < fde.end:
+            return fde, True
+        return None, fde.start == start and table.is_sorted
 
     @cached_property
-    def _all_fdes(self) -> list[Fde]:
-        return sorted(self.iter_fdes(), key=itemgetter(0))
+    def _index(self) -> _Index:
+        # Where all entries begin, by their headers.
+        starts, offsets = array("Q"), array("Q")
+        fault: MalformedFile | None = None
+        faults = 0
+        readers: dict[int, _Reader] = {}
+        try:
+            for offset, head in self._heads():
+                if head.cie is None:
+                    continue
+                try:
+                    reader = readers.get(head.cie)
+                    if reader is None:
+                        if len(readers) == _MAX_CIES:
+                            raise MalformedFile(f"{self._name}: more than {_MAX_CIES} CIEs", offset=offset)
+                        reader = readers[head.cie] = self._reader(head.cie)
+                    start, size = self._extent(reader, head)
+                except MalformedFile as error:
+                    fault = fault or error
+                    faults += 1
+                    if faults > _MAX_FAULTS:
+                        break
+                    continue
+                # Of code that the linker dropped the debug information may stay, at 0.
+                if size and (start or not self._is_debug_frame):
+                    starts.append(start)
+                    offsets.append(offset)
+        except MalformedFile as error:
+            fault = fault or error
+        if not _is_sorted(starts):
+            order = sorted(range(len(starts)), key=starts.__getitem__)
+            starts, offsets = (array("Q", map(each.__getitem__, order)) for each in (starts, offsets))
+        return _Index(starts, offsets, fault)
+
+    def _reader(self, cie_offset: int) -> _Reader:
+        # How the entries of a CIE tell where they begin, and their size.
+        encoding = self._cie_at(cie_offset).pointer_encoding
+        letter = fixed_format(encoding, self._pointer_size)
+        application = encoding & PE_APPLICATION
+        if letter is None or application not in (PE_ABSOLUTE, PE_PCREL):
+            return _Reader(None, False)
+        return _Reader(struct.Struct(order_mark(self._byte_order) + 2 * letter), application == PE_PCREL)
+
+    def _extent(self, reader: _Reader, head: _Head) -> tuple[int, int]:
+        layout = reader.layout
+        if layout is None:
+            fde = self._parse_fde(head)
+            return fde.start, fde.end - fde.start
+        if head.begin + layout.size > head.end:
+            raise MalformedFile(f"{self._name}: an entry is too short", offset=head.begin)
+        start, size = layout.unpack_from(self._data, self._offset + head.begin)
+        if reader.is_relative:
+            start += self._address + head.begin
+        return start & self._mask, size & self._mask
 
     def iter_fdes(self) -> Iterator[Fde]:
         """Yield all entries in the section's order, without use of the search table.
 
         :raises MalformedFile: when it reaches an entry that is malformed
         """
-        offset = 0
-        while offset < self._size:
-            entry = self._entry(offset)
-            if entry is None:  # the terminator
-                return
-            cursor, is_cie, following = entry
-            if not is_cie:
-                yield self._parse_fde(cursor, offset)
-            offset = following
+        for _, head in self._heads():
+            if head.cie is not None:
+                yield self._parse_fde(head)
 
-    def _entry(self, offset: int) -> tuple[Cursor, bool, int] | None:
-        # Cursor behind the length and on the CIE pointer, whether that is 0 (a CIE's id), and the next entry's offset.
+    def _heads(self) -> Iterator[tuple[int, _Head]]:
+        # All entries with their offsets, up to one that does not fit.
+        offset = 0
+        for _ in range(_MAX_ENTRIES):
+            if offset >= self._size:
+                return
+            head = self._head(offset)
+            if head is not None:
+                yield offset, head
+                offset = head.end
+            elif self._is_debug_frame:
+                offset += 4  # padding
+            else:
+                return
+        raise MalformedFile(f"{self._name}: more than {_MAX_ENTRIES} entries", offset=offset)
+
+    def _head(self, offset: int) -> _Head | None:
+        # None is a terminator.
+        data, order = self._data, self._byte_order
         if not 0 <= offset <= self._size - 4:
-            raise MalformedFile(".eh_frame: no entry there", offset=offset)
-        start = self._offset + offset
-        length, header = int.from_bytes(self._data[start : start + 4], self._byte_order), 4
+            raise MalformedFile(f"{self._name}: no entry there", offset=offset)
+        at = self._offset + offset
+        length, header, id_size = int.from_bytes(data[at : at + 4], order), 4, 4
         if length == 0:
             return None
         if length == 0xFFFFFFFF:
-            length, header = int.from_bytes(self._data[start + 4 : start + 12], self._byte_order), 12
-        if length < 4 or offset + header + length > self._size:
-            raise MalformedFile(f".eh_frame: an entry of {length} bytes does not fit", offset=offset)
-        raw = bytes(self._data[start + header : start + header + length])
-        cursor = self._cursor(raw, self._address + offset + header, ".eh_frame")
-        return cursor, raw[:4] == bytes(4), offset + header + length
+            length, header = int.from_bytes(data[at + 4 : at + 12], order), 12
+            id_size = 8 if self._is_debug_frame else 4
+        begin, end = offset + header + id_size, offset + header + length
+        if length < id_size or end > self._size:
+            raise MalformedFile(f"{self._name}: an entry of {length} bytes does not fit", offset=offset)
+        number = int.from_bytes(data[at + header : at + header + id_size], order)
+        if self._is_debug_frame:
+            # The CIE's offset in the section. No offset is all ones: that is a CIE.
+            return _Head(begin, end, number if number != (1 << 8 * id_size) - 1 else None)
+        return _Head(begin, end, offset + header - number if number else None)  # counts backwards from itself
 
     def _cursor(self, data: bytes, address: int, what: str) -> Cursor:
         # Positions are told, and pcrel pointers counted, by link-time address.
         return Cursor(data, self._byte_order, what=what, base=address)
 
+    def _cursor_over(self, head: _Head) -> Cursor:
+        raw = bytes(self._data[self._offset + head.begin : self._offset + head.end])
+        return self._cursor(raw, self._address + head.begin, self._name)
+
     # Decoding an entry
 
     def _fde_at(self, offset: int) -> Fde:
-        entry = self._entry(offset)
-        if entry is None or entry[1]:
-            raise MalformedFile(".eh_frame: no FDE there", offset=offset)
-        return self._parse_fde(entry[0], offset)
+        head = self._head(offset)
+        if head is None or head.cie is None:
+            raise MalformedFile(f"{self._name}: no FDE there", offset=offset)
+        return self._parse_fde(head)
 
-    def _parse_fde(self, cursor: Cursor, offset: int) -> Fde:
-        # The CIE pointer counts backwards from itself.
-        cie = self._cie_at(cursor.base - self._address - cursor.unsigned(4))
+    def _parse_fde(self, head: _Head) -> Fde:
+        if head.cie is None:
+            raise MalformedFile(f"{self._name}: no FDE there", offset=head.begin)
+        cie, cursor = self._cie_at(head.cie), self._cursor_over(head)
         start = read_pointer(cursor, cie.pointer_encoding, self._pointer_size)
         size = read_pointer(cursor, cie.pointer_encoding & PE_FORMAT, self._pointer_size)
         if cie.has_augmentation_data:
@@ -234,14 +361,13 @@ class UnwindTable:
 
     def _cie_at(self, offset: int) -> Cie:
         if offset not in self._cies:
-            entry = self._entry(offset)
-            if entry is None or not entry[1]:
-                raise MalformedFile(".eh_frame: no CIE there", offset=offset)
-            self._cies[offset] = self._parse_cie(entry[0])
+            head = self._head(offset)
+            if head is None or head.cie is not None:
+                raise MalformedFile(f"{self._name}: no CIE there", offset=offset)
+            self._cies[offset] = self._parse_cie(self._cursor_over(head))
         return self._cies[offset]
 
     def _parse_cie(self, cursor: Cursor) -> Cie:
-        cursor.take(4)
         version = cursor.byte()
         if version not in (1, 3, 4):
             cursor.fail(f"unknown CIE version {version}")
@@ -310,6 +436,30 @@ class UnwindTable:
         return self._cursor(data, address, "call frame instructions")
 
 
+class _Head(NamedTuple):
+    # Of an entry: where it goes on behind its length and CIE pointer, where it ends, and its CIE; None if it is one.
+    begin: int
+    end: int
+    cie: int | None
+
+
+class _Reader(NamedTuple):
+    # How to read where an entry begins, and its size; None if they have no fixed size.
+    layout: struct.Struct | None
+    is_relative: bool
+
+
+class _Index(NamedTuple):
+    # Where entries begin, by address, and their offsets in the section; and what was wrong with others.
+    starts: Sequence[int]
+    offsets: Sequence[int]
+    fault: MalformedFile | None
+
+
+def _is_sorted(numbers: Sequence[int]) -> bool:
+    return all(map(le, numbers, islice(numbers, 1, None)))
+
+
 class _SearchTable:
     # The header's binary search table: pairs of a function's start and its FDE's address, sorted by the first.
 
@@ -323,13 +473,18 @@ class _SearchTable:
         start: int = self._row.unpack_from(self._rows, index * self._row.size)[0]
         return (start + self._base) & self._mask
 
-    def find(self, pc: int) -> int | None:
-        # Address of the FDE of the last function that begins at or before pc.
+    @cached_property
+    def is_sorted(self) -> bool:
+        # Or it finds nothing where there is something.
+        return _is_sorted([(start + self._base) & self._mask for start, _ in self._row.iter_unpack(self._rows)])
+
+    def find(self, pc: int) -> tuple[int, int] | None:
+        # The last function that begins at or before pc: where, and the address of its FDE.
         index = bisect_right(range(len(self._rows) // self._row.size), pc, key=self._start) - 1
         if index < 0:
             return None
-        address: int = self._row.unpack_from(self._rows, index * self._row.size)[1]
-        return (address + self._base) & self._mask
+        start, address = self._row.unpack_from(self._rows, index * self._row.size)
+        return (start + self._base) & self._mask, (address + self._base) & self._mask
 
 
 def eh_frame_address(hdr: bytes, hdr_address: int, pointer_size: int, byte_order: ByteOrder) -> int:
