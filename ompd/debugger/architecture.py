@@ -141,6 +141,10 @@ X86_64 = Architecture(
         # push %rbp; mov %rsp, %rbp
         (rb"", rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)", 0),
         (rb"\x55\Z", rb"\x48(?:\x89\xe5|\x8b\xec)", 8),
+        # code on the stack that sets the static chain of a nested function: mov …, %r11; mov …, %r10; jmp *%r11
+        (rb"", rb"(?s:\x49\xbb.{8}|\x41\xbb....)\x49\xba", 0),
+        (rb"", rb"(?s:\x49\xba.{8})\x49\xff\xe3", 0),
+        (rb"(?s:\x49\xba.{8})\Z", rb"\x49\xff\xe3", 0),
         # pop %rbp; ret
         (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
         (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 8),

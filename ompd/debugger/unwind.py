@@ -236,7 +236,7 @@ class Unwinder:
             if step.ends:
                 return
             # A handler may run on a stack of its own, anywhere.
-            if cfa <= inner_cfa and not interrupted:
+            if cfa <= inner_cfa and not interrupted and not is_signal_frame:
                 walk.stopped = f"the frame at {pc:#x} does not lie beyond the one it called: {cfa:#x}"
                 return
             inner_cfa = cfa

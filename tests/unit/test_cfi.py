@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ompd.debugger.formats.cfi import Row, UnwindTable
-from ompd.debugger.formats.cfi_program import CfaRule, Rule
+from ompd.debugger.formats.cfi_program import CfaRule, Cie, Rule
+from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_expression import evaluate
 from ompd.debugger.formats.elf import PT_GNU_EH_FRAME, ElfFile
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
@@ -33,11 +34,17 @@ def runtime() -> Path:
     return intel_runtime() / "lib" / "libiomp5.so"
 
 
-def listed_by_readelf(path: Path) -> Iterator[tuple[int, int, int, str, dict[str, str]]]:
+def listed_by_readelf(path: Path, wanted: str = ".eh_frame") -> Iterator[tuple[int, int, int, str, dict[str, str]]]:
     """Function's start and end, row's address, CFA and registers, as ``readelf --debug-dump=frames-interp`` prints."""
     start = end = 0
     columns: list[str] = []
+    section = ""
     for line in run(require("readelf"), "--debug-dump=frames-interp", path).splitlines():
+        named = re.match(r"Contents of the (\S+) section", line)
+        if named:
+            section = named[1]
+        if section != wanted:
+            continue
         header = re.search(r" FDE .*pc=(\w+)\.\.(\w+)", line)
         if header:
             start, end, columns = int(header[1], 16), int(header[2], 16), []
@@ -66,8 +73,8 @@ def told(row: Row) -> tuple[str, dict[str, str]]:
     return cfa, {NAMES[number]: words[rule.kind](rule) for number, rule in row.registers.items()}
 
 
-def check_against_readelf(path: Path, table: UnwindTable) -> int:
-    rows = list(listed_by_readelf(path))
+def check_against_readelf(path: Path, table: UnwindTable, section: str = ".eh_frame") -> int:
+    rows = list(listed_by_readelf(path, section))
     # Where two rows are of one address, the last one holds.
     last = {
         (start, address): (end, cfa, registers)
@@ -113,6 +120,40 @@ def test_without_a_search_table_all_entries_are_read() -> None:
     tableless = UnwindTable(hdr[:2] + b"\xff\xff" + hdr[4:8], 0, elf.section_data(section), section.sh_addr)
     assert [f.start for f in tableless.iter_fdes()] == [f.start for f in linear.iter_fdes()]
     assert tableless.row(elf.e_entry) == linear.row(elf.e_entry)
+
+
+def with_table(change: Callable[[bytes], bytes]) -> UnwindTable:
+    """The unwind table of a program whose ``.eh_frame_hdr`` was changed."""
+    elf = mapped(compiled())
+    segment = next(s for s in elf.segments if s.p_type == PT_GNU_EH_FRAME)
+    section = elf.section(".eh_frame")
+    assert section is not None
+    hdr = elf.segment_data(segment)
+    return UnwindTable(change(hdr), segment.p_vaddr, elf.section_data(section), section.sh_addr)
+
+
+def exchanged(hdr: bytes) -> bytes:
+    """The header with the two halves of its table exchanged: it is not sorted."""
+    middle = 12 + (len(hdr) - 12) // 16 * 8
+    return hdr[:12] + hdr[middle:] + hdr[12:middle]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda hdr: b"\x02" + hdr[1:],
+        lambda hdr: hdr[:7],
+        lambda hdr: hdr[:8] + struct.pack("<I", 1 << 31) + hdr[12:],
+        lambda hdr: hdr[:8] + bytes(4) + hdr[12:],
+        lambda hdr: hdr[:3] + b"\x1b" + hdr[4:],
+        lambda hdr: hdr[:12] + bytes(len(hdr) - 12),
+        lambda hdr: hdr[:12] + b"".join(hdr[i : i + 4] + bytes(4) for i in range(12, len(hdr) - 7, 8)),
+        exchanged,
+    ],
+    ids=["version", "cut off", "too long", "empty", "relative", "zeros", "no entries", "unsorted"],
+)
+def test_a_search_table_of_no_use_is_done_without(change: Callable[[bytes], bytes]) -> None:
+    assert check_against_readelf(compiled(), with_table(change)) > 20
 
 
 def test_addresses_that_no_entry_covers_have_no_row() -> None:
@@ -267,9 +308,161 @@ def test_entries_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(MalformedFile):
             UnwindTable(b"", 0, data, 0x8000).row(0x1000)
-    for hdr in (b"\x01", b"\x02\x1b\x03\x3b" + bytes(16), b"\x01\x1b\x03\x3b" + struct.pack("<iI", 0, 1 << 31)):
-        with pytest.raises(MalformedFile):
-            UnwindTable(hdr, 0x7000, b"", 0x8000)
+
+
+def test_an_entry_that_makes_no_sense_hides_no_other() -> None:
+    head = cie()
+    lost = entry(struct.pack("<I", 0x7FFF) + bytes(17))  # its CIE would be in front of the section
+    good = entry(struct.pack("<IQQ", len(head + lost) + 4, 0x1000, 0x100) + b"\0")
+    other = entry(struct.pack("<IQQ", len(head + lost + good) + 4, 0x3000, 0x10) + b"\0\x0e\x20")
+    table = UnwindTable(b"", 0, head + lost + good + other + b"\xff\xff", 0x8000)
+    rows = [table.row(pc) for pc in (0x1000, 0x3000)]
+    assert [row.cfa.offset for row in rows if row is not None] == [8, 32]
+    with pytest.raises(MalformedFile):
+        table.row(0x2000)
+
+
+# .debug_frame
+
+
+SOURCE = """\
+int g(int);
+int f(int x) { int a[x]; a[0] = x; return g(a[x / 2]) + x; }
+int g(int x) { return x ? f(x - 1) * 3 : 7; }
+int main(int count, char **arguments) { (void)arguments; return f(count); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags", "versions"),
+    [
+        ("gcc", ("-gdwarf-3",), {1}),
+        ("gcc", ("-gdwarf-4", "-Wa,--gdwarf-cie-version=3"), {3}),
+        ("gcc", ("-gdwarf-5", "-Wa,--gdwarf-cie-version=4", "-gz"), {4}),
+        ("clang", ("-gdwarf-5",), {4}),
+        ("clang", ("-gdwarf-5", "-gdwarf64"), {4}),
+    ],
+    ids=["2", "3", "4, compressed", "4 of clang", "64-bit"],
+)
+def test_rows_of_debug_frame_are_those_that_readelf_interprets(
+    compiler: str, flags: tuple[str, ...], versions: set[int]
+) -> None:
+    path = compiled(compiler, *flags, "-fno-asynchronous-unwind-tables", text=SOURCE)
+    table = UnwindTable.from_debug_frame(mapped(path))
+    assert table is not None
+    assert check_against_readelf(path, table, ".debug_frame") > 6
+    printed = run(require("readelf"), "--debug-dump=frames", path).partition(".debug_frame")[2]
+    assert {int(number) for number in re.findall(r"Version: +(\d)", printed)} == versions
+    assert (" ffffffffffffffff CIE" in printed) == ("-gdwarf64" in flags)
+    loaded = UnwindTable.from_elf(mapped(path))
+    assert loaded is not None
+    assert {fde.start for fde in table.iter_fdes()}.isdisjoint(fde.start for fde in loaded.iter_fdes())
+
+
+def test_a_file_without_debug_frame_has_no_such_table() -> None:
+    assert UnwindTable.from_debug_frame(mapped(libc())) is None
+
+
+def debug_cie(
+    version: int = 4, *, wide: bool = False, pointer: int = 8, segment: int = 0, augmentation: bytes = b"\0"
+) -> bytes:
+    body = (b"\xff" * (8 if wide else 4)) + bytes((version,)) + augmentation
+    body += (bytes((pointer, segment)) if version == 4 else b"") + b"\x01\x78\x10" + b"\x0c\x07\x08\x90\x01"
+    return entry(body) if not wide else struct.pack("<IQ", 0xFFFFFFFF, len(body)) + body
+
+
+def debug_fde(
+    start: int, size: int, cie_at: int = 0, instructions: bytes = b"\x0e\x10", *, wide: bool = False
+) -> bytes:
+    body = struct.pack("<QQQ" if wide else "<IQQ", cie_at, start, size) + instructions
+    return entry(body) if not wide else struct.pack("<IQ", 0xFFFFFFFF, len(body)) + body
+
+
+def debug_table(data: bytes, pointer_size: int = 8) -> UnwindTable:
+    return UnwindTable(b"", 0, data, 0, is_debug_frame=True, pointer_size=pointer_size)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("version", [1, 3, 4])
+def test_debug_frame_counts_cies_from_its_beginning(version: int, wide: bool) -> None:
+    head = debug_cie(version, wide=wide)
+    second = debug_fde(0x1000, 0x20, wide=wide) + head
+    data = head + second + debug_fde(0x3000, 0x20, len(head + second) - len(head), b"\x0e\x28", wide=wide)
+    rows = [debug_table(data).row(pc) for pc in (0x101F, 0x3000)]
+    assert [(row.start, row.end, row.cfa) for row in rows if row is not None] == [
+        (0x1000, 0x1020, CfaRule(7, 16)),
+        (0x3000, 0x3020, CfaRule(7, 40)),
+    ]
+    assert debug_table(data).row(0x2000) is None
+
+
+def test_debug_frame_of_code_that_the_linker_dropped_covers_nothing() -> None:
+    head = debug_cie()
+    dropped = debug_fde(0, 0x10000) + debug_fde((1 << 64) - 1, 0x10000) + debug_fde(0x1000, 0)
+    table = debug_table(head + dropped + debug_fde(0x1000, 0x20) + bytes(12) + debug_fde(0x5000, 0x20))
+    assert [table.row(pc) is not None for pc in (0, 8, 0x800, 0x1000, 0x1040, 0x5000)] == [
+        *(False, False, False, True, False, True)
+    ]
+
+
+def test_debug_frame_with_short_addresses() -> None:
+    body = b"\xff\xff\xff\xff\x04\0\x04\0\x01\x7c\x08" + b"\x0c\x04\x04\x88\x01"
+    data = entry(body) + entry(struct.pack("<III", 0, 0x1000, 0x20) + b"\x0e\x08")
+    row = debug_table(data, 4).row(0x1010)
+    assert row is not None and row.cfa == CfaRule(4, 8) and row.registers == {8: Rule("offset", -4)}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        debug_cie(segment=2) + debug_fde(0x1000, 0x20),
+        debug_cie(pointer=4) + debug_fde(0x1000, 0x20),
+        debug_cie(version=9) + debug_fde(0x1000, 0x20),
+        debug_fde(0x1000, 0x20),  # its CIE would be itself
+        debug_fde(0x1000, 0x20, 24) + debug_fde(0x2000, 0x20, 0),  # each is the other's
+        debug_cie() + debug_fde(0x1000, 0x20, 0x7FFFFFFF),
+        debug_cie() + debug_fde(0x1000, 0x20, 1),
+        debug_cie() + struct.pack("<I", 0xFFFFFFF0) + bytes(40),
+        debug_cie() + struct.pack("<IQ", 0xFFFFFFFF, 1 << 63) + bytes(40),
+        debug_cie() + struct.pack("<I", 2) + bytes(40),
+        debug_cie() + entry(bytes(8)),
+    ],
+    ids=[
+        *("segments", "address size", "version", "itself", "each other", "outside", "inside of another"),
+        *("reserved length", "absurd length", "no room for a CIE", "no room for an address"),
+    ],
+)
+def test_debug_frame_that_makes_no_sense_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedFile):
+        debug_table(data).row(0x1000)
+
+
+def test_a_debug_frame_of_nothing_but_entries_that_make_no_sense_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = 0
+    original = UnwindTable._parse_cie
+
+    def counted(self: UnwindTable, cursor: Cursor) -> Cie:
+        nonlocal parsed
+        parsed += 1
+        return original(self, cursor)
+
+    monkeypatch.setattr(UnwindTable, "_parse_cie", counted)
+    with pytest.raises(MalformedFile):
+        debug_table(debug_cie(version=9) + debug_fde(0x1000, 0x20) * 50_000).row(0x1000)
+    assert 0 < parsed <= 1001
+
+
+def test_damaged_debug_frames_are_read_or_refused() -> None:
+    head = debug_cie()
+    data = head + debug_fde(0x1000, 0x20) + debug_cie(wide=True) + debug_fde(0x1100, 0x20, wide=True)
+
+    def use(damaged: bytes) -> None:
+        table = debug_table(damaged)
+        for pc in (0, 0x1000, 0x1008, 0x1100, 0x2000):
+            with suppress(MalformedFile):
+                table.row(pc)
+
+    survives(data, use, examples=300)
 
 
 # Expressions

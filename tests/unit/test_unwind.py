@@ -147,7 +147,7 @@ def test_frames_tell_where_their_function_begins() -> None:
         for words in (line.split() for line in run(require("readelf"), "-sW", compiled()).splitlines())
         if len(words) == 8 and (name := words[7]) in ("recurse", "compare")
     }
-    bias = min(start for start, _, path in core.files if path == compiled())
+    bias = min(start for start, _, path in core.files if path.samefile(compiled()))
     starts = {frame.function_start for frame in stack.frames}
     assert {bias + address for address in from_readelf.values()} <= starts
     assert program.e_type == ET_DYN

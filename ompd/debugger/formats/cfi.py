@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
-from operator import le
+from operator import le, lt
 from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
@@ -260,7 +260,7 @@ class UnwindTable:
                     offsets.append(offset)
         except MalformedFile as error:
             fault = fault or error
-        if not _is_sorted(starts):
+        if not all(map(le, starts, islice(starts, 1, None))):
             order = sorted(range(len(starts)), key=starts.__getitem__)
             starts, offsets = (array("Q", map(each.__getitem__, order)) for each in (starts, offsets))
         return _Index(starts, offsets, fault)
@@ -456,10 +456,6 @@ class _Index(NamedTuple):
     fault: MalformedFile | None
 
 
-def _is_sorted(numbers: Sequence[int]) -> bool:
-    return all(map(le, numbers, islice(numbers, 1, None)))
-
-
 class _SearchTable:
     # The header's binary search table: pairs of a function's start and its FDE's address, sorted by the first.
 
@@ -476,7 +472,8 @@ class _SearchTable:
     @cached_property
     def is_sorted(self) -> bool:
         # Or it finds nothing where there is something.
-        return _is_sorted([(start + self._base) & self._mask for start, _ in self._row.iter_unpack(self._rows)])
+        starts = [(start + self._base) & self._mask for start, _ in self._row.iter_unpack(self._rows)]
+        return all(map(lt, starts, islice(starts, 1, None)))
 
     def find(self, pc: int) -> tuple[int, int] | None:
         # The last function that begins at or before pc: where, and the address of its FDE.
