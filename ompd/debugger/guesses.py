@@ -17,8 +17,7 @@ from ompd.errors import MemoryFault
 # How far above the stack pointer a return address is looked for, and how often: in one stack, and in all.
 _MAX_WORDS = 1024
 _MAX_SCANS, _MAX_ALL_SCANS = 64, 4096
-# Words below the frame pointer's return address that may show it to be that of another frame.
-_MAX_LOCAL_WORDS = 64
+# Code that has no symbol either is taken to be of one function from where it is called up to so many bytes.
 _MAX_FUNCTION_SIZE = 1 << 16
 _CODE_BYTES = 16
 _PAGE = 4096
@@ -41,16 +40,22 @@ class Guesser:
     :param unwinder: tells what unwind data has of an address
     :param is_code: tells whether an address is in memory that can be executed
     :param stack_end: tells where the mapping ends that an address is in, None if it is in none
+    :param function_start: tells where symbols say that the function at an address begins, None if they do not
     """
 
     def __init__(
-        self, unwinder: Unwinder, is_code: Callable[[int], bool], stack_end: Callable[[int], int | None]
+        self,
+        unwinder: Unwinder,
+        is_code: Callable[[int], bool],
+        stack_end: Callable[[int], int | None],
+        function_start: Callable[[int], int | None],
     ) -> None:
         self._unwinder = unwinder
         self._read = unwinder.read
         self._architecture = architecture = unwinder.architecture
         self._is_code = is_code
         self._stack_end = stack_end
+        self._symbol_start = function_start
         self._size = architecture.pointer_size
         self._mask = (1 << 8 * self._size) - 1
         self._word = struct.Struct(order_mark(architecture.byte_order) + ("Q" if self._size == 8 else "I"))
@@ -59,6 +64,7 @@ class Guesser:
         self._return_register = architecture.return_address
         self._call = re.compile(architecture.call)
         self._edges = [(re.compile(before), re.compile(at), offset) for before, at, offset in architecture.edges]
+        self._starts: dict[int, int | None] = {}
         self._returns: dict[int, tuple[bool, int | None]] = {}
         self._scans_left, self._all_scans_left = _MAX_SCANS, _MAX_ALL_SCANS
 
@@ -79,14 +85,23 @@ class Guesser:
             guess = self._at_edge(pc, registers, sp)
             if guess is not None:
                 return guess
-        guess = self._by_frame_pointer(pc if is_exact else pc - 1, registers, sp, end)
-        if guess is not None:
-            return guess
+        by_frame_pointer = self._by_frame_pointer(registers, sp, end)
+        called = pc if is_exact else pc - 1
+        if by_frame_pointer is not None and self._calls(by_frame_pointer.pc, called):
+            return by_frame_pointer
         if self._scans_left <= 0:
-            return f"more than {_MAX_SCANS} return addresses would have to be looked for"
+            return by_frame_pointer or f"more than {_MAX_SCANS} return addresses would have to be looked for"
         self._scans_left -= 1
         self._all_scans_left -= 1
-        return self._scan(registers, sp, end) or f"no return address is found on the stack behind {sp:#x}"
+        limit = min(end, sp + _MAX_WORDS * self._size)
+        # A function that keeps no frame pointer has its caller's, by which that one would be passed over.
+        below = limit if by_frame_pointer is None else min(limit, by_frame_pointer.cfa)
+        return (
+            self._by_call(called, registers, sp, below, end)
+            or by_frame_pointer
+            or self._by_unwind_data(registers, sp, limit, end)
+            or f"no return address is found on the stack behind {sp:#x}"
+        )
 
     # Ways
 
@@ -108,7 +123,7 @@ class Guesser:
                 return offset
         return None
 
-    def _by_frame_pointer(self, pc: int, registers: Mapping[int, int], sp: int, end: int) -> Guess | None:
+    def _by_frame_pointer(self, registers: Mapping[int, int], sp: int, end: int) -> Guess | None:
         record = self._architecture.frame_record
         fp = registers.get(self._fp)
         if fp is None or fp % self._size or not sp <= fp <= end - record.cfa:
@@ -116,16 +131,18 @@ class Guesser:
         found, saved = self._word_at(fp + record.return_address), self._word_at(fp + record.frame_pointer)
         if found is None or saved is None or not self._is_return(found):
             return None
-        if not self._calls(found, pc):
-            # A function that keeps no frame pointer has its caller's, by which that one would be passed over.
-            limit = min(fp, sp + _MAX_LOCAL_WORDS * self._size)
-            for address, word in self._words(sp, limit):
-                if self._is_return(word) and self._calls(word, pc):
-                    return self._scanned(address, word, registers, end)
         return self._guess(fp + record.cfa, found, {self._fp: saved}, "frame-pointer")
 
-    def _scan(self, registers: Mapping[int, int], sp: int, end: int) -> Guess | None:
-        for address, word in self._words(sp, min(end, sp + _MAX_WORDS * self._size)):
+    def _by_call(self, pc: int, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
+        # By a return address behind a call of the very function.
+        for address, word in self._words(sp, limit):
+            if self._is_return(word) and self._calls(word, pc):
+                return self._scanned(address, word, registers, end)
+        return None
+
+    def _by_unwind_data(self, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
+        # By a return address into code with unwind data, from which there are further callers.
+        for address, word in self._words(sp, limit):
             if self._is_return(word):
                 guess = self._scanned(address, word, registers, end)
                 if self._holds(guess.pc, guess.cfa, guess.registers.get(self._fp), end):
@@ -177,10 +194,16 @@ class Guesser:
         target = self._return_of(address)[1]
         if target is None:
             return False
-        step = self._unwinder.step_at(pc)
-        if step is not None:
-            return target == step.function_start
-        return target <= pc < target + _MAX_FUNCTION_SIZE and self._unwinder.step_at(target) is None
+        start = self._function_start(pc)
+        if start is not None:
+            return target == start
+        return target <= pc < target + _MAX_FUNCTION_SIZE and self._function_start(target) is None
+
+    def _function_start(self, pc: int) -> int | None:
+        if pc not in self._starts:
+            step = self._unwinder.step_at(pc)
+            self._starts[pc] = step.function_start if step is not None else self._symbol_start(pc)
+        return self._starts[pc]
 
     def _return_of(self, address: int) -> tuple[bool, int | None]:
         # Whether address may be one to return to, and what was called, if the call itself says so.

@@ -330,6 +330,7 @@ class InspectedProcess:
             self._steps,
             is_code=self._is_code,
             stack_end=self._stack_end,
+            function_start=lambda address: self.locate(address).symbol_address,
         )
 
     def _unwind_table(self, pc: int) -> tuple[Table, int] | None:

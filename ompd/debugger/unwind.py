@@ -131,7 +131,8 @@ class Unwinder:
         to get the target's; None if there is none
     :param steps: what was found out at an earlier stop of the same process, and is to be kept for a later one
     :param is_code: tells whether an address is in memory that can be executed; without it there are no guesses
-    :param stack_end: tells where the mapping ends that an address is in, None if it is in none; without it as above
+    :param stack_end: tells where the mapping ends that an address is in, None if it is in none
+    :param function_start: tells where symbols say that the function at an address begins, None if they do not
     """
 
     def __init__(
@@ -142,7 +143,8 @@ class Unwinder:
         steps: Steps | None = None,
         *,
         is_code: Callable[[int], bool] | None = None,
-        stack_end: Callable[[int], int | None] | None = None,
+        stack_end: Callable[[int], int | None] = lambda address: None,
+        function_start: Callable[[int], int | None] = lambda address: None,
     ) -> None:
         self.read = read
         self.architecture = architecture
@@ -157,7 +159,7 @@ class Unwinder:
         self._steps = steps if steps is not None else {}
         self._blocks: dict[int, bytes | None] = {}
         self._frames_given = 0
-        self._is_code, self._stack_end = is_code, stack_end
+        self._is_code, self._stack_end, self._function_start = is_code, stack_end, function_start
         self._guesser: Guesser | None = None
         self._signal_returns: dict[int, bool] = {}
 
@@ -349,10 +351,10 @@ class Unwinder:
             return False
 
     def _begin_guesses(self) -> Guesser | None:
-        if self._guesser is None and self._is_code is not None and self._stack_end is not None:
+        if self._guesser is None and self._is_code is not None:
             from ompd.debugger.guesses import Guesser  # noqa: PLC0415  what asks for no guesses has no use for it
 
-            self._guesser = Guesser(self, self._is_code, self._stack_end)
+            self._guesser = Guesser(self, self._is_code, self._stack_end, self._function_start)
         if self._guesser is not None:
             self._guesser.begin_stack()
         return self._guesser
