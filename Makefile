@@ -52,6 +52,7 @@ tools: $(VENV)/.ready
 	    for package in $$missing; do $(APT) install $$package >/dev/null || echo "not installed: $$package"; done; \
 	elif [ -n "$$missing" ]; then echo "not here, and only root installs it: $$missing"; fi
 	@$(BIN)/python -m tests.support.tools debs >/dev/null
+	@$(BIN)/python -m tests.support.tools wheels >/dev/null
 
 # The runtime that the programs of the tests are linked with: Intel's, of which no byte is in this project.
 intel: $(VENV)/.ready

@@ -166,7 +166,7 @@ class Guesser:
         # Whether pc is in code with unwind data, and that finds callers that make sense.
         for _ in range(_DEPTH):
             if self._unwinder.is_signal_return(pc):
-                return True
+                return self._is_context(pc, sp)
             step = self._unwinder.step_at(pc - 1)
             if step is None:
                 return False
@@ -185,6 +185,13 @@ class Guesser:
             if self._unwinder.step_at(pc - 1) is None:
                 return True
         return True
+
+    def _is_context(self, pc: int, sp: int) -> bool:
+        # Whether a handler that returns there has something to go back to: the address may lie around as data, too.
+        context = self._unwinder.signal_context(pc, sp)
+        if context is None:
+            return False
+        return self._is_code(context[self._return_register]) and self._stack_end(context[self._sp]) is not None
 
     def _is_return(self, address: int) -> bool:
         return self._return_of(address)[0]

@@ -205,7 +205,7 @@ class Unwinder:
                 known = steps[lookup] = self._step(lookup)
             step, fault = (None, known) if isinstance(known, str) else (known, None)
             if step is None or step.function_end <= pc:
-                context = self._signal_context(pc, registers[sp])
+                context = self.signal_context(pc, registers[sp])
                 if context is not None:
                     yield Frame(pc, context[sp], registers[sp], registers, None, True, how, interrupted, guessed)
                     registers, inner_cfa = context, context[sp]
@@ -315,8 +315,10 @@ class Unwinder:
 
     # Without unwind data
 
-    def _signal_context(self, pc: int, sp: int) -> dict[int, int] | None:
-        # The interrupted registers, as the kernel saved them, where pc is that of a return from a handler.
+    def signal_context(self, pc: int, sp: int) -> dict[int, int] | None:
+        """Return the interrupted registers, as the kernel saved them, where *pc* is that of a return from a handler,
+        else None.
+        """
         if not self.is_signal_return(pc):
             return None
         places = self.architecture.signal_context

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.support.cache import CACHE, CHECKOUT, locked
+from tests.support.cache import CACHE, CHECKOUT, key_of, locked
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,6 +49,7 @@ class Tool:
     package: str | None = None
     wheel: str | None = None
     version: str | None = None
+    wheels: tuple[str, ...] = ()
     debs: tuple[str, ...] = ()
 
 
@@ -56,10 +57,8 @@ class Tool:
 def table() -> dict[str, Tool]:
     """Return the rows of tools.toml by name."""
     rows = tomllib.loads(TABLE.read_text())["tool"]
-    return {
-        row["name"]: Tool(**{**row, "commands": tuple(row.get("commands", ())), "debs": tuple(row.get("debs", ()))})
-        for row in rows
-    }
+    lists = ("commands", "wheels", "debs")
+    return {row["name"]: Tool(**{**row, **{name: tuple(row.get(name, ())) for name in lists}}) for row in rows}
 
 
 def clean_environment() -> dict[str, str]:
@@ -159,6 +158,43 @@ def fetch_intel() -> Path:
     return folder
 
 
+def wheel_folder(name: str) -> Path:
+    """Return the folder for PYTHONPATH with the wheels of a row of tools.toml.
+
+    :raises Missing: if they were not fetched
+    """
+    folder = _wheel_folder(table()[name])
+    if not folder.is_dir():
+        raise Missing(name, f"nothing in {folder} (python -m tests.support.tools wheels)")
+    return folder
+
+
+def _wheel_folder(tool: Tool) -> Path:
+    return CACHE / "wheels" / f"{tool.name}-{sys.implementation.cache_tag}-{key_of(tool.wheels)[:12]}"
+
+
+def fetch_wheels(name: str) -> Path:
+    """Return :func:`wheel_folder`, after filling it by this interpreter's pip if it is not there.
+
+    :raises Missing: if pip cannot
+    """
+    tool = table()[name]
+    folder = _wheel_folder(tool)
+    with locked(f"wheels-{folder.name}"):
+        if not folder.is_dir():
+            unfinished = folder.with_name(folder.name + ".part")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            command = [
+                *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
+                *("--only-binary=:all:", "--disable-pip-version-check", "--target", str(unfinished), *tool.wheels),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise Missing(name, f"pip failed: {done.stderr.strip()}")
+            unfinished.rename(folder)
+    return folder
+
+
 def missing_tools() -> list[Tool]:
     """Return the rows of tools.toml that this machine does not satisfy."""
     return [tool for tool in table().values() if not _is_here(tool)]
@@ -167,6 +203,8 @@ def missing_tools() -> list[Tool]:
 def _is_here(tool: Tool) -> bool:
     if tool.wheel:
         return (intel_folder() / "lib" / "libiomp5.so").exists()
+    if tool.wheels:
+        return _wheel_folder(tool).is_dir()
     if tool.debs:
         return (CACHE / "debs" / tool.name).is_dir()
     return find(tool.name) is not None

@@ -2,16 +2,19 @@
 
 ``python -m tests.support.tools missing [--packages] [--optional]`` lists what this machine lacks of tools.toml,
 ``python -m tests.support.tools intel`` fetches Intel's OpenMP runtime,
-``python -m tests.support.tools debs`` the Debian packages that exclude each other.
+``python -m tests.support.tools debs`` the Debian packages that exclude each other,
+``python -m tests.support.tools wheels`` Python packages that are inspected and not installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tests.support.debs import fetch_debs
-from tests.support.machine import Missing, fetch_intel, missing_tools, table
+from tests.support.machine import Missing, fetch_intel, fetch_wheels, missing_tools, table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     listing.add_argument("--optional", action="store_true", help="also what tests can do without")
     commands.add_parser("intel", help="fetch Intel's OpenMP runtime into .cache/ if it is not there, print where it is")
     commands.add_parser("debs", help="fetch the packages that exclude each other into .cache/debs/")
+    commands.add_parser("wheels", help="fetch the Python packages that are inspected into .cache/wheels/")
     given = parser.parse_args(arguments)
     if given.command == "intel":
         try:
@@ -34,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         return 0
     if given.command == "debs":
-        return _fetch_all_debs()
+        return _fetch_all(fetch_debs, [tool.name for tool in table().values() if tool.debs])
+    if given.command == "wheels":
+        return _fetch_all(fetch_wheels, [tool.name for tool in table().values() if tool.wheels])
     lacking = [tool for tool in missing_tools() if tool.required or given.optional]
     if given.packages:
         print(" ".join(sorted({tool.package for tool in lacking if tool.package})))
@@ -42,18 +48,18 @@ def main(arguments: list[str] | None = None) -> int:
     for tool in lacking:
         source = f"Debian package {tool.package}" if tool.package else f"wheel {tool.wheel}=={tool.version}"
         source = f"Debian packages {' '.join(tool.debs)}, unpacked" if tool.debs else source
+        source = f"wheels {' '.join(tool.wheels)}, unpacked" if tool.wheels else source
         print(f"{tool.name}: {source}; {'required' if tool.required else 'optional'}: {tool.tests}")
     return 0
 
 
-def _fetch_all_debs() -> int:
+def _fetch_all(fetch: Callable[[str], Path], names: Sequence[str]) -> int:
     # Tests that need what cannot be had say so themselves.
-    for tool in table().values():
-        if tool.debs:
-            try:
-                print(fetch_debs(tool.name))
-            except Missing as error:
-                print(f"not fetched: {error}", file=sys.stderr)
+    for name in names:
+        try:
+            print(fetch(name))
+        except Missing as error:
+            print(f"not fetched: {error}", file=sys.stderr)
     return 0
 
 

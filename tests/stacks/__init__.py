@@ -1,0 +1,178 @@
+"""Programs whose stacks are compared with gdb's, and what gdb says of their cores."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.support import Missing, clean_environment, require
+from tests.support.cache import entry, key_of
+from tests.support.machine import wheel_folder
+from tests.support.runs import READY_SECONDS, allow_cores, can_be_read, kernel_core_obstacle
+
+SOURCES = Path(__file__).parent
+WORKING_SECONDS = 0.5  # what programs get to come apart in
+
+# Prints a line for each frame: thread, pc, CFA (0 if gdb does not tell it), kind. Inlined functions and those that
+# ended in a jump have no frame on the stack.
+GDB_SCRIPT = """
+import gdb
+KINDS = {gdb.INLINE_FRAME: "inlined", gdb.TAILCALL_FRAME: "jumped", gdb.SIGTRAMP_FRAME: "signal"}
+def show(name):
+    frame = gdb.newest_frame()
+    while frame is not None:
+        kind = KINDS.get(frame.type(), "normal")
+        cfa = "0x0"
+        if kind in ("normal", "signal"):
+            frame.select()
+            cfa = gdb.execute("info frame", to_string=True).split("frame at ")[1].split()[0].rstrip(":,")
+        print("FRAME", name, hex(frame.pc()), cfa, kind)
+        frame = frame.older()
+"""
+ALL_THREADS = """
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    show(thread.ptid[1])
+"""
+GDB_OPTIONS = (
+    *("-nx", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off"),
+    *("-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on", "-ex", "set width 0"),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A program that works until it is stopped. *threads* is what it is told, by argument or by OMP_NUM_THREADS."""
+
+    name: str
+    source: str
+    compiler: str = ""
+    flags: Sequence[str] = ()
+    threads: int = 44
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class GdbFrame:
+    """A frame that gdb shows."""
+
+    pc: int
+    cfa: int
+    kind: str
+
+
+def built(source: str, compiler: str, flags: Sequence[str]) -> Path:
+    """Return the executable of a source of this folder.
+
+    :raises Missing: if the compiler is not there
+    """
+    path = require(compiler)
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+    def make(folder: Path) -> None:
+        command = [path, SOURCES / source, "-o", "program", "-w", *flags]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=clean_environment(), check=False)
+        assert done.returncode == 0, done.stderr
+
+    return entry("stacks", key_of((SOURCES / source).read_text(), version, flags), make) / "program"
+
+
+def command_of(kind: Kind) -> list[str]:
+    """Return the command that runs a program.
+
+    :raises Missing: if what it needs is not there
+    """
+    if kind.source.endswith(".py"):
+        return ["/usr/bin/env", f"PYTHONPATH={wheel_folder('scikit-learn')}", *_python(), str(SOURCES / kind.source)]
+    return [str(built(kind.source, kind.compiler, kind.flags))]
+
+
+def _python() -> list[str]:
+    import sys  # noqa: PLC0415
+
+    return [sys.executable, "-B"]
+
+
+def stopped_at_work(kind: Kind, number: int = 0) -> Path:
+    """Return the kernel's core of a program that was stopped while its threads worked, the *number*-th one.
+
+    :raises Missing: if what it needs is not there, or the machine forbids it
+    """
+    command = [*command_of(kind), str(kind.threads)]
+    variables = {
+        **clean_environment(),
+        **{"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": str(kind.threads), "OMP_STACKSIZE": "256k"},
+        **dict(kind.variables),
+    }
+    key = key_of(command, (SOURCES / kind.source).read_text(), kind.threads, kind.variables, number)
+    return entry("stacks", key, lambda folder: take_core(folder, command, variables, is_ready=True)) / "core.kernel"
+
+
+def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str], *, is_ready: bool) -> None:
+    """Let the kernel write ``core.kernel`` of a program into the empty *folder*.
+
+    :param is_ready: the program says that it is ready, and is then stopped; else it ends by itself
+    """
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        preexec_fn=allow_cores,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        if is_ready:
+            assert can_be_read(process.stdout.fileno(), 4 * READY_SECONDS), "it does not begin to work"
+            assert os.read(process.stdout.fileno(), 6) == b"ready\n"
+            time.sleep(WORKING_SECONDS)
+            process.send_signal(signal.SIGTRAP)  # which none of the programs' runtimes handles
+        process.wait(READY_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    next(folder.glob("core*")).rename(folder / "core.kernel")
+
+
+@cache
+def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[GdbFrame]]:
+    """Return the frames of all threads as gdb sees them, innermost first.
+
+    :param options: more options for gdb
+    """
+    words = [str(require("gdb")), *GDB_OPTIONS, *options, "-x", "frames.py", str(program), str(core)]
+    version = subprocess.run([words[0], "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+    def make(folder: Path) -> None:
+        (folder / "frames.py").write_text(GDB_SCRIPT + ALL_THREADS)
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=clean_environment(),
+            check=False,
+        )
+        rows = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("FRAME ")]
+        (folder / "frames.json").write_text(json.dumps(rows))
+
+    # The program's name changes with the checkout, its folder with what is in it.
+    key = key_of(version, GDB_SCRIPT, options, core.parent.name, core.stat().st_size)
+    stacks: dict[int, list[GdbFrame]] = {}
+    for thread, pc, cfa, kind in json.loads((entry("stacks", key, make) / "frames.json").read_text()):
+        stacks.setdefault(int(thread), []).append(GdbFrame(int(pc, 16), int(cfa, 16), kind))
+    return stacks

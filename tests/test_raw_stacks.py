@@ -1,0 +1,374 @@
+"""Raw stacks of threads that were stopped anywhere, against gdb's; and guessed ones, against what programs noted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ompd.contract.process import Stack
+from ompd.debugger import files
+from ompd.debugger.architecture import X86_64
+from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.unwind import Unwinder
+from ompd.errors import MemoryFault
+from ompd.inspection import Inspection
+from tests.stacks import (
+    GDB_OPTIONS,
+    GDB_SCRIPT,
+    GdbFrame,
+    Kind,
+    built,
+    gdb_stacks,
+    stopped_at_work,
+    take_core,
+)
+from tests.support import Missing, clean_environment, require
+from tests.support.cache import entry, key_of
+from tests.unit.samples import mapped, run
+
+NO_TABLES = "-fno-asynchronous-unwind-tables"
+KINDS = (
+    Kind("c", "work.c", "gcc", ("-g", "-O2", "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("c-debug-frame", "work.c", "gcc", ("-g", "-gz", "-O2", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("c-clang-debug-frame", "work.c", "clang", ("-g", "-O1", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("c++", "work.cpp", "g++", ("-g", "-O2", "-pthread")),
+    Kind("c++-O0", "work.cpp", "g++", ("-g", "-O0", "-pthread")),
+    Kind("fortran", "work.f90", "gfortran", ("-g", "-O2", "-fopenmp"), 24),
+    Kind("fortran-O0", "work.f90", "gfortran", ("-g", "-O0", "-fopenmp"), 24),
+    Kind("scikit-learn", "work.py", threads=18, variables=(("OPENBLAS_NUM_THREADS", "2"), ("OMP_NUM_THREADS", "4"))),
+)
+MORE_KINDS = (
+    Kind("c++-clang", "work.cpp", "clang++", ("-g", "-O2", "-pthread")),
+    Kind("c++-frame-pointer", "work.cpp", "g++", ("-g", "-O3", "-fno-omit-frame-pointer", "-pthread")),
+    Kind("c-O0-debug-frame", "work.c", "gcc", ("-gdwarf-3", "-O0", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("fortran-O3", "work.f90", "gfortran", ("-g", "-O3", "-fopenmp"), 24),
+)
+FULL = bool(os.environ.get("OMPD_FULL"))
+CASES = [(kind, number) for kind in KINDS + (MORE_KINDS if FULL else ()) for number in range(6 if FULL else 1)]
+NO_DEBUG_FILES = ("-iex", "set debug-file-directory /nonexistent")
+UNCOVERED = "no unwind data covers "
+
+
+@dataclass
+class Tally:
+    """Stacks that are gdb's, by where in which modules their pcs lie."""
+
+    places: set[tuple[tuple[str, int], ...]]
+    with_signal: int = 0
+    with_inlined: int = 0
+
+
+@contextmanager
+def opened(core: Path) -> Iterator[InspectedProcess]:
+    with Inspection.open_core(str(core)) as session:
+        yield session.process
+
+
+def program_of(kind: Kind) -> Path:
+    return Path(sys.executable).resolve() if not kind.compiler else built(kind.source, kind.compiler, kind.flags)
+
+
+@cache
+def covered_by_readelf(path: str) -> list[tuple[int, int]]:
+    """All that the unwind data of a file covers, by address."""
+    printed = run(require("readelf"), "--debug-dump=frames", path)
+    return sorted((int(low, 16), int(high, 16)) for low, high in re.findall(r"FDE .*pc=(\w+)\.\.(\w+)", printed))
+
+
+def is_covered(process: InspectedProcess, address: int) -> bool:
+    module = process.module_at(address)
+    if module is None or module.path is None:
+        return False  # code that was made on the stack
+    spans = covered_by_readelf(module.path)
+    index = bisect_right(spans, (address - module.bias, 1 << 64)) - 1
+    return index >= 0 and address - module.bias < spans[index][1]
+
+
+def check(process: InspectedProcess, stack: Stack, shown: Sequence[GdbFrame], tally: Tally) -> None:
+    """Make sure that *stack* is the one that gdb shows."""
+    theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
+    ours = [(frame.pc, frame.is_signal_frame) for frame in stack.frames]
+    assert [(frame.pc, frame.kind == "signal") for frame in theirs[: len(ours)]] == ours
+    assert not any(frame.guessed for frame in stack.frames)
+    for frame, their in zip(stack.frames, theirs, strict=False):
+        # gdb tells no CFA of the outermost frame.
+        assert frame.cfa == their.cfa or their is theirs[-1] or frame.cfa is None
+    if stack.stopped is not None and stack.stopped.startswith(UNCOVERED):
+        # gdb goes on by what the code looks like, which is a guess: where a coroutine began, where a thread is being
+        # made, in code on the stack that calls a nested function.
+        assert not is_covered(process, int(stack.stopped.removeprefix(UNCOVERED), 16))
+        assert stack.frames[-1].cfa is None
+        return
+    assert len(ours) == len(theirs), stack.stopped
+    places = []
+    for pc, _ in ours:
+        module = process.module_at(pc)
+        places.append((module.name, pc - module.bias) if module is not None else ("", pc))
+    if tuple(places) not in tally.places:
+        tally.places.add(tuple(places))
+        tally.with_signal += any(is_signal for _, is_signal in ours)
+        tally.with_inlined += any(frame.kind == "inlined" for frame in shown)
+
+
+@cache
+def compared(kind: Kind, number: int, *options: str) -> Tally:
+    core = stopped_at_work(kind, number)
+    stacks = gdb_stacks(program_of(kind), core, *options)
+    tally = Tally(set())
+    with opened(core) as process:
+        assert stacks.keys() == set(process.threads())
+        assert len(stacks) >= kind.threads
+        for thread in process.threads():
+            check(process, process.stack(thread), stacks[thread], tally)
+    assert len(tally.places) >= 10
+    return tally
+
+
+@pytest.mark.xdist_group("raw_stacks")
+@pytest.mark.parametrize(("kind", "number"), CASES, ids=[f"{kind.name}-{number}" for kind, number in CASES])
+def test_every_frame_is_the_one_that_gdb_shows(kind: Kind, number: int) -> None:
+    compared(kind, number)
+
+
+@pytest.mark.xdist_group("raw_stacks")
+def test_stacks_of_all_sorts_were_compared() -> None:
+    tallies = {kind.name: compared(kind, number) for kind, number in CASES if kind.compiler}
+    places = set().union(*(tally.places for tally in tallies.values()))
+    assert len(places) >= 200
+    assert sum(tally.with_signal for tally in tallies.values()) >= 30
+    for name in ("c++", "fortran", "c-debug-frame"):
+        assert tallies[name].with_inlined >= 5
+    assert len(tallies["c++"].places) >= 25 and tallies["c++"].with_signal >= 2
+    assert len(tallies["fortran"].places) >= 12
+
+
+@pytest.mark.xdist_group("raw_stacks")
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[3]], ids=lambda kind: kind.name)
+def test_glibc_is_unwound_without_its_debug_file(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SYSTEM_DEBUG_DIR", "/nonexistent")
+    compared.cache_clear()
+    assert compared(kind, 0, *NO_DEBUG_FILES).places
+
+
+@pytest.mark.xdist_group("raw_stacks")
+def test_a_process_of_200_modules_is_unwound_by_few_of_their_files() -> None:
+    with opened(stopped_at_work(KINDS[-1])) as process:
+        assert len(process.modules()) >= 200
+        stacks = [process.stack(thread) for thread in process.threads()]
+        met = {module.name for stack in stacks for f in stack.frames if (module := process.module_at(f.pc)) is not None}
+        asked = {module.name for module in process.loaded_modules() if "unwind_table" in module.__dict__}
+    assert asked <= met and len(met) < 60
+
+
+# Guesses
+
+BLIND = (NO_TABLES, "-fno-unwind-tables", "-O1", "-fno-optimize-sibling-calls")
+BUILDS = {
+    "frame-pointer": ("gcc", (*BLIND, "-fno-omit-frame-pointer")),
+    "none": ("gcc", (*BLIND, "-fomit-frame-pointer")),
+    "clang": ("clang", BLIND),
+    "stripped": ("gcc", (*BLIND, "-fno-omit-frame-pointer", "-rdynamic", "-s")),
+}
+ENDS = ("abort", "signal", "null", "gone")
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What functions without unwind data noted of their frames, innermost first: CFA and return address."""
+
+    frames: Sequence[tuple[int, int]]
+    interrupted: Sequence[int]
+
+
+@contextmanager
+def blind(build: str, end: str) -> Iterator[tuple[InspectedProcess, Noted]]:
+    compiler, flags = BUILDS[build]
+    program = built("blind.c", compiler, flags)
+    key = key_of(program.parent.name, end)
+    core = entry("stacks", key, lambda f: take_core(f, [str(program), end], clean_environment(), is_ready=False))
+    with opened(core / "core.kernel") as process:
+        count = int.from_bytes(process.read(process.find_symbol("note_count"), 8), "little")
+        words = struct.unpack(f"<{2 * count}Q", process.read(process.find_symbol("notes"), 16 * count))
+        registers = struct.unpack("<23Q", process.read(process.find_symbol("interrupted"), 8 * 23))
+        yield process, Noted([*zip(words[::2], words[1::2], strict=True)][::-1], registers)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("build", BUILDS)
+def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str, end: str) -> None:
+    with blind(build, end) as (process, noted):
+        thread = process.threads()[0]
+        certain, guessed = process.stack(thread), process.stack(thread, guess=True)
+    assert len(noted.frames) == 9 if end == "signal" else 8
+    # Without guesses it ends in the first function that has no unwind data, and says so.
+    assert certain.stopped is not None and certain.stopped.startswith(UNCOVERED)
+    assert certain.frames[-1].cfa is None and not any(frame.guessed for frame in certain.frames)
+    last = len(certain.frames) - 1
+    assert [f[:1] + f[2:] for f in guessed.frames[: last + 1]] == [f[:1] + f[2:] for f in certain.frames]
+    # With them it is whole, and each frame behind that one is known as a guess.
+    assert guessed.stopped is None
+    assert all(frame.guessed for frame in guessed.frames[last + 1 :])
+    found = {frame.cfa: outer.pc for frame, outer in zip(guessed.frames, guessed.frames[1:], strict=False)}
+    assert [(cfa, found.get(cfa)) for cfa, _ in noted.frames] == noted.frames
+    ways = {frame.how for frame in guessed.frames[last + 1 :]}
+    assert ways & {"frame-pointer", "scan"} and ways <= {"frame-pointer", "scan", "cfi"}
+    assert ("frame-pointer" in ways) == (build != "none")
+    if end in ("null", "gone"):
+        assert certain.frames[0].pc == (0 if end == "null" else 0x7654321000) and last == 0
+        assert guessed.frames[0].cfa == guessed.frames[0].sp + 8
+
+
+@pytest.mark.parametrize("build", ["frame-pointer", "none"])
+def test_a_return_from_a_handler_without_unwind_data_restores_all_registers(build: str) -> None:
+    with blind(build, "signal") as (process, noted):
+        frames = process.stack(process.threads()[0], guess=True).frames
+        names = {number: process.locate(frame.call_site).symbol for number, frame in enumerate(frames)}
+    at = next(number for number, frame in enumerate(frames) if frame.is_signal_frame)
+    assert names[at - 1] == "handler" and names[at + 1] == "kill"
+    # REG_R8 … REG_RIP of <sys/ucontext.h>, by their DWARF numbers
+    numbers = (8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16)
+    assert frames[at + 1].registers == dict(zip(numbers, noted.interrupted[:17], strict=True))
+    assert frames[at].cfa == noted.interrupted[15] and frames[at + 1].call_site == frames[at + 1].pc
+
+
+def test_a_whole_stack_has_no_guesses() -> None:
+    with opened(stopped_at_work(KINDS[4])) as process:
+        for thread in process.threads():
+            stack = process.stack(thread)
+            if stack.stopped is None:
+                assert process.stack(thread, guess=True) is stack
+
+
+# Instruction by instruction
+
+STEPS, MAX_STEPS = 600, 6000
+STEP_SCRIPT = """
+import json
+gdb.execute("set disable-randomization on")
+gdb.execute("handle SIGUSR1 nostop noprint pass")
+gdb.execute("break handler")  # it would be stepped over
+gdb.execute("break begin")
+gdb.execute("run")
+NAMES = "rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
+mask = (1 << 64) - 1
+mappings = [line.split() for line in gdb.execute("info proc mappings", to_string=True).splitlines()]
+top = next(int(words[1], 16) for words in mappings if words[-1:] == ["[stack]"])
+for words in mappings:
+    if len(words) == 6 and words[0].startswith("0x"):
+        print("MAPPED", words[0], words[1], words[3], words[5])
+seen = set()
+for _ in range(%d):
+    gdb.execute("stepi", to_string=True)
+    frame = older = gdb.newest_frame()
+    if frame.name() == "end" or len(seen) == %d:
+        break
+    pcs = []
+    while older is not None:
+        pcs.append(older.pc())
+        older = older.older()
+    if tuple(pcs) not in seen:
+        registers = {name: int(frame.read_register(name)) & mask for name in NAMES}
+        low = registers["rsp"] - 128
+        memory = gdb.selected_inferior().read_memory(low, min(8192, top - low))
+        print("STOP", len(seen), json.dumps([registers, low, bytes(memory).hex()]))
+        show(len(seen))
+        seen.add(tuple(pcs))
+gdb.execute("kill")
+"""
+
+
+def stepped(program: Path) -> list[str]:
+    """What gdb prints while it runs *program* instruction by instruction."""
+
+    def make(folder: Path) -> None:
+        (folder / "steps.py").write_text(GDB_SCRIPT + STEP_SCRIPT % (MAX_STEPS, STEPS))
+        words = [require("gdb"), *GDB_OPTIONS, "-iex", "set startup-with-shell off", "-x", "steps.py", program]
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=clean_environment(),
+            check=False,
+        )
+        if "Operation not permitted" in done.stderr:
+            raise Missing("gdb", "ptrace is not permitted", forbidden=True)
+        (folder / "printed").write_text(done.stdout)
+
+    key = key_of(program.parent.name, GDB_SCRIPT, STEP_SCRIPT, STEPS, MAX_STEPS)
+    return (entry("stacks", key, make) / "printed").read_text().splitlines()
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", NO_TABLES)], ids=" ".join)
+def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, ...]) -> None:
+    program = built("steps.c", "gcc", ("-g", "-Wl,-z,lazy", *flags))
+    shown: dict[int, list[GdbFrame]] = {}
+    stops: dict[int, tuple[dict[str, int], int, bytes]] = {}
+    tables: list[tuple[int, int, Path]] = []
+    for line in stepped(program):
+        kind, _, rest = line.partition(" ")
+        words = rest.split(maxsplit=1) if kind == "STOP" else rest.split()
+        if kind == "MAPPED" and words[3].startswith("/"):
+            tables.append((int(words[0], 16), int(words[1], 16), Path(words[3])))
+        elif kind == "STOP":
+            registers, low, stack = json.loads(words[1])
+            stops[int(words[0])] = registers, low, bytes.fromhex(stack)
+        elif kind == "FRAME":
+            shown.setdefault(int(words[0]), []).append(GdbFrame(int(words[1], 16), int(words[2], 16), words[3]))
+    found = Mapped(tables)
+    for number, (registers, low, memory) in stops.items():
+
+        def read(address: int, size: int, low: int = low, memory: bytes = memory) -> bytes:
+            if not low <= address <= low + len(memory) - size:
+                raise MemoryFault(address, size)
+            return memory[address - low : address - low + size]
+
+        stack = Unwinder(read, X86_64, found.table_for).stack(registers)
+        theirs = [frame for frame in shown[number] if frame.kind in ("normal", "signal")]
+        assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(f.pc, f.kind == "signal") for f in theirs]
+        assert [f.cfa for f in stack.frames[:-1]] == [f.cfa for f in theirs[:-1]]
+        assert stack.stopped is None
+    assert len(stops) >= 300
+    assert any(frame.kind == "signal" for frames in shown.values() for frame in frames)
+
+
+class Mapped:
+    """Unwind tables of files by where they are mapped."""
+
+    def __init__(self, mappings: Sequence[tuple[int, int, Path]]) -> None:
+        self._mappings = mappings
+        self._tables: dict[Path, tuple[LoadedTables, int]] = {}
+
+    def table_for(self, pc: int) -> tuple[LoadedTables, int] | None:
+        path = next((path for start, end, path in self._mappings if start <= pc < end), None)
+        if path is None:
+            return None
+        if path not in self._tables:
+            base = min(start for start, _, other in self._mappings if other == path)
+            self._tables[path] = (LoadedTables(path), base)
+        return self._tables[path]
+
+
+class LoadedTables:
+    """Both tables of a file."""
+
+    def __init__(self, path: Path) -> None:
+        elf = mapped(path)
+        self._tables = [t for t in (UnwindTable.from_elf(elf), UnwindTable.from_debug_frame(elf)) if t is not None]
+
+    def row(self, pc: int) -> Row | None:
+        return next((row for table in self._tables if (row := table.row(pc)) is not None), None)
