@@ -164,7 +164,7 @@ class Guesser:
 
     def _holds(self, pc: int, sp: int, fp: int | None, end: int) -> bool:
         # Whether pc is in code with unwind data, and that finds callers that make sense.
-        for _ in range(_DEPTH):
+        for depth in range(_DEPTH):
             if self._unwinder.is_signal_return(pc):
                 return self._is_context(pc, sp)
             step = self._unwinder.step_at(pc - 1)
@@ -177,7 +177,7 @@ class Guesser:
                 return False
             cfa, pc = found
             if pc == 0:
-                return True
+                return depth > 0  # much of a stack is 0
             if not sp < cfa <= end or not self._is_return(pc):
                 return False
             # Whether it saved the frame pointer is not followed: then the next one must do without.

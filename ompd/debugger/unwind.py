@@ -344,11 +344,14 @@ class Unwinder:
         codes = self.architecture.signal_returns
         try:
             data = self.read(pc, max(len(code) for code, _ in codes))
-            return any(
-                data.startswith(code[within:])
-                and (within == 0 or self.read((pc - within) & self._mask, within) == code[:within])
-                for code, within in codes
-            )
+        except MemoryFault:
+            return False
+        return any(data.startswith(code[within:]) and self._ends_with(pc, code[:within]) for code, within in codes)
+
+    def _ends_with(self, pc: int, code: bytes) -> bool:
+        # Whether code lies before pc.
+        try:
+            return not code or self.read((pc - len(code)) & self._mask, len(code)) == code
         except MemoryFault:
             return False
 

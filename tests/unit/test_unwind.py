@@ -287,6 +287,267 @@ def test_damaged_unwind_data_ends_the_stack() -> None:
     assert len(stack.frames) == 1 and stack.stopped == "unwind data at 0x1 is damaged: no table"
 
 
+def test_a_handler_may_run_on_a_stack_above_the_interrupted_one() -> None:
+    # Two functions with the same rule, one of them the kernel's; its CFA is a word that lies at rsp.
+    normal, signal = invented_table(), invented_table(b"\x0f\x03\x77\x00\x06\x90\x02", b"zRS")
+    stack = {0x9000: 4, 0x9008: 0x50_0001, 0x9010: 0x7000, 0x7000: 5, 0x7008: 0, 0x6FF0: FUNCTION + 0x20}
+
+    def read(address: int, size: int) -> bytes:
+        if address not in stack or size > 16:
+            raise MemoryFault(address, size)
+        return struct.pack("<2Q", stack[address], stack.get(address + 8, 0))[:size]
+
+    def table_for(pc: int) -> tuple[UnwindTable, int] | None:
+        return (signal, 0x10_0000) if pc >= 0x50_0000 else (normal, 0)
+
+    found = Unwinder(read, X86_64, table_for).stack({"rip": FUNCTION, "rsp": 0x9000, "rbx": 3})
+    assert [(f.pc, f.cfa, f.is_signal_frame) for f in found.frames[:2]] == [
+        (FUNCTION, 0x9010, False),
+        (0x50_0001, 0x7000, True),
+    ]
+    assert [(f.pc, f.cfa, f.interrupted) for f in found.frames[2:]] == [(FUNCTION + 0x20, 0x7010, True)]
+
+
+# Guesses over invented memory: code from FUNCTION on has unwind data, what lies at BLIND has none.
+
+BLIND, STACK, TOP = 0x60_0000, 0x7000, 0x9000
+CALL = b"\xff\xd0"  # call *%rax
+
+
+class Invented:
+    """A process with one stack, code with and code without unwind data. ``reads`` counts."""
+
+    def __init__(self, words: Mapping[int, int], code: Mapping[int, bytes] | None = None) -> None:
+        self.memory = bytearray(TOP - STACK)
+        for address, word in words.items():
+            struct.pack_into("<Q", self.memory, address - STACK, word)
+        self.code = {0x1000 * page: bytearray(0x1000) for page in (FUNCTION >> 12, BLIND >> 12)}
+        for address, raw in (code or {}).items():
+            at = address % 0x1000
+            self.code[address - at][at : at + len(raw)] = raw
+        self.reads = 0
+        self.table = invented_table()
+
+    def read(self, address: int, size: int) -> bytes:
+        self.reads += 1
+        page = address // 0x1000 * 0x1000
+        if page in self.code and address + size <= page + 0x1000:
+            return bytes(self.code[page][address - page : address - page + size])
+        if STACK <= address <= TOP - size:
+            return bytes(self.memory[address - STACK : address - STACK + size])
+        raise MemoryFault(address, size)
+
+    def stack(self, pc: int, sp: int = STACK, *, symbols: Mapping[int, int] | None = None, **registers: int) -> Stack:
+        unwinder = Unwinder(
+            self.read,
+            X86_64,
+            lambda at: (self.table, 0) if FUNCTION <= at < FUNCTION + 0x1000 else None,
+            is_code=lambda at: at // 0x1000 * 0x1000 in self.code,
+            stack_end=lambda at: TOP if STACK <= at < TOP else None,
+            function_start=lambda at: (symbols or {}).get(at),
+        )
+        return unwinder.stack({"rip": pc, "rsp": sp, **registers}, guess=True)
+
+
+def returning(*addresses: int) -> dict[int, bytes]:
+    """Code in which each of *addresses* follows a call."""
+    return {address - len(CALL): CALL for address in addresses}
+
+
+def test_a_frame_pointer_leads_to_the_caller() -> None:
+    process = Invented(
+        {0x7100: 0x7200, 0x7108: BLIND + 0x40, 0x7200: 0, 0x7208: FUNCTION + 0x40, 0x7210: 9, 0x7218: 0},
+        returning(BLIND + 0x40, FUNCTION + 0x40),
+    )
+    stack = process.stack(BLIND + 0x10, rbp=0x7100)
+    assert [(f.pc, f.cfa, f.how, f.guessed) for f in stack.frames] == [
+        (BLIND + 0x10, 0x7110, "innermost", False),
+        (BLIND + 0x40, 0x7210, "frame-pointer", True),
+        (FUNCTION + 0x40, 0x7220, "frame-pointer", True),
+    ]
+    assert stack.complete
+    assert stack.frames[1].registers == {6: 0x7200, 7: 0x7110, 16: BLIND + 0x40}
+
+
+@pytest.mark.parametrize("rbp", [0x6FF8, 0x7101, 0x8FF8, 0x7110, 1 << 63])
+def test_a_frame_pointer_that_cannot_be_one_is_not_followed(rbp: int) -> None:
+    # Below the stack pointer, not aligned, at the stack's end, where nothing behind a call is returned to, nowhere.
+    process = Invented({0x7118: BLIND + 0x99}, returning(BLIND + 0x40))
+    stack = process.stack(BLIND + 0x10, rbp=rbp)
+    assert len(stack.frames) == 1 and stack.stopped is not None
+    assert (
+        stack.stopped
+        == f"no unwind data covers {BLIND + 0x10:#x}, and no return address is found on the stack behind 0x7000"
+    )
+
+
+def test_a_return_address_on_the_stack_is_believed_if_more_follow() -> None:
+    words = {
+        0x7010: BLIND + 0x40,  # behind a call, in code without unwind data
+        0x7020: FUNCTION + 0x41,  # behind no call
+        0x7040: FUNCTION + 0x40,  # behind a call, and nothing follows
+        0x7080: FUNCTION + 0x60,
+        0x7090: FUNCTION + 0x80,
+        0x70A0: 0,
+    }
+    process = Invented(words, returning(BLIND + 0x40, FUNCTION + 0x40, FUNCTION + 0x60, FUNCTION + 0x80))
+    stack = process.stack(BLIND + 0x10)
+    assert [(f.pc, f.how, f.guessed) for f in stack.frames] == [
+        (BLIND + 0x10, "innermost", False),
+        (FUNCTION + 0x60, "scan", True),
+        (FUNCTION + 0x80, "cfi", True),
+    ]
+    assert stack.complete
+
+
+def test_a_call_of_the_very_function_is_the_best_sign() -> None:
+    code = returning(FUNCTION + 0x60)
+    code[BLIND + 0x3B] = b"\xe8" + struct.pack("<i", -0x40)  # call of BLIND
+    words = {0x7010: FUNCTION + 0x60, 0x7020: 0, 0x7030: BLIND + 0x40, 0x7100: 0, 0x7108: FUNCTION + 0x60, 0x7118: 0}
+    symbols = {BLIND + 0x10: BLIND, BLIND + 0x3F: BLIND + 0x30}
+    frames = Invented(words, code).stack(BLIND + 0x10, symbols=symbols).frames
+    assert [(f.pc, f.how) for f in frames[:2]] == [(BLIND + 0x10, "innermost"), (BLIND + 0x40, "scan")]
+    # Nor is it passed over for the frame pointer of the caller's caller.
+    frames = Invented(words, code).stack(BLIND + 0x10, symbols=symbols, rbp=0x7100).frames
+    assert [(f.pc, f.how) for f in frames] == [
+        *((BLIND + 0x10, "innermost"), (BLIND + 0x40, "scan"), (FUNCTION + 0x60, "frame-pointer"))
+    ]
+    # Without a symbol nothing else is called that is nearer.
+    frames = Invented(words, code).stack(BLIND + 0x10, rbp=0x7100).frames
+    assert frames[1].pc == BLIND + 0x40
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "offset"),
+    [
+        (0x10, {0x10: b"\x55\x48\x89\xe5"}, 0),
+        (0x10, {0x10: b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5"}, 0),
+        (0x11, {0x10: b"\x55\x48\x89\xe5"}, 8),
+        (0x11, {0x10: b"\x5d\xc3"}, 0),
+        (0x10, {0x10: b"\x5d\xc3"}, 8),
+        (0x10, {0x10: b"\xff\x25\0\0\0\0"}, 0),
+        (0x10, {0x10: b"\xf3\x0f\x1e\xfa\xf2\xff\x25\0\0\0\0"}, 0),
+        (0x16, {0x10: b"\xff\x25\0\0\0\0\x68\1\0\0\0\xe9\0\0\0\0"}, 0),
+        (0x1B, {0x10: b"\xff\x25\0\0\0\0\x68\1\0\0\0\xe9\0\0\0\0"}, 8),
+        (0x10, {0x10: b"\xff\x35\0\0\0\0\xff\x25\0\0\0\0"}, 8),
+        (0x16, {0x10: b"\xff\x35\0\0\0\0\xff\x25\0\0\0\0"}, 16),
+        (0x10, {0x10: b"\x41\xbb\0\0\0\0\x49\xba" + bytes(8) + b"\x49\xff\xe3"}, 0),
+        (0x16, {0x10: b"\x41\xbb\0\0\0\0\x49\xba" + bytes(8) + b"\x49\xff\xe3"}, 0),
+        (0x20, {0x10: b"\x41\xbb\0\0\0\0\x49\xba" + bytes(8) + b"\x49\xff\xe3"}, 0),
+    ],
+)
+def test_where_a_function_begins_or_ends_the_return_address_is_near(
+    at: int, code: dict[int, bytes], offset: int
+) -> None:
+    # The caller's frame pointer would lead past the caller.
+    words = {STACK + offset: BLIND + 0x80, 0x7100: 0, 0x7108: FUNCTION + 0x60, 0x7118: 0}
+    process = Invented(
+        words, {**returning(BLIND + 0x80, FUNCTION + 0x60), **{BLIND + place: raw for place, raw in code.items()}}
+    )
+    stack = process.stack(BLIND + at, rbp=0x7100, rbx=5)
+    assert [(f.pc, f.cfa) for f in stack.frames] == [
+        (BLIND + at, STACK + offset + 8),
+        (BLIND + 0x80, 0x7110),
+        (FUNCTION + 0x60, 0x7120),
+    ]
+    assert stack.frames[1].registers == {3: 5, 6: 0x7100, 7: STACK + offset + 8, 16: BLIND + 0x80}
+
+
+@pytest.mark.parametrize("pc", [0, 0x1234_5678_0000, (1 << 64) - 1])
+def test_a_call_to_where_no_code_is_left_its_return_address_on_the_stack(pc: int) -> None:
+    process = Invented({STACK: FUNCTION + 0x40, 0x7010: 0}, returning(FUNCTION + 0x40))
+    stack = process.stack(pc, rbx=7)
+    assert [(f.pc, f.cfa, f.how) for f in stack.frames] == [
+        (pc, STACK + 8, "innermost"),
+        (FUNCTION + 0x40, STACK + 24, "scan"),
+    ]
+    assert stack.complete and stack.frames[1].registers[3] == 7
+    assert process.stack(0, sp=0x10).stopped == "no unwind data covers 0x0, and the stack pointer 0x10 is in no memory"
+
+
+def test_each_form_of_call_is_one() -> None:
+    forms = (
+        *("e800000000", "ffd0", "41ffd3", "ff10", "ff1425 00000000", "ff14c5 00000000", "ff1408", "ff1500000000"),
+        *("ff5008", "41ff542408", "ff9000010000", "ff942400010000", "49ff5708", "66ff1500000000", "6766e800000000"),
+    )
+    others = ("e900000000", "ffe0", "ff2500000000", "ff6008", "0f1f440000", "c3", "ff50", "ff1425 0000", "ff30", "")
+    for form, is_call in (*((f, True) for f in forms), *((f, False) for f in others)):
+        raw = bytes.fromhex(form)
+        process = Invented({STACK: FUNCTION + 0x40, 0x7010: 0}, {FUNCTION + 0x40 - len(raw): raw})
+        assert (len(process.stack(0).frames) == 2) == is_call, form
+
+
+def context_at(sp: int, values: Mapping[str, int]) -> dict[int, int]:
+    # struct ucontext of x86-64: uc_mcontext at 40
+    order = [*(f"r{number}" for number in range(8, 16)), "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp", "rip"]
+    return {sp + 40 + 8 * order.index(name): value for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("within", "code"), [(0, "48c7c00f000000 0f05"), (7, "48c7c00f000000 0f05"), (5, "b80f000000 0f05")]
+)
+def test_a_return_from_a_handler_is_known_by_its_code(within: int, code: str) -> None:
+    values = {"rip": FUNCTION + 0x20, "rsp": 0x7800, "rbx": 77, "r15": 15, "rax": 4}
+    process = Invented({**context_at(STACK, values), 0x7808: 0}, {BLIND: bytes.fromhex(code)})
+    unwinder = Unwinder(process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None)
+    stack = unwinder.stack({"rip": BLIND + within, "rsp": STACK})
+    assert stack.complete
+    assert [(f.pc, f.cfa, f.is_signal_frame, f.interrupted, f.guessed) for f in stack.frames] == [
+        (BLIND + within, 0x7800, True, False, False),
+        (FUNCTION + 0x20, 0x7810, False, True, False),
+    ]
+    registers = stack.frames[1].registers
+    assert (registers[3], registers[15], registers[0], registers[7], len(registers)) == (77, 15, 4, 0x7800, 17)
+    # By its return address, which lies in front of it: one byte before it something else may end.
+    process = Invented({STACK + 8: FUNCTION + 0x1000, **context_at(STACK + 16, values), 0x7808: 0}, {FUNCTION: b"\x90"})
+    process.code[FUNCTION + 0x1000] = bytearray(bytes.fromhex("b80f0000000f05") + bytes(0xFF9))
+    unwinder = Unwinder(process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None)
+    assert [f.pc for f in unwinder.stack({"rip": FUNCTION, "rsp": STACK}).frames] == [
+        *(FUNCTION, FUNCTION + 0x1000, FUNCTION + 0x20)
+    ]
+
+
+def test_a_signal_frame_that_leads_back_to_itself_ends() -> None:
+    values = {"rip": BLIND, "rsp": STACK}
+    process = Invented(context_at(STACK, values), {BLIND: bytes.fromhex("b80f0000000f05")})
+    stack = process.stack(BLIND)
+    assert len(stack.frames) == MAX_FRAMES and stack.stopped == f"more than {MAX_FRAMES} frames"
+
+
+def test_guesses_are_bounded() -> None:
+    # Each word of the stack looks like a return address, and none leads on.
+    words = dict.fromkeys(range(STACK, TOP, 8), FUNCTION + 0x40)
+    process = Invented(words, returning(FUNCTION + 0x40))
+    stack = process.stack(BLIND)
+    assert len(stack.frames) < 1000 and process.reads < 10_000
+    # A frame pointer that points to itself.
+    process = Invented({0x7100: 0x7100, 0x7108: BLIND + 0x40}, returning(BLIND + 0x40))
+    stack = process.stack(BLIND, rbp=0x7100)
+    assert len(stack.frames) == 2 and stack.stopped is not None
+    # Frames that each take a search.
+    words = dict.fromkeys(range(STACK + 16, TOP, 64), BLIND + 0x40)
+    code = {BLIND + 0x3B: b"\xe8" + struct.pack("<i", -0x40)}
+    stack = Invented(words, code).stack(BLIND + 0x10, symbols={BLIND + 0x10: BLIND, BLIND + 0x3F: BLIND})
+    assert len(stack.frames) == 65 and stack.stopped is not None
+    assert stack.stopped.endswith("more than 64 return addresses would have to be looked for")
+
+
+def test_any_stack_ends_with_guesses() -> None:
+    words = {STACK + 8 * i: word for i, word in enumerate((0x7100, BLIND + 0x40, FUNCTION + 0x40, 0, 0x7010) * 12)}
+    code = returning(BLIND + 0x40, FUNCTION + 0x40)
+
+    def use(data: bytes) -> None:
+        process = Invented(words, code)
+        process.memory[: len(data)] = data[: len(process.memory)]
+        for registers in ({"rbp": STACK + 64}, {"rbp": 0}, {}):
+            for pc in (BLIND, FUNCTION, 0):
+                stack = process.stack(pc, **registers)
+                assert stack.frames and [f.guessed for f in stack.frames] == sorted(f.guessed for f in stack.frames)
+                assert all(f.guessed for f in stack.frames if f.how in ("frame-pointer", "scan"))
+
+    survives(bytes(Invented(words, code).memory[:480]), use, examples=200)
+
+
 def test_any_stack_and_any_instructions_end() -> None:
     body = b"\x0e\x10\x83\x02\x41\x0c\x06\x10\x10\x03\x03\x77\x08\x06\x16\x06\x02\x77\x00\x0a\x0b\x87\x03"
     words = struct.pack("<32Q", *(word for _, word in frames_at(16)))
