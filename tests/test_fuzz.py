@@ -184,12 +184,14 @@ def test_files_without_lies_are_understood() -> None:
     for number in range(120):
         elf = ElfFile(formats.elf_file(formats.Form(random.Random(number), lies=0.0)), "file")
         table, lines, types = UnwindTable.from_elf(elf), LineInfo(elf), TypeInfo(elf)
+        frames = UnwindTable.from_debug_frame(elf)
         for address in range(0x1000, 0x1100, 16):
             told["rows"] += table is not None and _told(table.row, address) is not None
+            told["rows of .debug_frame"] += frames is not None and _told(frames.row, address) is not None
             told["lines"] += _told(lines.locate, address) is not None
             told["functions"] += _told(lines.subprogram, address) is not None
         told["types"] += any(_told(types.find, name) is not None for name in ("S", "f", "omp_lock_t"))
-    assert all(told[what] > 5 for what in ("rows", "lines", "functions", "types")), told
+    assert all(told[what] > 5 for what in ("rows", "rows of .debug_frame", "lines", "functions", "types")), told
 
 
 def _told(ask: Callable[[Any], Any], about: Any) -> Any:

@@ -252,6 +252,9 @@ class Unwinder:
             if caller is None:
                 walk.stopped = f"the caller of {pc:#x} is not known: its return address was not kept"
                 return
+            if sp not in registers:
+                walk.stopped = f"the caller of {pc:#x} is not known: its stack pointer was not kept"
+                return
             if caller == 0:
                 # A stack page that a damaged core lost reads as zeros, too.
                 page = (cfa - self.architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE

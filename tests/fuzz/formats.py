@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ompd.debugger.architecture import X86_64
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.dwarf_expression import evaluate
@@ -23,6 +24,7 @@ from ompd.debugger.formats.elf import ElfFile, iter_notes
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
+from ompd.debugger.unwind import Unwinder
 from ompd.errors import MemoryFault, OmpdError
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)
@@ -233,6 +235,29 @@ def eh_frame(form: Form, address: int) -> tuple[bytes, bytes]:
     return out, hdr
 
 
+def debug_frame(form: Form) -> bytes:
+    """Return ``.debug_frame``, of which some entries are 64-bit."""
+    out = b""
+    cie, cie_wide = 0, False
+    for number in range(1 + form.below(6)):
+        if number == 0 or form.numbers.random() < 0.3:
+            cie, cie_wide = len(out), form.numbers.random() < 0.3
+            version = form.numbers.choice((1, 3, 4))
+            augmentation = form.numbers.choice((b"zR", b"zS", b"eh", b"armcc+")) if form.odd() else b""
+            body = form.pack("Q" if cie_wide else "I", (1 << 64) - 1 if cie_wide else 0xFFFFFFFF)
+            body += form.pack("B", version) + augmentation + b"\0"
+            body += form.pack("BB", form.size, 0) if version == 4 else b""
+            body += form.uleb(1) + form.sleb(-8) + form.uleb(16)
+            body += form.uleb(1) + b"\x1b" if augmentation.startswith(b"z") else b""
+            wide = cie_wide
+        else:
+            wide = cie_wide if not form.odd() else not cie_wide
+            body = form.pack(("Q" if wide else "I") + 2 * form.word, cie, _ADDRESS + 32 * number, 32)
+        body = _padded(body + instructions(form), form.size)
+        out += (form.pack("IQ", 0xFFFFFFFF, len(body)) if wide else form.pack("I", len(body))) + body
+    return out
+
+
 # DWARF
 
 _FORMS = (0x08, 0x0B, 0x05, 0x06, 0x07, 0x0A, 0x0C, 0x0D, 0x0E, 0x0F, 0x13, 0x17, 0x18, 0x19, 0x1E, 0x21, 0x25)
@@ -412,6 +437,7 @@ def elf_file(form: Form) -> bytes:
         (".strtab", 3, 0, 0, table),
         (".eh_frame_hdr", 1, 2, 0x2000, hdr),
         (".eh_frame", 1, 2, 0x2100, frames),
+        (".debug_frame", 1, 0, 0, debug_frame(form)),
         (".note.gnu.build-id", 7, 2, 0x3000, build_id),
         (".gnu_debuglink", 1, 0, 0, form.numbers.choice((b"x.debug\0abcd", b"../x\0abcd", b"\0", b"xyz"))),
     ]
@@ -554,13 +580,17 @@ def read_elf(data: bytes) -> None:
 
 
 def read_unwinding(data: bytes) -> None:
-    """Ask for rows of an unwind table."""
-    table = UnwindTable.from_elf(ElfFile(data, "file"))
-    if table is None:
-        return
-    for place in (*_PLACES, *range(_ADDRESS, _ADDRESS + 256, 24)):
-        _try(lambda place=place: table.row(place))
-    _try(lambda: list(table.iter_fdes()))
+    """Ask for rows of both unwind tables."""
+    elf = ElfFile(data, "file")
+    for load in (UnwindTable.from_elf, UnwindTable.from_debug_frame):
+        try:
+            table = load(elf)
+        except OmpdError:
+            continue
+        if table is not None:
+            for place in (*_PLACES, *range(_ADDRESS, _ADDRESS + 256, 24)):
+                _try(lambda table=table, place=place: table.row(place))
+            _try(lambda table=table: list(table.iter_fdes()))
 
 
 def read_debug_information(data: bytes) -> None:
@@ -594,6 +624,52 @@ def read_expression(data: bytes) -> None:
 
     value = evaluate(data, {7: 0x5000, 16: 0x1000, 6: 1}, read, initial=(0x6000,))
     assert 0 <= value < 1 << 64
+
+
+_CODE, _BLIND, _STACK = 0x40_0000, 0x50_0000, 0x7000
+
+
+def stack_bytes(form: Form) -> bytes:
+    """Return call frame instructions of all functions of a program, their length first, then a stack."""
+    code = instructions(form)[:255] if form.odd() else b"\x0e\x10\x83\x02"
+    places = (0, _CODE + 8, _CODE + 9, _BLIND + 8, _BLIND + 9, _STACK + 64, _STACK + 256, _STACK, _STACK + 8)
+    words = form.pack("Q" * 128, *(form.numbers.choice(places) for _ in range(128)))
+    return bytes((len(code),)) + code + words
+
+
+def read_stack(data: bytes) -> None:
+    """Follow a stack, with guesses and without."""
+    code, memory = data[1 : 1 + data[0]] if data else b"", data[1 + data[0] :] if data else b""
+    augmented = struct.pack("<I", 0) + b"\x01zR\0\x01\x78\x10\x01\0\x0c\x07\x08\x90\x01"
+    head = struct.pack("<I", len(augmented)) + augmented
+    body = struct.pack("<IQQ", len(head) + 4, _CODE, 0x1000) + b"\0" + code
+    table = UnwindTable(b"", 0, head + struct.pack("<I", len(body)) + body, 0x8000)
+    reads = 0
+
+    def read(address: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        if _STACK <= address <= _STACK + len(memory) - size:
+            return memory[address - _STACK : address - _STACK + size]
+        if address >> 12 in (_CODE >> 12, _BLIND >> 12) and 0 <= size <= 4096:
+            # Each place is behind a call, and 9 bytes on a handler returns.
+            around = (b"\xb8\x0f\0\0\0\x0f\x05\xff\xd0" * 460)[address % 9 :]
+            return around[:size]
+        raise MemoryFault(address, size)
+
+    unwinder = Unwinder(
+        read,
+        X86_64,
+        lambda pc: (table, 0) if _CODE <= pc < _CODE + 0x1000 else None,
+        is_code=lambda address: address >> 12 in (_CODE >> 12, _BLIND >> 12),
+        stack_end=lambda address: _STACK + len(memory) if _STACK <= address < _STACK + len(memory) else None,
+    )
+    for pc in (0, _CODE + 1, _BLIND, _BLIND + 9):
+        for guess in (False, True):
+            registers = {"rip": pc, "rsp": _STACK, "rbp": _STACK + 64, "rbx": 1}
+            stack = unwinder.stack(registers, guess=guess)
+            assert stack.frames and all(frame.guessed <= guess for frame in stack.frames)
+    assert reads < 250_000
 
 
 def read_notes(data: bytes) -> None:
@@ -630,6 +706,7 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
     "unwinding": (elf_file, read_unwinding),
     "debug_information": (elf_file, read_debug_information),
     "expression": (expression, read_expression),
+    "stack": (stack_bytes, read_stack),
     "notes": (
         lambda form: notes_of(form, [(b"CORE", 1, form.numbers.choice(_NAMES) * 20) for _ in form.some(4)]),
         read_notes,
@@ -641,7 +718,7 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
 def built(kind: str, numbers: random.Random) -> bytes:
     """Return a file of a kind, as *numbers* have it: sound, with lies in it, or damaged besides."""
     form = Form(numbers, lies=numbers.choice((0.0, 0.005, 0.02, 0.1)))
-    if kind not in ("core", "notes", "expression"):
+    if kind not in ("core", "notes", "expression", "stack"):
         form.bits, form.order = numbers.choice((64, 64, 64, 32)), numbers.choice("<<<>")
     data = bytearray(KINDS[kind][0](form))
     for _ in range(numbers.choice((0, 0, 0, 1, 4)) if data else 0):

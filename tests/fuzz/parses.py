@@ -26,10 +26,11 @@ def mapped(path: str) -> Kept:
 
 
 class _Loader:
-    # Stands in for a class of which modules call one constructor.
+    # Stands in for a class of which modules call one constructor, or two.
 
-    def __init__(self, make: Callable[..., Any]) -> None:
+    def __init__(self, make: Callable[..., Any], other: Callable[..., Any] | None = None) -> None:
         self.load = self.from_elf = make
+        self.from_debug_frame = other
 
 
 def _once(make: Callable[..., Any], key: Callable[..., object]) -> Callable[..., Any]:
@@ -62,7 +63,11 @@ def parsed_once() -> Iterator[None]:
         (modules, "open_mapped", opened),
         (modules, "ElfFile", _once(original_elf, lambda data, name: (id(data), name))),
         (modules, "SymbolTable", _Loader(_once(tables.load, _first))),
-        (modules, "UnwindTable", _Loader(_once(unwinding.from_elf, _first))),
+        (
+            modules,
+            "UnwindTable",
+            _Loader(_once(unwinding.from_elf, _first), _once(unwinding.from_debug_frame, _first)),
+        ),
         (modules, "LineInfo", _once(lines, _first)),
         (types, "TypeInfo", _once(info, _first)),
         (FileFinder, "debug_file", lambda finder, *arguments: separate(finder, *arguments)),
