@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ompd.contract.process import Stack
-from ompd.debugger import files
+from ompd.debugger import files, snapshot
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.formats.cfi import Row, UnwindTable
 from ompd.debugger.inspected import InspectedProcess
@@ -97,8 +96,9 @@ def is_covered(process: InspectedProcess, address: int) -> bool:
     return index >= 0 and address - module.bias < spans[index][1]
 
 
-def check(process: InspectedProcess, stack: Stack, shown: Sequence[GdbFrame], tally: Tally) -> None:
-    """Make sure that *stack* is the one that gdb shows."""
+def check(process: InspectedProcess, thread: int, shown: Sequence[GdbFrame], tally: Tally) -> None:
+    """Make sure that the stack of *thread* is the one that gdb shows."""
+    stack = process.stack(thread)
     theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
     ours = [(frame.pc, frame.is_signal_frame) for frame in stack.frames]
     assert [(frame.pc, frame.kind == "signal") for frame in theirs[: len(ours)]] == ours
@@ -111,6 +111,9 @@ def check(process: InspectedProcess, stack: Stack, shown: Sequence[GdbFrame], ta
         # made, in code on the stack that calls a nested function.
         assert not is_covered(process, int(stack.stopped.removeprefix(UNCOVERED), 16))
         assert stack.frames[-1].cfa is None
+        if process.module_at(stack.frames[-1].pc) is None:
+            guessed = process.stack(thread, guess=True)
+            assert [frame.pc for frame in guessed.frames] == [frame.pc for frame in theirs], guessed.stopped
         return
     assert len(ours) == len(theirs), stack.stopped
     places = []
@@ -132,7 +135,7 @@ def compared(kind: Kind, number: int, *options: str) -> Tally:
         assert stacks.keys() == set(process.threads())
         assert len(stacks) >= kind.threads
         for thread in process.threads():
-            check(process, process.stack(thread), stacks[thread], tally)
+            check(process, thread, stacks[thread], tally)
     assert len(tally.places) >= 10
     return tally
 
@@ -242,6 +245,18 @@ def test_a_return_from_a_handler_without_unwind_data_restores_all_registers(buil
     numbers = (8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16)
     assert frames[at + 1].registers == dict(zip(numbers, noted.interrupted[:17], strict=True))
     assert frames[at].cfa == noted.interrupted[15] and frames[at + 1].call_site == frames[at + 1].pc
+
+
+@pytest.mark.parametrize("build", ["frame-pointer", "none"])
+def test_a_snapshot_holds_what_guesses_need(build: str, tmp_path: Path) -> None:
+    with blind(build, "abort") as (process, _):
+        thread = process.threads()[0]
+        pages = process.note_reads()
+        taken = snapshot.take(process._target, process, pages, data_limit=0, keep_environment=True)
+        with (tmp_path / "snapshot").open("wb") as file:
+            taken.write(file)
+        with opened(tmp_path / "snapshot") as other:
+            assert other.stack(thread, guess=True) == process.stack(thread, guess=True)
 
 
 def test_a_whole_stack_has_no_guesses() -> None:

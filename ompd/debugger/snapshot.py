@@ -171,7 +171,7 @@ def _read_stack(process: InspectedProcess, thread: int, sp: int, region: MemoryR
         pointer = process.thread_pointer(thread)
         if sp < pointer < end:
             end = pointer
-    stack = process.stack(thread)
+    stack = process.stack(thread, guess=True)
     low = max(sp - _RED_ZONE, region.start)
     for frame in stack.frames:
         high = min(frame.cfa, end) if frame.cfa is not None else low
