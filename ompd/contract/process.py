@@ -72,10 +72,6 @@ class Frame(Protocol):
         """Where unwind data says the function begins, None where none covers the pc."""
 
     @property
-    def how(self) -> str:
-        """How it was found: ``innermost``, or ``cfi``, by the inner frame's unwind data."""
-
-    @property
     def is_signal_frame(self) -> bool:
         """Whether this is the kernel's frame below a signal handler."""
 
