@@ -191,7 +191,8 @@ class StackFrame:
     nothing tells. ``task`` is the id of the task that executes it, ``thread`` the native id of the thread on whose
     stack it is. ``inlined`` frames share the address of the one they are inlined into. ``module`` is the file that
     holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, or as a guess, ``frame-pointer`` or
-    ``scan``. ``signal`` marks the kernel's frame below a signal handler.
+    ``scan``; it is ``guessed`` if it or a frame inside of it was. ``signal`` marks the kernel's frame below a signal
+    handler.
     """
 
     function: str | None
@@ -206,6 +207,7 @@ class StackFrame:
     construct: Construct | None = None
     module: str | None = None
     how: str = "cfi"
+    guessed: bool = False
     signal: bool = False
 
 

@@ -20,6 +20,10 @@ _BEHIND_GCC = re.compile(r"\d+" + _COPIES)
 _BEHIND_CLANG = re.compile(r"(?:_debug__|\._debug__|\.)?(?:\.?\d+)?" + _COPIES)
 _BEHIND_CLANG_TASK = re.compile(r"(?:\.?\d+)?" + _COPIES)
 
+# Entry points of GOMP to which gcc passes the function of a construct; in libomp their names have a prefix.
+_GCC_CONSTRUCTS = {"parallel": "parallel", "task": "task", "taskloop": "taskloop"}
+_GCC_ROUTINE = re.compile(r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task)(?![a-z])")
+
 CRITICAL_PREFIX = ".gomp_critical_user_"
 """How the variable of a critical section begins; clang adds ``.var`` to the section's name, which may be empty."""
 
@@ -55,6 +59,12 @@ class Outlined:
 def is_by_gcc(name: str) -> bool:
     """Tell whether *name* is one that gcc makes, which do not say of which construct they are."""
     return _GCC in name
+
+
+def construct_of_routine(name: str) -> str | None:
+    """Return the construct that code of gcc's begins by calling the runtime's routine *name*, None for another one."""
+    match = _GCC_ROUTINE.search(name)
+    return _GCC_CONSTRUCTS[match[1]] if match is not None else None
 
 
 def parse(name: str) -> Outlined | None:

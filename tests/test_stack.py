@@ -249,3 +249,14 @@ def test_stacks_of_odd_programs(odd: Odd, compiler_name: str) -> None:
         core = core_of(odd, compiler_name, mode)
         told = check_regions(core)
         assert told or not any(word.get("regions") for word in core.words)
+
+
+@pytest.mark.parametrize("flags", ["-O0", "-O2", "-fno-plt"])
+def test_what_gcc_calls_by_one_name_is_told_by_its_calls(flags: str) -> None:
+    core = core_of(Odd("gcc_names", flags=(flags,)), "gcc")
+    rows = rows_of(core.path)
+    words = [word for word in core.words if "construct" in word]
+    assert {word["construct"] for word in words} == {"task", "taskloop"}
+    for word in words:
+        told = [(f.construct.kind, f.construct.line) for f in rows[word["construct_tid"]].frames if f.construct]
+        assert told[0] == (word["construct"], word["at"])

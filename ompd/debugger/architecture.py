@@ -23,6 +23,19 @@ class FrameRecord(NamedTuple):
     cfa: int
 
 
+class CallPatterns(NamedTuple):
+    """Regular expressions of machine code: ``address`` takes one of code as an argument, ``call`` calls, ``linkage`` is
+    an entry of the linkage table, which jumps to where a word says.
+
+    What they refer to is the group ``distance``, counted from the end, or the address itself, ``absolute``; both are
+    little-endian. A call with the group ``through`` goes to where a word says.
+    """
+
+    address: bytes
+    call: bytes
+    linkage: bytes
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One processor and ABI.
@@ -43,6 +56,7 @@ class Architecture:
     at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
     called code. ``edges`` are regular expressions for what lies before the pc and at it, where a function begins or
     ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
+    ``calls`` find what a function is passed to, None where they are not known.
     """
 
     name: str
@@ -69,6 +83,7 @@ class Architecture:
     max_call_size: int
     call: bytes
     edges: tuple[tuple[bytes, bytes, int], ...]
+    calls: CallPatterns | None
 
     @cached_property
     def prstatus_words(self) -> struct.Struct:
@@ -148,6 +163,12 @@ X86_64 = Architecture(
         # pop %rbp; ret
         (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
         (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 8),
+    ),
+    calls=CallPatterns(
+        # lea distance(%rip), any register; mov $address, %edi
+        rb"(?s:[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)|\xbf(?P<absolute>....))",
+        rb"(?s:(?:\xe8|(?P<through>\xff\x15))(?P<distance>....))",
+        rb"(?s:(?:\xf3\x0f\x1e\xfa)?[\x3e\xf2]?\xff\x25(?P<distance>....))",
     ),
     tls_variant=2,
     tcb_size=0,

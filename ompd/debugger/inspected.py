@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Location, Module, SourceFrame, Stack, Variable
+from ompd.debugger.callsites import CallSites
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.elf import PF_X, PT_LOAD
@@ -471,6 +472,19 @@ class InspectedProcess:
         except OmpdError:
             pass  # damaged debug information tells nothing
         return symbol
+
+    def receivers(self, function: int, callers: str) -> Iterator[str]:
+        """Yield the routines that the code of *callers* passes the function at an address to, the nearest first.
+
+        :param callers: the linker's name of a function; code that a compiler made of parts of it is looked at, too
+        """
+        loaded = self._modules.at(function)
+        if loaded is not None:
+            yield from self._call_sites.receivers(loaded, function, callers)
+
+    @cached_property
+    def _call_sites(self) -> CallSites:
+        return CallSites(self, self._target.architecture, lambda address: self.locate(address).symbol)
 
     # What later parts of the debugger serve
 

@@ -113,6 +113,7 @@ class _Reader:
         self._handles: dict[int, _Found | None] = {}
         self._own: dict[int, _Own] = {}
         self._continuations: dict[str, tuple[StackFrame, ...] | OmpdError] = {}
+        self._kinds: dict[int, str | None] = {}
         self._constructs: dict[tuple[int, str | None], Construct] = {}
 
     def chosen(self, thread: int | None) -> list[int]:
@@ -246,9 +247,9 @@ class _Reader:
         codes: Sequence[ConstructCode] = ()
         stopped = None
         try:
-            stack = self._process.stack(native)
+            stack = self._process.stack(native, guess=True)
             physical, stopped = stack.frames, stack.stopped
-            count = len(physical)
+            count = len(self._process.stack(native).frames)
         except OmpdError as error:
             self._problems.lost(f"thread {native}: its stack", error)
             return _Own([], 0, None, str(error))
@@ -339,6 +340,8 @@ class _Reader:
             code.kind if code is not None else _kind_by_name(frame.function or "", frames[outer].frame.function or "")
         )
         parent = known.parent if known is not None else None
+        if parent is not None and kind in (None, "task") and outlined.is_by_gcc(frame.function or ""):
+            kind = self._kind_of_gcc(physical[frames[outer].place], parent) or kind
         if parent is not None:
             function: str | None = self._as_in_source(physical[frames[at].place], parent)
         elif around is not None:
@@ -352,6 +355,16 @@ class _Reader:
         if not self._raw and not is_inlined:
             frame = replace(frame, inlined=False)  # only into what is not shown
         frames[at] = frames[at]._replace(frame=replace(frame, function=function, construct=construct))
+
+    def _kind_of_gcc(self, physical: Frame, parent: str) -> str | None:
+        # gcc's names do not tell the construct. What its code passes the function to does.
+        entry = self._process.locate(physical.call_site).symbol_address
+        if entry is None:
+            return None
+        if entry not in self._kinds:
+            names = (outlined.construct_of_routine(name) for name in self._process.receivers(entry, parent))
+            self._kinds[entry] = next((name for name in names if name is not None), None)
+        return self._kinds[entry]
 
     def _construct(self, code: ConstructCode | None, kind: str | None, physical: Frame) -> Construct:
         entry = self._process.locate(physical.call_site).symbol_address
@@ -405,6 +418,7 @@ def _frame(
         inlined=source.inlined,
         module=module,
         how=frame.how,
+        guessed=frame.guessed,
         signal=frame.is_signal_frame,
     )
 

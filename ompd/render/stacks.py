@@ -96,6 +96,8 @@ def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
         yield "inlined"
     if frame.how in _HOW:
         yield _HOW[frame.how]
+    elif frame.guessed:
+        yield "if the guess is right"
     if raw:
         yield frame.kind
     if raw or verbose:
