@@ -47,7 +47,8 @@ from ompd.commands.table import COMMANDS, Command  # noqa: E402
 from ompd.contract.ompd import DLL_LOCATIONS_VALID  # noqa: E402
 from ompd.control import LldbInspection  # noqa: E402
 from ompd.debugger.targets.lldb import check_stopped, stop_of  # noqa: E402
-from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone  # noqa: E402
+from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone, Unsupported  # noqa: E402
+from ompd.lldb_frames import RECOGNIZERS, Frames  # noqa: E402
 from ompd.model import ParallelRecord, ThreadRecord  # noqa: E402
 from ompd.render.summary import format_summary  # noqa: E402
 from ompd.render.words import clean, describe_snapshot  # noqa: E402
@@ -69,6 +70,7 @@ class _State:
         self.auto = False
         self.hooked = False  # whether targets have our stop hook
         self.said: tuple[int, int] | None = None  # the stop that the line was printed at
+        self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
 
     def session(self, process: Any) -> LldbInspection:
         """Return the session of this stop of *process*, the same one as long as it does not run or gets modules."""
@@ -390,21 +392,52 @@ def _member(session: LldbInspection, region: ParallelRecord | None, native: int,
     return found
 
 
-class AutoCommand(_Prompt):
-    """``ompd auto on|off``: a line at each stop."""
-
-    summary = "Print a line on OpenMP at each stop, or no more."
+class _Switch(_Prompt):
+    """A command that is followed by ``on`` or ``off``, or by nothing, and says what it is."""
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Switch it, and return what it is now."""
         given = [word for word in words if word != "--debug"]
         if given not in (["on"], ["off"], []):
-            raise BadInput("auto is switched on or off", hint="ompd auto on")
+            raise BadInput(f"{self.name} is switched on or off", hint=f"ompd {self.name} on")
         if given:
-            self._state.auto = given == ["on"]
-        if self._state.auto:
+            self.switch(debugger, given == ["on"])
+        return f"ompd {self.name} is {self.tell(debugger)}"
+
+    name = ""
+
+    def switch(self, debugger: Any, on: bool) -> None:
+        """Switch it."""
+        raise NotImplementedError
+
+    def tell(self, debugger: Any) -> str:
+        """Return what it is: on or off, and more if there is more to say."""
+        raise NotImplementedError
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the only argument."""
+        return [[{"arg_type": lldb.eArgTypeNone, "repeat": "optional"}]]
+
+    def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
+        """Complete ``on`` and ``off``."""
+        return {"values": [value for value in ("on", "off") if value.startswith(words[position][:cursor])]}
+
+
+class AutoCommand(_Switch):
+    """``ompd auto on|off``: a line at each stop."""
+
+    name = "auto"
+    summary = "Print a line on OpenMP at each stop, or no more."
+
+    def switch(self, debugger: Any, on: bool) -> None:
+        """Print them from now on, or no more."""
+        self._state.auto = on
+        if on:
             _hook(debugger, self._state)
-        return f"ompd auto is {'on' if self._state.auto else 'off'}"
+
+    def tell(self, debugger: Any) -> str:
+        """Return what it is."""
+        return "on" if self._state.auto else "off"
 
     def help(self) -> str:
         """Return the help of the command."""
@@ -414,13 +447,60 @@ class AutoCommand(_Prompt):
             f"  {_PROMPT}ompd auto on\n"
         )
 
-    def get_args_definition(self) -> list[list[dict[str, object]]]:
-        """Return the only argument."""
-        return [[{"arg_type": lldb.eArgTypeNone, "repeat": "optional"}]]
 
-    def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
-        """Complete ``on`` and ``off``."""
-        return {"values": [value for value in ("on", "off") if value.startswith(words[position][:cursor])]}
+class FramesCommand(_Switch):
+    """``ompd bt on|off``: whether LLDB's own commands leave out the frames of OpenMP runtimes."""
+
+    name = "bt"
+    summary = "Leave OpenMP runtimes' frames out of bt, up and down, or not."
+
+    def switch(self, debugger: Any, on: bool) -> None:
+        """Leave them out from now on, or no more.
+
+        :raises Unsupported: if this LLDB cannot
+        """
+        if on and not _CAN_HIDE:
+            raise Unsupported(_cannot_hide(debugger), hint=_SINCE_WHEN)
+        self._state.hides = on
+        if _CAN_HIDE:
+            _frames(debugger).switch(on)
+
+    def tell(self, debugger: Any) -> str:
+        """Return what it is, and what that means or why it cannot be otherwise."""
+        return _tell_frames(debugger)
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return (
+            "With `on`, as it is at first where LLDB can do that, its own `bt`, `up` and `down` leave out the frames of"
+            " OpenMP runtimes, and an editor shows them as subtle. `bt -u` shows all. Without a word it says what it"
+            f" is.\n\n  {_PROMPT}ompd bt off\n"
+        )
+
+
+# The attribute came with what it tells: before, recognisers that hide frames are accepted and never asked.
+_CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
+_SINCE_WHEN = "LLDB 20 and later can"
+
+
+def _cannot_hide(debugger: Any) -> str:
+    return f"LLDB {_version(debugger).partition('.')[0]} cannot leave frames out"
+
+
+def _tell_frames(debugger: Any) -> str:
+    if not _CAN_HIDE:
+        return f"off: {_cannot_hide(debugger)}; {_SINCE_WHEN}"
+    if not _frames(debugger).are_on():
+        return "off: bt, up and down show the frames of OpenMP runtimes"
+    return "on: bt, up and down leave out the frames of OpenMP runtimes; bt -u shows them"
+
+
+def _frames(debugger: Any) -> Frames:
+    return Frames(debugger, lambda text, target: _command(debugger, text, target), _MODULE)
+
+
+def _version(debugger: Any) -> str:
+    return str(debugger.GetVersionString()).splitlines()[0].removeprefix("lldb version ")
 
 
 def _hook(debugger: Any, state: _State) -> None:
@@ -474,10 +554,11 @@ class StatusCommand(_Prompt):
         process = _process(debugger, exe_ctx)
         lines = [
             f"ompd      {ompd.__version__}, {Path(__file__).resolve()}",
-            f"lldb      {debugger.GetVersionString().splitlines()[0].removeprefix('lldb version ')}",
+            f"lldb      {_version(debugger)}",
             f"process   {self._of_process(process)}",
             *(f"runtime   {text}" for text in self._of_runtimes(process)),
             f"auto      {'on' if self._state.auto else 'off'}",
+            f"bt        {_tell_frames(debugger).partition(':')[0]}",
         ]
         return _cleaned("\n".join(lines))
 
@@ -546,12 +627,13 @@ def _arm(target: Any) -> None:
 # Loading
 
 
-def _command(debugger: Any, text: str, target: Any = None) -> None:
+def _command(debugger: Any, text: str, target: Any = None) -> str:
     result = lldb.SBCommandReturnObject()
     context = lldb.SBExecutionContext(target) if target is not None else lldb.SBExecutionContext()
     debugger.GetCommandInterpreter().HandleCommand(text, context, result)
     if not result.Succeeded():
         raise OmpdError(f"LLDB refused {text!r}: {result.GetError()}")
+    return result.GetOutput() or ""
 
 
 def _class_of(command: Command) -> type[_Question]:
@@ -564,9 +646,11 @@ _CLASSES: Mapping[str, Callable[..., _Prompt]] = {
     "thread": ThreadCommand,
     "snapshot": SnapshotCommand,
     "auto": AutoCommand,
+    "bt": FramesCommand,
     "status": StatusCommand,
 }
 globals().update({made.__name__: made for made in _CLASSES.values()})
+globals().update({made.__name__: made for made in RECOGNIZERS})
 
 
 def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
@@ -577,3 +661,6 @@ def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
         _command(debugger, f"command script add -o {parsed}-c {_MODULE}.{made.__name__} ompd {name}")
     if not interpreter.AliasExists("omp") and not interpreter.CommandExists("omp"):
         _command(debugger, "command alias omp ompd")  # lldb-dap does not see a container
+    if _CAN_HIDE and _state(internal_dict).hides:
+        with suppress(OmpdError):  # `ompd bt` says what it is
+            _frames(debugger).switch(True)

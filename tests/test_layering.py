@@ -21,7 +21,7 @@ LAYERS = (
     ("debugger", "plugins"),
     ("session", "live"),
     ("questions", "analysis", "render"),
-    ("inspection", "control", "commands", "lldb_script"),
+    ("inspection", "control", "commands", "lldb_frames", "lldb_script"),
     ("start",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -14,7 +14,9 @@ from ompd.contract.process import Module, Process
 
 USER, RUNTIME, SYSTEM, UNKNOWN = "user", "runtime", "system", "unknown"
 
-_RUNTIME_FILE = re.compile(r"(?:^|/)lib(?:i?omp5?|gomp)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$")
+RUNTIME_FILE = re.compile(r"(?:^|/)lib(?:i?omp5?|gomp)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$")
+"""What the file of an OpenMP runtime is called, with or without folders, also where a package has renamed it."""
+
 # What the sources of libomp and libgomp call their functions: entry points, their own, and C++ members by their mangled
 # names.
 _RUNTIME_SYMBOL = re.compile(
@@ -28,7 +30,17 @@ _CONSTRUCT = re.compile(r"\._omp_fn\.\d|\.omp_(?:outlined|task_entry)")
 
 def is_runtime_file(name: str) -> bool:
     """Tell whether a module's file is called as an OpenMP runtime is."""
-    return _RUNTIME_FILE.search(name) is not None
+    return RUNTIME_FILE.search(name) is not None
+
+
+def is_runtime_symbol(symbol: str) -> bool:
+    """Tell whether *symbol*, of a module that holds an OpenMP runtime, is called as the runtime's functions are."""
+    return _RUNTIME_SYMBOL.match(symbol) is not None
+
+
+def is_construct(symbol: str) -> bool:
+    """Tell whether *symbol* is called as compilers call what they make of an OpenMP construct."""
+    return _CONSTRUCT.search(symbol) is not None
 
 
 def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
@@ -48,9 +60,9 @@ def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
     symbol = process.locate(address).symbol
     if symbol is None:
         return UNKNOWN
-    if _RUNTIME_SYMBOL.match(symbol):
+    if is_runtime_symbol(symbol):
         return RUNTIME
     if module.is_program and not any(other.is_system_library for other in process.modules()):
-        is_users = process.line_of(address) != (None, None) or _CONSTRUCT.search(symbol) is not None
+        is_users = process.line_of(address) != (None, None) or is_construct(symbol)
         return USER if is_users else UNKNOWN
     return USER

@@ -16,6 +16,11 @@ _SYSTEM_LIBRARY = re.compile(
 )
 
 
+def is_system_file(name: str) -> bool:
+    """Tell whether a module's file is called as one of the C and compiler libraries is."""
+    return _SYSTEM_LIBRARY.search(name) is not None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
     """A file that is mapped into the process: the program, a shared library, the vDSO. There is one record for each.
@@ -41,7 +46,7 @@ class Module:
     @property
     def is_system_library(self) -> bool:
         """Whether this is one of the C and compiler libraries that lie beneath every program."""
-        return _SYSTEM_LIBRARY.search(self.name) is not None
+        return is_system_file(self.name)
 
 
 class Frame(Protocol):

@@ -1,0 +1,233 @@
+"""What LLDB leaves out of ``bt``, ``up`` and ``down``: the frames of OpenMP runtimes, and what belongs to them.
+
+LLDB 20 and later ask a recogniser, which expressions choose by a frame's file and function, whether to hide a frame.
+Ours hide frames of a runtime's file, those of a runtime that is linked into a module of the user's, the C library's
+where the runtime called it or began a thread with it, and what clang puts around the body of a construct. ``bt -u``
+shows them all. LLDB keeps the numbers, and always shows the frame that is selected.
+
+A frame stays where else nothing would be left to go out to. In a thread of the runtime's it is the one that called
+the user's code, so that ``finish`` ends there, as it does without us; in a thread that has no frame of the user's it is
+the outermost of the runtime's, by which the thread is known, and for ``finish`` the one that frame 0 returns to.
+
+The recognisers are made by LLDB, by name and without arguments; it has no way to add or list them but its commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ompd.contract.code import (
+    RUNTIME,
+    RUNTIME_FILE,
+    SYSTEM,
+    UNKNOWN,
+    USER,
+    is_construct,
+    is_runtime_file,
+    is_runtime_symbol,
+)
+from ompd.contract.process import is_system_file
+
+_CODE_SYMBOL = 2  # lldb.eSymbolTypeCode; stubs of the procedure linkage table are of another type
+# How far a thread's frames are followed for one of them. Stacks of the runtime's alone have some ten.
+_MOST_FRAMES = 64
+_ENTRY_POINTS = ("__kmpc_fork_call", "GOMP_parallel")
+
+# Expressions that LLDB (POSIX) and Python both read, of names as LLDB shows them. What they let through is looked at.
+_RUNTIME_NAME = "(^|[ :])_*(kmp|itt_|ompt_|ompd_|ompc_|hwloc_|GOMP_|gomp_|omp_[a-z])|distributedBarrier|hierarchy_info"
+_SYSTEM_NAME = (
+    "^(__GI_)?_*(futex_[a-z0-9_]+|do_futex_wait|lll_[a-z_]*lock[a-z0-9_]*|(new_)?sem_[a-z0-9_]+"
+    "|pthread_(cond|mutex|rwlock|barrier|spin|once|join|clockjoin|timedjoin)[a-z0-9_]*"
+    "|sched_yield|syscall|p?select|p?poll|(clock_)?nanosleep|usleep|start_thread|clone3?)([.@].*)?$"
+)
+_UNNAMED = "^___lldb_unnamed_symbol"
+_CLANG_NAME = "[.]omp_outlined|^[.]omp_task_entry[.]"
+
+_SYSTEM = re.compile(_SYSTEM_NAME)
+# Names of a linked runtime that are nobody else's, also where its source is known: libomp's.
+_RESERVED = re.compile(r"__kmp|_Z\w*(?:__kmp|\d+kmp_flag|__ompt|distributedBarrier|hierarchy_info)")
+_BODY = re.compile(r"\.omp_outlined\.?_debug__")
+_WRAPPER = re.compile(r"\.omp_outlined(?!\.?_debug__)")
+_TASK_ENTRY = ".omp_task_entry."
+
+
+def side_of(frame: Any) -> str:
+    """Return whose code an ``SBFrame`` is in, in the words of :mod:`ompd.contract.code`."""
+    module = frame.GetModule()
+    name = module.GetFileSpec().GetFilename()
+    if not name:
+        return UNKNOWN
+    if is_runtime_file(name):
+        return RUNTIME
+    if is_system_file(name):
+        return SYSTEM
+    symbol = _symbol(frame)
+    has_line = frame.GetLineEntry().IsValid()
+    if is_runtime_symbol(symbol) and _defines(module, *_ENTRY_POINTS):
+        # A function of the user's may be called alike.
+        return RUNTIME if _RESERVED.match(symbol) or not has_line else USER
+    if has_line or is_construct(symbol):
+        return USER
+    if not (_defines(module, *_ENTRY_POINTS) and _defines(module, "__libc_start_main")):
+        return USER
+    return SYSTEM if _SYSTEM.search(symbol) else UNKNOWN  # in a static program
+
+
+def _symbol(frame: Any) -> str:
+    symbol = frame.GetSymbol()
+    return symbol.GetMangledName() or symbol.GetName() or ""
+
+
+def _defines(module: Any, *names: str) -> bool:
+    return any(module.FindSymbol(name, _CODE_SYMBOL).IsValid() for name in names)
+
+
+def _sides(frame: Any, step: int) -> Iterator[str]:
+    # Whose frames come after *frame*, outwards (1) or inwards (-1).
+    thread, index = frame.GetThread(), frame.GetFrameID()
+    for _ in range(_MOST_FRAMES):
+        index += step
+        found = thread.GetFrameAtIndex(index) if index >= 0 else None
+        if found is None or not found.IsValid():
+            return
+        yield side_of(found)
+
+
+def _next_side(frame: Any, step: int, *passed: str) -> str | None:
+    # Whose the first frame after *frame* is that is none of *passed*, None if there is none.
+    return next((side for side in _sides(frame, step) if side not in passed), None)
+
+
+class _Recognizer:
+    """What LLDB asks about each frame that fits the expressions. No error may reach it: then a frame is shown."""
+
+    def get_recognized_arguments(self, frame: Any) -> list[Any]:
+        """Return the arguments that LLDB is to show besides those it knows: none."""
+        return []
+
+    def should_hide(self, frame: Any) -> bool:
+        """Tell LLDB whether to leave *frame* out."""
+        with suppress(BaseException):
+            return self.hides(frame)
+        return False
+
+    def hides(self, frame: Any) -> bool:
+        """Tell whether *frame* is to be left out."""
+        raise NotImplementedError
+
+
+class OpenMPRuntimeFrames(_Recognizer):
+    """The frames of a runtime, but for the one of a stack that stays."""
+
+    def hides(self, frame: Any) -> bool:
+        """Tell whether *frame* is the runtime's, and not the one that stays."""
+        return side_of(frame) == RUNTIME and not self._stays(frame)
+
+    def _stays(self, frame: Any) -> bool:
+        if _next_side(frame, -1) in (USER, UNKNOWN):
+            return _next_side(frame, 1, RUNTIME, SYSTEM) is None
+        if frame.GetFrameID() != 1 and _next_side(frame, 1) == RUNTIME:
+            return False
+        return all(_next_side(frame, step, RUNTIME, SYSTEM) is None for step in (1, -1))
+
+
+class SystemFramesOfOpenMP(_Recognizer):
+    """The frames of the C library that the runtime called, or that began a thread of the runtime's."""
+
+    def hides(self, frame: Any) -> bool:
+        """Tell whether the runtime is around *frame*: outwards, else inwards if nothing but the library is outwards."""
+        if side_of(frame) != SYSTEM:
+            return False
+        outer = _next_side(frame, 1, SYSTEM)
+        return (outer or _next_side(frame, -1, SYSTEM)) == RUNTIME
+
+
+class ClangWrapperFrames(_Recognizer):
+    """What clang puts around the body of a construct: an outlined function that calls another, the entry of a task."""
+
+    def hides(self, frame: Any) -> bool:
+        """Tell whether *frame* does nothing but call the body, which is the next frame inwards."""
+        index = frame.GetFrameID()
+        if index == 0 or frame.IsInlined():
+            return False
+        inner = frame.GetThread().GetFrameAtIndex(index - 1)
+        # The symbol of an inlined function's frame is that of what it was inlined in.
+        names = [inner.GetFunctionName() or "", *([] if inner.IsInlined() else [_symbol(inner)])]
+        wrapper = _symbol(frame)
+        if wrapper.startswith(_TASK_ENTRY):
+            return any(_WRAPPER.search(name) for name in names)
+        return _WRAPPER.search(wrapper) is not None and any(_BODY.search(name) for name in names)
+
+
+RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A recogniser, and the names of files and functions that it is asked about."""
+
+    recognizer: type[_Recognizer]
+    file: str
+    function: str
+
+
+_LISTED = re.compile(r"^(\d+): (\[disabled\] )?([^\s,]+), ", re.MULTILINE)
+
+
+def _posix(pattern: str) -> str:
+    return pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
+
+
+# LLDB takes the first that fits, beginning with the last that was added.
+_RULES = (
+    _Rule(OpenMPRuntimeFrames, ".*", _RUNTIME_NAME),
+    _Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
+    _Rule(ClangWrapperFrames, ".*", _CLANG_NAME),
+    _Rule(OpenMPRuntimeFrames, _posix(RUNTIME_FILE.pattern), ".*"),
+)
+
+
+class Frames:
+    """Our recognisers in the targets of one debugger.
+
+    :param run: runs one of LLDB's commands for a target, and returns what it prints
+    :param module: the name by which LLDB has the module that has the classes
+    """
+
+    def __init__(self, debugger: Any, run: Callable[[str, Any], str], module: str) -> None:
+        self._debugger = debugger
+        self._run = run
+        self._module = module
+
+    def are_on(self) -> bool:
+        """Tell whether the target that is selected has them; without one, whether those to come will."""
+        target = self._debugger.GetSelectedTarget()
+        return self._has_all(target if target.IsValid() else self._debugger.GetDummyTarget())
+
+    def switch(self, on: bool) -> None:
+        """Add ours to every target, also to those that are made later, or remove them. Those of others stay."""
+        # The dummy is what every target is copied from that is made later.
+        targets = (self._debugger.GetTargetAtIndex(number) for number in range(self._debugger.GetNumTargets()))
+        for target in (self._debugger.GetDummyTarget(), *targets):
+            if on and self._has_all(target):
+                continue
+            for number, _ in self._ours(target):
+                self._run(f"frame recognizer delete {number}", target)
+            for rule in _RULES if on else ():
+                name = f"{self._module}.{rule.recognizer.__name__}"
+                chosen = f"-x -s '{rule.file}' -n '{rule.function}' -f false"
+                self._run(f"frame recognizer add -l {name} {chosen}", target)
+
+    def _has_all(self, target: Any) -> bool:
+        ours = self._ours(target)
+        return len(ours) == len(_RULES) and all(enabled for _, enabled in ours)
+
+    def _ours(self, target: Any) -> list[tuple[int, bool]]:
+        # By number, and whether they are enabled.
+        names = {f"{self._module}.{recognizer.__name__}" for recognizer in RECOGNIZERS}
+        listed = _LISTED.findall(self._run("frame recognizer list", target))
+        return [(int(number), not disabled) for number, disabled, name in listed if name in names]
