@@ -5,9 +5,10 @@ Ours hide frames of a runtime's file, those of a runtime that is linked into a m
 where the runtime called it or began a thread with it, and what clang puts around the body of a construct. ``bt -u``
 shows them all. LLDB keeps the numbers, and always shows the frame that is selected.
 
-A frame stays where else nothing would be left to go out to. In a thread of the runtime's it is the one that called
-the user's code, so that ``finish`` ends there, as it does without us; in a thread that has no frame of the user's it is
-the outermost of the runtime's, by which the thread is known, and for ``finish`` the one that frame 0 returns to.
+Of a thread that the runtime began two frames stay, so that there is always something left to go out to: the outermost
+of the runtime's, by which the thread is known, and the one that called the user's code, where ``finish`` ends as it
+does without us. LLDB asks about a frame once and keeps the answer as long as the frame lives: what is hidden must not
+depend on what the frame calls now and then.
 
 The recognisers are made by LLDB, by name and without arguments; it has no way to add or list them but its commands.
 """
@@ -41,8 +42,8 @@ _ENTRY_POINTS = ("__kmpc_fork_call", "GOMP_parallel")
 _RUNTIME_NAME = "(^|[ :])_*(kmp|itt_|ompt_|ompd_|ompc_|hwloc_|GOMP_|gomp_|omp_[a-z])|distributedBarrier|hierarchy_info"
 _SYSTEM_NAME = (
     "^(__GI_)?_*(futex_[a-z0-9_]+|do_futex_wait|lll_[a-z_]*lock[a-z0-9_]*|(new_)?sem_[a-z0-9_]+"
-    "|pthread_(cond|mutex|rwlock|barrier|spin|once|join|clockjoin|timedjoin)[a-z0-9_]*"
-    "|sched_yield|syscall|p?select|p?poll|(clock_)?nanosleep|usleep|start_thread|clone3?)([.@].*)?$"
+    "|pthread_(create|cond|mutex|rwlock|barrier|spin|once|join|clockjoin|timedjoin)[a-z0-9_]*|create_thread"
+    "|sched_yield|syscall|p?select|p?poll|(clock_)?nanosleep|usleep|start_thread|clone3?(_internal)?)([.@].*)?$"
 )
 _UNNAMED = "^___lldb_unnamed_symbol"
 _CLANG_NAME = "[.]omp_outlined|^[.]omp_task_entry[.]"
@@ -121,18 +122,15 @@ class _Recognizer:
 
 
 class OpenMPRuntimeFrames(_Recognizer):
-    """The frames of a runtime, but for the one of a stack that stays."""
+    """The frames of a runtime, but for those of its own threads that stay."""
 
     def hides(self, frame: Any) -> bool:
-        """Tell whether *frame* is the runtime's, and not the one that stays."""
+        """Tell whether *frame* is the runtime's, and not one that stays."""
         return side_of(frame) == RUNTIME and not self._stays(frame)
 
     def _stays(self, frame: Any) -> bool:
-        if _next_side(frame, -1) in (USER, UNKNOWN):
-            return _next_side(frame, 1, RUNTIME, SYSTEM) is None
-        if frame.GetFrameID() != 1 and _next_side(frame, 1) == RUNTIME:
-            return False
-        return all(_next_side(frame, step, RUNTIME, SYSTEM) is None for step in (1, -1))
+        is_between = _next_side(frame, -1) not in (USER, UNKNOWN) and _next_side(frame, 1) == RUNTIME
+        return not is_between and _next_side(frame, 1, RUNTIME, SYSTEM) is None
 
 
 class SystemFramesOfOpenMP(_Recognizer):
@@ -178,8 +176,9 @@ class _Rule:
 _LISTED = re.compile(r"^(\d+): (\[disabled\] )?([^\s,]+), ", re.MULTILINE)
 
 
-def _posix(pattern: str) -> str:
-    return pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
+def runtime_file_expression() -> str:
+    """Return the expression for files of OpenMP runtimes as LLDB reads them, which is as POSIX has them."""
+    return RUNTIME_FILE.pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
 
 
 # LLDB takes the first that fits, beginning with the last that was added.
@@ -187,7 +186,7 @@ _RULES = (
     _Rule(OpenMPRuntimeFrames, ".*", _RUNTIME_NAME),
     _Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
     _Rule(ClangWrapperFrames, ".*", _CLANG_NAME),
-    _Rule(OpenMPRuntimeFrames, _posix(RUNTIME_FILE.pattern), ".*"),
+    _Rule(OpenMPRuntimeFrames, runtime_file_expression(), ".*"),
 )
 
 

@@ -480,7 +480,7 @@ class FramesCommand(_Switch):
 
 # The attribute came with what it tells: before, recognisers that hide frames are accepted and never asked.
 _CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
-_SINCE_WHEN = "LLDB 20 and later can"
+_SINCE_WHEN = "LLDB 20 and later can; ompd stack leaves them out in every version"
 
 
 def _cannot_hide(debugger: Any) -> str:
@@ -489,7 +489,7 @@ def _cannot_hide(debugger: Any) -> str:
 
 def _tell_frames(debugger: Any) -> str:
     if not _CAN_HIDE:
-        return f"off: {_cannot_hide(debugger)}; {_SINCE_WHEN}"
+        return f"off: {_cannot_hide(debugger)}, {_SINCE_WHEN}"
     if not _frames(debugger).are_on():
         return "off: bt, up and down show the frames of OpenMP runtimes"
     return "on: bt, up and down leave out the frames of OpenMP runtimes; bt -u shows them"

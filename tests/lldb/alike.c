@@ -1,0 +1,17 @@
+/* The user's functions and library are called almost as a runtime's. */
+void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+volatile int reached;
+
+void omp_get_ready(void) {
+    reached++;
+}
+
+void kmp_search(void *data) {
+    omp_get_ready();
+    reached++;
+}
+
+void gomp_solve(unsigned threads) {
+    GOMP_parallel(kmp_search, 0, threads, 0);
+    reached++;
+}

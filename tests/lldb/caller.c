@@ -1,0 +1,8 @@
+/* Meets a construct by a library of the user's: alone, then with a worker. */
+void gomp_solve(unsigned threads);
+
+int main(void) {
+    gomp_solve(1);
+    gomp_solve(2);
+    return 0;
+}
