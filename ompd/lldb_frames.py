@@ -3,7 +3,8 @@
 LLDB 20 and later ask a recogniser, which expressions choose by a frame's file and function, whether to hide a frame.
 Ours hide frames of a runtime's file, those of a runtime that is linked into a module of the user's, the C library's
 where the runtime called it or began a thread with it, and what clang puts around the body of a construct. ``bt -u``
-shows them all. LLDB keeps the numbers, and always shows the frame that is selected.
+shows them all. LLDB keeps the numbers, and shows the frame that is selected whatever we say. Frame 0 is never hidden:
+where ``up`` begins in a hidden frame it passes none by.
 
 Of a thread that the runtime began two frames stay, so that there is always something left to go out to: the outermost
 of the runtime's, by which the thread is known, and the one that called the user's code, where ``finish`` ends as it
@@ -113,7 +114,7 @@ class _Recognizer:
     def should_hide(self, frame: Any) -> bool:
         """Tell LLDB whether to leave *frame* out."""
         with suppress(BaseException):
-            return self.hides(frame)
+            return frame.GetFrameID() > 0 and self.hides(frame)
         return False
 
     def hides(self, frame: Any) -> bool:

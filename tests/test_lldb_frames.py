@@ -102,7 +102,7 @@ def is_wrapper(frame: Line, inner: Line | None) -> bool:
 def expected(frames: Sequence[Line]) -> list[int]:
     """Return the numbers of the frames that are to be shown, by what is around each."""
     users = [frame.index for frame in frames if not frame.is_runtime and not frame.is_system]
-    shown = {0}  # it is selected
+    shown = {0}
     for number, frame in enumerate(frames):
         outer = next((other for other in frames[number + 1 :] if not other.is_system), None)
         inner = next((other for other in reversed(frames[:number]) if not other.is_system), None)
@@ -251,6 +251,15 @@ def test_moving_and_stepping_go_from_one_users_frame_to_the_next() -> None:
     assert f"regions.c:{line_with('#pragma omp barrier')}" in told["source info"]
 
 
+def test_up_leads_from_a_wait_to_the_code_that_waits() -> None:
+    core = stopped("hang")
+    (waiting,) = (thread for thread in core.truth["threads"] if thread["blocked_in"] == "lock")
+    told = replies(HIDES, create(core), f"ompd thread {waiting['thread_num']}", "up", "down", "frame info")
+    where = waiting["where"]
+    assert re.match(rf"frame #\d+: .*`{where['function']}\(.* at {where['file']}:{where['line']}:", told["up"])
+    assert told["frame info"].startswith("frame #0: ")
+
+
 @pytest.mark.parametrize("way", ["on", "off"])
 def test_finish_ends_where_the_runtime_called_a_workers_code(way: str) -> None:
     told = replies(
@@ -348,6 +357,6 @@ def test_an_editor_shows_hidden_frames_as_subtle(switched: str, tmp_path: Path) 
             subtle = {n for n, frame in enumerate(frames) if frame.get("presentationHint") == "subtle"}
             hidden = {f.index for f in everything[number]} - {f.index for f in shown[number]}
             assert len(frames) == len(everything[number])
-            assert subtle - {0} == (hidden if switched == "on" else set())  # bt shows frame 0, which is selected
+            assert subtle == (hidden if switched == "on" else set())
             names = [frame["name"] for frame in frames if frame.get("presentationHint") == "subtle"]
             assert switched == "off" or any("kmp" in name for name in names) or thread["id"] == core.truth["monitor"]
