@@ -33,7 +33,7 @@ def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
         terminal.wait_for(r"lldb_script\.py\n")
         terminal.type("ompd " + TAB)
         listed = terminal.wait_for(r"threads +-- .*\n")
-        for name in ("auto", "icvs", "parallel", "runtimes", "status", "tasks", "thread"):
+        for name in ("auto", "bt", "icvs", "parallel", "runtimes", "status", "tasks", "thread"):
             assert re.search(rf"\s{name} ", listed), listed
         terminal.type("ic" + TAB)
         terminal.wait_for(r"icvs|vs")
