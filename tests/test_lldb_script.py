@@ -123,6 +123,27 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
             assert bare(printed)[first:] == bare(expected)[first:]
 
 
+def test_stacks_are_those_of_the_shell(version: int) -> None:
+    core = stopped("task_tree", compiler="clang")
+    team = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team"]
+    asked = ("--raw", "--fold", "--thread 1", f"--thread {team[-1]}", f"--raw --thread {team[0]} --json", "--thread 99")
+    create = f"target create {core.executable} --core {core.core}"
+    told = replies(version, create, *(f"ompd stack {words}" for words in asked), "ompd stack --thread one")
+    for words in asked:
+        printed = told[f"ompd stack {words}"]
+        shell = CliRunner().invoke(cli, ["stack", str(core.core), *words.split()])
+        if "--json" in words:
+            answer = without_lldb(json.loads(printed))
+            assert answer == without_lldb(json.loads(shell.stdout)) and len(answer["stack"]) == 1
+        elif shell.exit_code:
+            assert printed.startswith("error: ompd: ")
+            assert printed.partition(": no thread has")[2] == shell.stderr.partition(": no thread has")[2] != ""
+        else:
+            first = 0 if version >= 17 else 1
+            assert bare(printed)[first:] == bare(shell.stdout)[first:] and len(bare(printed)) > 2
+    assert "one" in told["ompd stack --thread one"] and told["ompd stack --thread one"].startswith("error: ")
+
+
 def bare(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
