@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Kind:
     source: str
     compiler: str = ""
     flags: Sequence[str] = ()
-    threads: int = 44
+    threads: int = 55
     variables: tuple[tuple[str, str], ...] = ()
 
 
@@ -90,14 +90,9 @@ def command_of(kind: Kind) -> list[str]:
     :raises Missing: if what it needs is not there
     """
     if kind.source.endswith(".py"):
-        return ["/usr/bin/env", f"PYTHONPATH={wheel_folder('scikit-learn')}", *_python(), str(SOURCES / kind.source)]
+        folder = wheel_folder("scikit-learn")
+        return ["/usr/bin/env", f"PYTHONPATH={folder}", sys.executable, "-B", str(SOURCES / kind.source)]
     return [str(built(kind.source, kind.compiler, kind.flags))]
-
-
-def _python() -> list[str]:
-    import sys  # noqa: PLC0415
-
-    return [sys.executable, "-B"]
 
 
 def stopped_at_work(kind: Kind, number: int = 0) -> Path:
@@ -136,7 +131,7 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
         assert process.stdout is not None
         if is_ready:
             assert can_be_read(process.stdout.fileno(), 4 * READY_SECONDS), "it does not begin to work"
-            assert os.read(process.stdout.fileno(), 6) == b"ready\n"
+            assert process.stdout.readline() == b"ready\n"
             time.sleep(WORKING_SECONDS)
             process.send_signal(signal.SIGTRAP)  # which none of the programs' runtimes handles
         process.wait(READY_SECONDS)
