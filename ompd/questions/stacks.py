@@ -182,8 +182,8 @@ class _Reader:
                     frames += self._continuation(found.handle, region)
                 except OmpdError as error:
                     stopped = stopped or f"how it goes on outside of its region cannot be told: {error}"
-        if not frames and not idle and found is None:
-            # Without the user's code there is nothing to hide.
+        if not frames and found is None and all(item.frame.kind != RUNTIME for item in own.frames):
+            # Without the user's code, and the runtime's, there is nothing to hide.
             frames = tuple(item.frame for item in own.frames)
         if stopped is not None:
             facts.unavailable["frames"] = stopped
