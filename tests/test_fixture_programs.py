@@ -76,6 +76,7 @@ SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
     "task_stack": ((5, 0, 1), [(1, 4), (2, 2)]),
     "single_taskloop": ((3, 0, 1), [(1, 3)]),
     "callbacks": ((5, 0, 1), [(1, 5)]),
+    "interrupted": ((3, 0, 1), [(1, 3)]),
     "orphaned": ((4, 0, 1), [(1, 4)]),
     "inlined": ((3, 0, 1), [(1, 3)]),
     "cplusplus": ((4, 0, 1), [(1, 4)]),
@@ -111,6 +112,7 @@ BLOCKED = {
     "task_stack": Counter(user=5),
     "single_taskloop": Counter(user=3),
     "callbacks": Counter(user=5),
+    "interrupted": Counter(barrier=2, user=1),
     "orphaned": Counter(user=4),
     "inlined": Counter(user=3),
     "cplusplus": Counter(user=4),
@@ -602,6 +604,11 @@ STACKS = {
         main > main.parallel be_interrupted handle think
         main > main.parallel fail handle think
         main > main.parallel think
+    """,
+    "interrupted": """
+        main main.parallel meet handle report
+        main > main.parallel
+        main > main.parallel meet handle report
     """,
     "orphaned": """
         main main.parallel share_evenly share iterate hold

@@ -304,10 +304,11 @@ def _compare_stacks(
         found.check(subject, "stack.stopped", row.stopped, None)
         found.check(subject, "stack.idle", row.idle, thread["role"] == "idle")
         told, stated = [_in_short(frame) for frame in ours], [_in_short_as_stated(frame) for frame in true]
-        found.check(subject, "stack", told, stated)
-        if told != stated:
+        if len(told) != len(stated):
+            found.differences.append(f"{subject} is {told}, in truth {stated}")
             continue
-        for frame, statement in zip(ours, true, strict=True):
+        for number, (frame, statement) in enumerate(zip(ours, true, strict=True)):
+            subject = f"stack of thread {thread['native_thread_id']}, {number}: {_in_short_as_stated(statement)}"
             for key in ("function", "file", "line", "thread"):
                 found.check(subject, f"stack.{key}", _place_of(frame)[key], statement[key])
             construct = frame.construct

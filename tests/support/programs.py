@@ -99,6 +99,7 @@ STACK_PROGRAMS: Mapping[str, Program] = {
         Program("task_stack"),
         Program("single_taskloop", environment=STEADY),
         Program("callbacks"),
+        Program("interrupted"),
         Program("orphaned"),
         Program("inlined"),
         Program("cplusplus", compilers=("g++", "clang++")),
