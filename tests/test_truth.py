@@ -214,7 +214,7 @@ def with_all_code_taken_for_that_of_regions(monkeypatch: pytest.MonkeyPatch) -> 
 def test_stacks_that_are_read_wrongly_are_noticed(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = stopped("task_stack", compiler="clang")
+    core = stopped("task_tree", compiler="clang")
     assert compare_stacks(core).differences == []
     mutant(monkeypatch)
     assert compare_stacks(core).differences != []

@@ -304,7 +304,7 @@ def _compare_stacks(
         found.check(subject, "stack.stopped", row.stopped, None)
         found.check(subject, "stack.idle", row.idle, thread["role"] == "idle")
         told, stated = [_in_short(frame) for frame in ours], [_in_short_as_stated(frame) for frame in true]
-        if any(frame.kind == "unknown" for frame in row.frames):
+        if len(told) < len(stated) and any(frame.kind == "unknown" for frame in row.frames):
             # Those that are known to be the user's are there, in their order; whose others are cannot be told.
             rest = iter(frame["function"] for frame in true)
             functions = [frame.function for frame in ours if not _is_made_by_compiler(frame.function)]
