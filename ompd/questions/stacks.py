@@ -306,6 +306,10 @@ class _Reader:
         try:
             task = next((c.task for c in reversed(codes) if c.task is not None), None)
             task = task.generating() if task is not None else found.handle.current_task() if not codes else None
+            # The primary thread of a region that has left its code is in an implicit task that has none.
+            region = task.parallel() if task is not None and task.kind() == "implicit" else None
+            if region is not None and region.thread(0).address == found.handle.address:
+                task = task.generating() if task is not None else None
             return task.id if task is not None and task.kind() == "initial" else None
         except OmpdError:
             return None
