@@ -28,6 +28,14 @@ CRITICAL_PREFIX = ".gomp_critical_user_"
 """How the variable of a critical section begins; clang adds ``.var`` to the section's name, which may be empty."""
 
 
+_ADDED = re.compile(r"\.omp_(?:combiner|initializer)\.(?:\.?\d+)?" + _COPIES)
+
+
+def is_added(name: str) -> bool:
+    """Tell whether *name* is that of a function in which clang calls what a ``declare reduction`` names."""
+    return _ADDED.fullmatch(name) is not None
+
+
 def critical_name(symbol: str) -> str | None:
     """Return the name of the critical section that *symbol* stands for, ``""`` for the unnamed one, None for none."""
     if not symbol.startswith(CRITICAL_PREFIX):

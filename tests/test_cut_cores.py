@@ -378,7 +378,7 @@ def test_changed_bytes_are_called_damage(tmp_path: Path, deadlock: dict[str, Sto
 @pytest.mark.parametrize(
     ("kind", "part", "code", "words"),
     [
-        ("kernel", 99, 3, (LOST, "(98.9 %)", "deadlock.c:27 transfer_to_a")),
+        ("kernel", 99, 3, (LOST, "(98.9 %)", "deadlock.c:29 transfer_to_a")),
         ("kernel", 1, 3, (LOST, "(0.9 %)", "(unproven)", "not proven")),
         ("gcore", 99, 3, (LOST, NOTES_LOST, "wait_lock", "incomplete")),
         ("gcore", 20, 1, (LOST, NOTES_LOST, "--exe FILE")),

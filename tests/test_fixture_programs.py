@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,8 +28,8 @@ from tests.support import (
     stopped,
     stopped_twice,
 )
+from tests.support.build import C_COMPILERS, SUFFIXES, source
 from tests.support.build import PROGRAMS as SOURCES
-from tests.support.build import source
 
 # Threads in a team, idle and of no concern to OpenMP (one is the monitor); sizes of the live regions by level.
 SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
@@ -70,6 +72,15 @@ SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
     "atomic_region": ((4, 0, 1), [(1, 4), (2, 1)]),
     "icvs_env": ((7, 0, 1), [(1, 4), (2, 3), (3, 2)]),
     "fortran": ((3, 0, 1), [(1, 3)]),
+    "deep": ((8, 0, 1), [(1, 2), *[(2, 2)] * 2, *[(3, 2)] * 4]),
+    "task_stack": ((5, 0, 1), [(1, 4), (2, 2)]),
+    "single_taskloop": ((3, 0, 1), [(1, 3)]),
+    "callbacks": ((5, 0, 1), [(1, 5)]),
+    "interrupted": ((3, 0, 1), [(1, 3)]),
+    "orphaned": ((4, 0, 1), [(1, 4)]),
+    "inlined": ((3, 0, 1), [(1, 3)]),
+    "cplusplus": ((4, 0, 1), [(1, 4)]),
+    "modules": ((3, 0, 1), [(1, 3)]),
 }
 BLOCKED = {
     "critical": Counter(critical=3, user=1),
@@ -97,6 +108,15 @@ BLOCKED = {
     "reduction_combiner": Counter(reduction=3, user=1),
     "atomic_region": Counter(atomic=3, user=1),
     "fortran": Counter(critical=2, user=1),
+    "deep": Counter(user=4, barrier=4),
+    "task_stack": Counter(user=5),
+    "single_taskloop": Counter(user=3),
+    "callbacks": Counter(user=5),
+    "interrupted": Counter(barrier=2, user=1),
+    "orphaned": Counter(user=4),
+    "inlined": Counter(user=3),
+    "cplusplus": Counter(user=4),
+    "modules": Counter(user=3),
 }
 # Explicit tasks by what became of them, and what the tasks that have been started wait for.
 TASKS: dict[str, tuple[Counter[str], Counter[str]]] = {
@@ -112,6 +132,11 @@ TASKS: dict[str, tuple[Counter[str], Counter[str]]] = {
     "taskloop": (Counter(executing=3, queued=3), Counter(taskgroup=1, implicit_barrier=2, parallel=1)),
     "task_detach": (Counter(detached=1), Counter(taskwait=1, parallel=1)),
     "task_in_barrier": (Counter(executing=1), Counter(barrier=2, parallel=1)),
+    "task_stack": (Counter(executing=3, suspended=5), Counter(taskwait=5, taskgroup=1, parallel=2)),
+    "single_taskloop": (Counter(executing=3), Counter(taskgroup=1, workshare_barrier=2, parallel=1)),
+    "inlined": (Counter(executing=1), Counter(parallel=1)),
+    "cplusplus": (Counter(executing=1), Counter(taskwait=1, parallel=1)),
+    "modules": (Counter(executing=1), Counter(parallel=1)),
 }
 PARAMETERS = [
     pytest.param(
@@ -136,7 +161,7 @@ def by_key(truth: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def test_every_program_has_a_source_and_a_shape() -> None:
-    sources = {path.stem for path in SOURCES.iterdir() if path.suffix in (".c", ".F90")} - {"truth"}
+    sources = {path.stem for path in SOURCES.iterdir() if path.suffix in SUFFIXES} - {"truth"}
     assert sources == set(ALL_PROGRAMS) == set(SHAPES)
 
 
@@ -170,7 +195,7 @@ def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: s
     roles = Counter(thread["role"] for thread in truth["threads"])
     team_idle_other, regions = SHAPES[program]
     # What the program writes is compiled as C.
-    assert (truth["program"], truth["compiler"], truth["mode"]) == (program, compiler.replace("gfortran", "gcc"), mode)
+    assert (truth["program"], truth["compiler"], truth["mode"]) == (program, C_COMPILERS.get(compiler, compiler), mode)
     assert (roles["team"], roles["idle"], roles["other"]) == team_idle_other
     assert sorted((region["level"], region["team_size"]) for region in truth["regions"]) == regions
     if program in BLOCKED:
@@ -185,7 +210,7 @@ def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str
     assert len(threads) == len(truth["threads"])
     for region in regions.values():
         lines = (SOURCES / region["file"]).read_text().splitlines()
-        assert re.search(r"^ *(#pragma |!\$)omp parallel", lines[region["line"] - 1])
+        assert re.search(r"^ *(#pragma |!\$)omp parallel|PARALLEL \{$", lines[region["line"] - 1])
         assert len(set(region["threads"])) == region["team_size"]
         if region["enclosing"] is None:
             assert region["level"] == 1
@@ -211,6 +236,46 @@ def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str
         assert thread["holder"] is None or (thread["holder"] in threads and for_object)
         assert (thread["icvs"] is not None) == (thread["role"] == "team" and program != "no_region")
         assert (thread["thread_data"] is not None) == (thread["tasks"] is not None) == stated
+        _check_stack(thread, truth, regions)
+
+
+def _check_stack(thread: dict[str, Any], truth: dict[str, Any], regions: dict[int, dict[str, Any]]) -> None:
+    stack, here = thread["stack"], thread["native_thread_id"]
+    assert truth["stacks"] and (stack is None) == (thread["role"] == "idle")
+    if stack is None:
+        return
+    tasks = {task["key"]: task for task in truth["tasks"]}
+    primaries = [region["threads"][0] for region in regions.values()]
+    first = {key: stack[0][key] for key in ("function", "file", "line")}
+    if thread["where"] is None:  # it has left the code of its region
+        assert thread["blocked_in"] == "implicit_barrier" and stack[0]["thread"] != here
+    else:
+        assert (first, stack[0]["thread"]) == (thread["where"], here)
+    for frame, outer in zip(stack, [*stack[1:], None], strict=True):
+        assert (SOURCES / frame["file"]).read_text().splitlines()[frame["line"] - 1].strip() not in ("", "{", "}")
+        if outer is not None and outer["thread"] != frame["thread"]:
+            assert outer["thread"] in primaries
+        if frame["construct"] is None:
+            assert frame["construct_line"] is None
+            assert outer is None or (outer["task"], outer["thread"]) == (frame["task"], frame["thread"])
+            continue
+        assert outer is not None and outer["task"] != frame["task"]
+        text = (SOURCES / frame["file"]).read_text().splitlines()[frame["construct_line"] - 1]
+        assert re.search(rf"omp {frame['construct']}\b|PARALLEL \{{$", text)
+        task = tasks[frame["task"]]
+        assert (task["function"], task["line"]) == (frame["function"], frame["construct_line"])
+        if frame["construct"] == "parallel":
+            assert (task["kind"], task["generating"]) == ("implicit", outer["task"])
+            assert (outer["function"], outer["line"]) == (frame["function"], frame["construct_line"])
+            assert outer["thread"] == regions[task["region"]]["threads"][0]
+        else:
+            left = tasks[task["scheduling"]]
+            # An implicit task that has left the code of its region has no frame.
+            ended = left["waits"] == "implicit_barrier" or (left["kind"], outer["task"]) == (
+                "implicit",
+                left["generating"],
+            )
+            assert (task["kind"], outer["task"]) == ("explicit", left["generating"] if ended else left["key"])
 
 
 @every_build
@@ -232,7 +297,7 @@ def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str,
         assert (task["create_flags"] is None) == (mode == "neither" or task["kind"] != "explicit")
         if task["kind"] == "explicit":
             lines = (SOURCES / task["file"]).read_text().splitlines()
-            assert "#pragma omp task" in lines[task["line"] - 1]
+            assert re.search(r"(#pragma |!\$)omp task", lines[task["line"] - 1])
     _check_data(truth, mode)
     if program in TASKS:
         explicit = Counter(task["status"] for task in tasks.values() if task["kind"] == "explicit")
@@ -359,37 +424,87 @@ def _facts(truth: dict[str, Any]) -> Counter[str]:
     return Counter(repr([thread[name] for name in names]) for thread in truth["threads"])
 
 
-def gdb_stacks(core: Stopped) -> dict[int, list[tuple[str, str, int]]]:
-    """Return for each thread the frames for which gdb has a source line: function, file, line, innermost first."""
+class GdbFrame(NamedTuple):
+    """A frame of gdb's backtrace: *function* without parameters, *file* and *line* None where it has no source."""
+
+    function: str
+    file: str | None
+    line: int | None
+
+
+def gdb_stacks(core: Stopped) -> dict[int, list[GdbFrame]]:
+    """Return all frames of each thread, inlined functions too, innermost first."""
     command = [
         str(require("gdb")),
         "-nx",
         "-batch",
-        "-iex",
-        "set debuginfod enabled off",
+        *("-iex", "set debuginfod enabled off"),
+        *("-iex", "set print frame-arguments presence"),
+        *("-iex", "set width 0"),
         str(core.executable),
         str(core.core),
-        "-ex",
-        "thread apply all backtrace",
+        *("-ex", "thread apply all backtrace"),
     ]
     text = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=clean_environment(), check=True
     ).stdout
-    stacks: dict[int, list[tuple[str, str, int]]] = {}
-    frames: list[tuple[str, str, int]] = []  # gdb begins with the frame of the thread that it selected
+    stacks: dict[int, list[GdbFrame]] = {}
+    frames: list[GdbFrame] = []  # gdb begins with the frame of the thread that it selected
     for line in text.splitlines():
         if found := re.match(r"Thread \d+ \(.*LWP (\d+)\)", line):
             frames = stacks.setdefault(int(found[1]), [])
-        elif found := re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?(\S+) \(.*\) at (\S+):(\d+)$", line):
-            frames.append((found[1], Path(found[2]).name, int(found[3])))
+        elif found := re.match(
+            r"#\d+ +(?:0x[0-9a-f]+ in )?(.+?)(?: \((?:\.\.\.)?\))?(?: at (\S+):(\d+))?(?: from .*)?$", line
+        ):
+            # Some names of compiler-made functions have parameters in them.
+            name = re.sub(r"(_omp_fn\.\d+|_debug__|operator\(\))\(.*\)(?: const)?$", r"\1", found[1])
+            frames.append(GdbFrame(name, found[2] and Path(found[2]).name, int(found[3]) if found[3] else None))
     return stacks
 
 
-def source_name(function: str) -> str | None:
-    """Return the function from which a compiler made an outlined one, None if the name does not tell."""
-    if found := re.match(r"(\w+)::\1_\._omp_fn\.\d+$", function):  # gfortran's
-        return found[1]
-    return re.sub(r"\._omp_fn\.\d+$|\.omp_outlined.*$|\.omp_task_entry.*$", "", function) or None
+OUTLINED = re.compile(r"^(?:(\w+)::)?(\w*)\._omp_fn\.\d+$|^\.omp_(?:outlined|task_entry)\.")
+
+
+def user_frames(frames: list[GdbFrame], files: Sequence[str], compiler: str) -> list[GdbFrame]:
+    """Return those of *frames* that are in the source, where compilers add some of their own: clang's function of a
+    region calls one that has its code, its function of a task too, and so does one that combines for a reduction;
+    gfortran's ``main`` calls the program."""
+    own = []
+    for inner, frame in zip([None, *frames], frames, strict=False):
+        if frame.file not in files:
+            continue
+        calls_outlined = inner is not None and inner.function.startswith(".omp_outlined.")
+        if frame.function.startswith(".omp_task_entry.") and calls_outlined:
+            continue
+        if frame.function.startswith(".omp_outlined.") and calls_outlined and "_debug__" in inner.function:
+            continue
+        if frame.function == ".omp_combiner." or (compiler == "gfortran" and frame.function == "main"):
+            continue
+        own.append(frame)
+    return own
+
+
+def is_named(frame: GdbFrame, stated: dict[str, Any], compiler: str) -> bool:
+    """Tell whether gdb's name of a frame fits to the program's: that of a function in which a construct is."""
+    outlined = OUTLINED.search(frame.function)
+    if (outlined is not None) != (stated["construct"] is not None):
+        return False
+    name = frame.function
+    if outlined is not None:
+        if outlined[2] is None:
+            return True
+        name = outlined[1] or outlined[2]  # gfortran's names have the procedure first, and then as linkers know it
+        if name.startswith("_Z"):
+            return _demangled(name) == stated["function"]
+    if compiler == "gfortran":
+        name = name.rpartition("::")[2]
+    # The class of a lambda expression has no name; compilers make different ones.
+    return name == stated["function"] or (stated["function"] == "operator()" and name.endswith("::operator()"))
+
+
+def _demangled(symbol: str) -> str:
+    command = [str(require("c++filt")), "--no-params", symbol]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @every_build
@@ -399,13 +514,211 @@ def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str
     threads, stacks = by_native_id(core.truth), gdb_stacks(core)
     assert set(stacks) == set(threads)
     for native_thread_id, thread in threads.items():
-        own = [frame for frame in stacks[native_thread_id] if frame[1] in (source(program).name, "truth.c")]
-        if thread["where"] is None:
-            assert own == []
-        else:
-            function, file, line = own[0]
-            assert (file, line) == (thread["where"]["file"], thread["where"]["line"])
-            assert source_name(function) in (thread["where"]["function"], None)
+        found = user_frames(stacks[native_thread_id], (source(program).name, "truth.c"), compiler)
+        # What follows on other threads is no part of this thread's stack.
+        stated = [frame for frame in thread["stack"] or () if frame["thread"] == native_thread_id]
+        assert [frame[1:] for frame in found] == [(frame["file"], frame["line"]) for frame in stated]
+        for frame, true in zip(found, stated, strict=True):
+            assert is_named(frame, true, compiler), (frame, true)
+
+
+# The stacks of all threads that execute a region, from the outermost function inwards; "parallel" and the like are the
+# bodies of such constructs, and ">" is where a stack goes on upon another thread's.
+STACKS = {
+    "closing_barrier": """
+        main
+        main > main.parallel straggle
+        main >
+        main >
+    """,
+    "nested": """
+        main main.parallel main.parallel innermost innermost.parallel
+        main main.parallel main.parallel innermost > innermost.parallel
+        main main.parallel > main.parallel innermost innermost.parallel
+        main main.parallel > main.parallel innermost > innermost.parallel
+        main > main.parallel main.parallel innermost innermost.parallel
+        main > main.parallel main.parallel innermost > innermost.parallel
+        main > main.parallel > main.parallel innermost innermost.parallel
+        main > main.parallel > main.parallel innermost > innermost.parallel
+        main > main.parallel main.parallel innermost innermost.parallel
+        main > main.parallel main.parallel innermost > innermost.parallel
+        main > main.parallel > main.parallel innermost innermost.parallel
+        main > main.parallel > main.parallel innermost > innermost.parallel
+    """,
+    "two_initial": """
+        main main.parallel
+        main > main.parallel
+        main > main.parallel
+        second second.parallel
+        second > second.parallel
+    """,
+    "extra_pthread": """
+        main main.parallel
+        main > main.parallel
+        main > main.parallel
+        listen
+    """,
+    "task_tree": """
+        main main.parallel plant grow_twig.task unfold
+        main > plant.task grow_trunk grow_twig.task unfold
+        main > grow_trunk.task grow_bough grow_bough.task grow_twig grow_twig.task unfold
+        main > grow_trunk.task grow_bough grow_bough.task grow_twig grow_twig.task unfold
+    """,
+    "task_in_barrier": """
+        main main.parallel create
+        main > main.parallel
+        main > main.parallel create.task
+    """,
+    "taskloop": """
+        main main.parallel loop loop.taskloop step
+        main > loop.taskloop step
+        main > loop.taskloop step
+    """,
+    "deep": """
+        main set_out A explore B survey dig C work descend descend descend descend
+        main set_out A explore B survey dig > C work meet
+        main set_out A explore > B survey dig C work descend descend descend descend
+        main set_out A explore > B survey dig > C work meet
+        main set_out > A explore B survey dig C work descend descend descend descend
+        main set_out > A explore B survey dig > C work meet
+        main set_out > A explore > B survey dig C work descend descend descend descend
+        main set_out > A explore > B survey dig > C work meet
+    """.replace("A", "set_out.parallel")
+    .replace("B", "explore.parallel")
+    .replace("C", "dig.parallel"),
+    "task_stack": """
+        main main.parallel take take.task take take.task take take.task finish
+        main > main.parallel all_at_once all_at_once.task at_once at_once.task finish
+        main > main.parallel spread_in_task spread_in_task.task spread spread.parallel finish
+        main > main.parallel spread_in_task spread_in_task.task spread > spread.parallel finish
+        main > main.parallel group group group group.task take take.task finish
+    """,
+    "single_taskloop": """
+        main main.parallel loop.taskloop step
+        main > main.parallel loop loop.taskloop step
+        main > main.parallel loop.taskloop step
+    """,
+    "callbacks": """
+        main main.parallel sort compare think
+        main > main.parallel prepare_once prepare think
+        main > main.parallel be_interrupted handle think
+        main > main.parallel fail handle think
+        main > main.parallel think
+    """,
+    "interrupted": """
+        main main.parallel meet handle report
+        main > main.parallel
+        main > main.parallel meet handle report
+    """,
+    "orphaned": """
+        main main.parallel share_evenly share iterate hold
+        main > main.parallel share iterate hold
+        main > main.parallel share_evenly share hold
+        main > main.parallel share hold
+    """,
+    "inlined": """
+        main spread spread.parallel pause_in_task pause_in_task.task hold
+        main spread > spread.parallel hold_or_rest hold
+        main spread > spread.parallel hold_or_rest rest
+    """,
+    "cplusplus": """
+        main S S.parallel heat::(anonymous namespace)::repeat<3> P::spread P::spread.task P::relax
+        main S > S.parallel heat::(anonymous namespace)::Sensor::operator+= heat::(anonymous namespace)::Sensor::read
+        main S > S.parallel operator()
+        main S > S.parallel P::relax P::relax P::relax
+    """.replace("S ", "heat::simulate ")
+    .replace("S.", "heat::simulate.")
+    .replace("P::", "heat::Plate<double>::"),
+    "modules": """
+        modules simulate simulate.parallel refine refine refine hold
+        modules simulate > simulate.parallel inspect refine hold
+        modules simulate > simulate.parallel measure measure.task measured hold
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "compiler"), [(name, compiler) for name in STACKS for compiler in ALL_PROGRAMS[name].compilers]
+)
+def test_stacks_are_those_of_the_source(program: str, compiler: str) -> None:
+    truth = stopped(program, compiler=compiler).truth
+    lines = []
+    for thread in truth["threads"]:
+        words, on = [], None
+        for frame in reversed(thread["stack"] or ()):
+            words += [">"] * (on not in (None, frame["thread"]))
+            words.append(frame["function"] + (f".{frame['construct']}" if frame["construct"] else ""))
+            on = frame["thread"]
+        words += [">"] * (thread["stack"] is not None and on != thread["native_thread_id"])
+        if thread["native_thread_id"] != truth["monitor"]:
+            lines.append(" ".join(words))
+    assert sorted(lines) == sorted(line.strip() for line in STACKS[program].strip().splitlines())
+    assert all(
+        frame["inlined"] == (program == "inlined" and frame["function"] in ("hold", "hold_or_rest", "spread"))
+        for thread in truth["threads"]
+        for frame in thread["stack"] or ()
+        if frame["construct"] is None
+    )
+
+
+# Parts of the function itself, and routines in which no program of these stops.
+NEVER_STOPS = re.compile(
+    r"\.text\.unlikely|.*[. ]cold\]?$|truth_\w+$|omp_unset_\w+$|GOMP_\w+_end$|__kmpc_end_(?:critical|reduce)\w*$"
+)
+
+
+def left_by_jumps(program: Path) -> dict[str, list[str]]:
+    """Return the functions of a program's own object file, and where each jumps to that is not in it."""
+    command = [
+        str(require("objdump")),
+        "-d",
+        "-r",
+        "-C",
+        "--no-show-raw-insn",
+        str(program.with_name(f"{program.name}.o")),
+    ]
+    text = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=True).stdout
+    functions: dict[str, list[str]] = {}
+    name = pending = before = ""
+    for line in text.splitlines():
+        if found := re.match(r"\s+[0-9a-f]+: R_X86_64_\w+\s+(.*?)(?:[-+]0x[0-9a-f]+)?$", line):
+            pending = pending and found[1]  # what the linker makes of the jump before
+            continue
+        if pending and pending != name:
+            functions[name].append(pending)
+        pending = ""
+        if found := re.match(r"[0-9a-f]+ <(.*)>:$", line):
+            name = found[1]
+            functions.setdefault(name, [])
+        elif found := re.match(r"\s+[0-9a-f]+:\s+(?:notrack )?j\w+ +(\S.*)$", line):
+            target = re.match(r"[0-9a-f]+ <(.*?)(?:\+0x[0-9a-f]+)?>$", found[1])
+            # The address of a case of a switch was worked out just before.
+            pending = target[1] if target else found[1] if not re.search(r"\badd ", before) else ""
+        before = line
+    return functions
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads jumps of x86-64")
+@every_build
+def test_no_function_of_a_stack_is_left_by_a_jump(program: str, compiler: str) -> None:
+    core = stopped(program, compiler=compiler, mode="tool", flags=("-O2",))
+    functions = left_by_jumps(core.executable)
+    for function in {
+        frame["function"]
+        for thread in core.truth["threads"]
+        for frame in thread["stack"] or ()
+        if frame["file"] != "truth.c" and not frame["inlined"] and frame["construct"] is None
+    }:
+        named = re.compile(
+            # As C, C++, gfortran and the compilers' makers of functions for constructs write it.
+            rf"(?:.*[ :])?(?:__\w+_MOD_)?{re.escape(function)}(?:\(.*|_)?(?: const)?(?:\.\d+)?(?:[. \[].*)?"
+            if function != program or compiler != "gfortran"
+            else r"MAIN__"
+        )
+        texts = [name for name in functions if named.fullmatch(name)]
+        assert texts != [], (function, list(functions))
+        for name in (*texts, *(name for name in functions if name.startswith(".omp_"))):
+            assert [target for target in functions[name] if not NEVER_STOPS.match(target)] == [], name
 
 
 @pytest.mark.parametrize("program", ["nested", "extra_pthread", "not_initialised"])

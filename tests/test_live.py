@@ -79,7 +79,7 @@ def test_a_live_program_is_told_as_it_wrote_itself(program: str, mode: str, tmp_
     with running(program, compiler=compiler, mode=mode, folder=tmp_path) as live:
         found = compare(live)
         assert found.differences == []
-        assert facts_told(found, program) == expected(program, mode)
+        assert facts_told(found) == expected(program, mode)
         assert is_let_go(live.pid)
 
 

@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,16 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import Field, StructLayout
+from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
+from ompd.model import StackFrame
 from ompd.plugins.layout import published
 from ompd.plugins.libomp import regions as libomp_regions
-from tests.support import COMPILERS, KINDS, MODES, PROGRAMS, stopped
+from ompd.plugins.libomp.threads import Thread
+from ompd.questions import stacks
+from tests.support import COMPILERS, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS
-from tests.truth import Comparison, compare
+from tests.truth import Comparison, compare, compare_stacks
 
 FACTS = Path(__file__).with_name("facts.json")
 # gdb's core of 64 default-sized stacks is 1.5 GB, which tells nothing that the others do not.
@@ -48,10 +53,10 @@ def expected(program: str, mode: str) -> dict[str, int]:
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str, kind: str) -> None:
     found = compare(stopped(program, compiler=compiler, mode=mode, kind=kind))
     assert found.differences == []
-    assert facts_told(found, program) == expected(program, mode)
+    assert facts_told(found) == expected(program, mode)
 
 
-def facts_told(found: Comparison, program: str) -> dict[str, int]:
+def facts_told(found: Comparison) -> dict[str, int]:
     # With -g clang's bodies are in functions of their own, so that one fact is compared for gcc alone.
     return {key: count for key, count in sorted(found.equal.items()) if key != "address"}
 
@@ -72,13 +77,40 @@ def test_every_method_of_reduction(method: str) -> None:
     assert compare(stopped("reduction", compiler="clang", env={"KMP_FORCE_REDUCTION": method})).differences == []
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("program", "compiler"),
+    [(program, compiler) for program, known in STACK_PROGRAMS.items() for compiler in known.compilers],
+)
+def test_stacks_of_optimized_programs(program: str, compiler: str, mode: str) -> None:
+    found = compare_stacks(stopped(program, compiler=compiler, mode=mode, flags=("-O2",)))
+    assert found.differences == []
+    assert {key: count for key, count in facts_told(found).items() if key.startswith("stack")} == {
+        key: count for key, count in expected(program, mode).items() if key.startswith("stack")
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "compiler"),
+    [
+        pytest.param(program, compiler, marks=[pytest.mark.xdist_group("busy")] * known.spins)
+        for program, known in {**PROGRAMS, **TASK_PROGRAMS}.items()
+        for compiler in known.compilers
+    ],
+)
+def test_stacks_of_other_optimized_programs(program: str, compiler: str) -> None:
+    assert compare_stacks(stopped(program, compiler=compiler, mode="tool", flags=("-O2",))).differences == []
+
+
 @pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-g0"), ("-gdwarf-4",)], ids=" ".join)
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("program", ["nested", "serialized_three", "serialized_middle", "uneven", "closing_barrier"])
 def test_other_flags_make_no_fact_wrong(program: str, compiler: str, flags: tuple[str, ...]) -> None:
     # Optimisers take functions off the stack, by inlining and by tail calls: what is lost is said to be, never guessed.
     found = compare(stopped(program, compiler=compiler, mode="neither", flags=flags))
-    untold = re.compile(r": (where\.)?(function|file|line) is (None|'\.omp_outlined\.\d*')|: address is None")
+    untold = re.compile(
+        r": (where\.|stack\.(construct\.)?)?(function|file|line) is (None|'\.omp_outlined\.\d*')|: address is None"
+    )
     assert [difference for difference in found.differences if not untold.search(difference)] == []
     if flags == ("-gdwarf-4",):
         assert found.differences == []
@@ -145,6 +177,49 @@ def test_teams_that_are_over_taken_for_live_are_noticed(monkeypatch: pytest.Monk
     assert compare(stopped("between")).differences != []
 
 
+def without_continuations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks._Reader, "_continuation", lambda reader, handle, region: ())
+
+
+def with_wrong_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = stacks._frame
+
+    def frame(frame: Frame, source: SourceFrame, *arguments: Any) -> StackFrame:
+        return honest(frame, source._replace(line=1), *arguments)
+
+    monkeypatch.setattr(stacks, "_frame", frame)
+
+
+def with_what_compilers_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "_is_glue", lambda outer, inner: False)
+
+
+def with_all_code_taken_for_that_of_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Thread.construct_code
+    monkeypatch.setattr(
+        Thread, "construct_code", lambda thread: [code._replace(kind="parallel") for code in honest(thread)]
+    )
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        without_continuations,
+        with_wrong_lines,
+        with_what_compilers_add,
+        with_all_code_taken_for_that_of_regions,
+    ],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_stacks_that_are_read_wrongly_are_noticed(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = stopped("task_tree", compiler="clang")
+    assert compare_stacks(core).differences == []
+    mutant(monkeypatch)
+    assert compare_stacks(core).differences != []
+
+
 def write_facts() -> None:
     """Write anew how many facts are told, from gcc's programs and kernel cores."""
     facts: dict[str, dict[str, dict[str, int]]] = {}
@@ -152,7 +227,7 @@ def write_facts() -> None:
         found = compare(stopped(program, compiler=known.compilers[0], mode=mode))
         if found.differences:
             sys.exit(f"{program}, {mode}: {found.differences}")
-        facts.setdefault(program, {})[mode] = facts_told(found, program)
+        facts.setdefault(program, {})[mode] = facts_told(found)
     FACTS.write_text(json.dumps(facts, indent=1) + "\n")
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ompd.model import Answer, IcvRecord, ParallelRecord, TaskRecord, ThreadRecord
-from ompd.questions import icvs, regions, runtimes, tasks, threads
+from ompd.model import Answer, IcvRecord, ParallelRecord, StackFrame, StackRecord, TaskRecord, ThreadRecord
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
 from tests.support import Running, Stopped
 
@@ -61,7 +61,7 @@ class Comparison:
 
 def everything(session: Session) -> tuple[Answer[Any], ...]:
     """Ask every question of a session."""
-    return tuple(question.ask(session) for question in (threads, regions, runtimes, tasks, icvs))
+    return tuple(question.ask(session) for question in (threads, regions, runtimes, tasks, icvs, stacks))
 
 
 def opened(program: Stopped | Running) -> Session:
@@ -78,8 +78,9 @@ def compare(stopped: Stopped | Running) -> Comparison:
 def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     """Ask everything of a session on the program *stopped*, whatever kind of target it is, and compare."""
     found = Comparison()
-    thread_answer, region_answer, runtime_answer, task_answer, icv_answer = session.ask(everything)
-    for answer in (thread_answer, region_answer, runtime_answer, task_answer, icv_answer):
+    answers = session.ask(everything)
+    thread_answer, region_answer, runtime_answer, task_answer, icv_answer, stack_answer = answers
+    for answer in answers:
         found.check("answer", "complete", answer.complete, True)
         found.differences += answer.warnings if not answer.complete else ()
     known = _compare_regions(found, session, stopped.truth["regions"], region_answer.rows)
@@ -87,6 +88,7 @@ def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     _compare_waits(found, stopped, thread_answer.rows)
     _compare_tasks(found, stopped, task_answer.rows)
     _compare_icvs(found, stopped, icv_answer.rows, thread_answer.rows)
+    _compare_stacks(found, stopped, stack_answer.rows, task_answer.rows)
     initialised = any(thread["openmp"] for thread in stopped.truth["threads"])
     (runtime,) = runtime_answer.rows
     found.check("runtime", "kind", runtime.kind, "libiomp5")
@@ -173,7 +175,7 @@ def _compare_state(
         working = "work_parallel" if thread["level"] else "work_serial"
         states = STATES_OF_CONSTRUCT.get(thread["blocked_in"], {working})
         if isinstance(states, dict):
-            states = states["clang" if stopped.compiler == "clang" else "gcc"]
+            states = states["clang" if stopped.compiler.startswith("clang") else "gcc"]
         found.check(subject, "state", row.state in states or row.state, True)
         source = "derived"
     elif thread["blocked_in"] in UNMARKED and thread["state"] == "work_parallel":
@@ -264,6 +266,94 @@ def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[Ta
                 found.check(subject, key, frame and f"{frame.address:#x}", level[key])
                 if frame is not None:
                     found.check(subject, f"{key}.flags", frame.flags, level[f"{key}_flags"])
+
+
+def compare_stacks(stopped: Stopped | Running) -> Comparison:
+    """Ask for the stacks alone of a core, or of a program that runs, and compare them with its truth."""
+    found = Comparison()
+    with opened(stopped) as session:
+        answer, task_answer = session.ask(stacks_and_tasks)
+        found.check("answer", "complete", answer.complete, True)
+        found.differences += answer.warnings if not answer.complete else ()
+        _compare_stacks(found, stopped, answer.rows, task_answer.rows)
+    return found
+
+
+def stacks_and_tasks(session: Session) -> tuple[Answer[StackRecord], Answer[TaskRecord]]:
+    """Ask for the stacks, and for the tasks to which they belong."""
+    return stacks.ask(session), tasks.ask(session)
+
+
+def _compare_stacks(
+    found: Comparison, stopped: Stopped | Running, rows: tuple[StackRecord, ...], task_rows: tuple[TaskRecord, ...]
+) -> None:
+    if not stopped.truth["stacks"]:
+        return
+    by_native_id = {row.native_thread_id: row for row in rows}
+    data = {row.id: row.tool_data for row in task_rows}
+    true_data = {task["key"]: task["data"] for task in stopped.truth["tasks"]}
+    for thread in stopped.truth["threads"]:
+        subject = f"stack of thread {thread['native_thread_id']} ({thread['role']}, {thread['blocked_in']})"
+        row = by_native_id.get(thread["native_thread_id"])
+        if row is None:
+            found.differences.append(f"{subject} was not found")
+            continue
+        # Functions of the C library that the program called, or that called it, are not the program's.
+        ours = [frame for frame in row.frames if frame.kind == "user"]
+        true = thread["stack"] or []
+        found.check(subject, "stack.stopped", row.stopped, None)
+        found.check(subject, "stack.idle", row.idle, thread["role"] == "idle")
+        told, stated = [_in_short(frame) for frame in ours], [_in_short_as_stated(frame) for frame in true]
+        if len(told) < len(stated) and any(frame.kind == "unknown" for frame in row.frames):
+            # Those that are known to be the user's are there, in their order; whose others are cannot be told.
+            rest = iter(frame["function"] for frame in true)
+            functions = [frame.function for frame in ours if not _is_made_by_compiler(frame.function)]
+            found.check(subject, "stack.functions", all(function in rest for function in functions), True)
+            found.differences.append(f"{subject} is None, in truth {stated}")
+            continue
+        if len(told) != len(stated):
+            found.differences.append(f"{subject} is {told}, in truth {stated}")
+            continue
+        for number, (frame, statement) in enumerate(zip(ours, true, strict=True)):
+            subject = f"stack of thread {thread['native_thread_id']}, {number}: {_in_short_as_stated(statement)}"
+            for key in ("function", "file", "line", "thread"):
+                found.check(subject, f"stack.{key}", _place_of(frame)[key], statement[key])
+            construct = frame.construct
+            found.check(subject, "stack.construct", construct and construct.kind, statement["construct"])
+            found.check(subject, "stack.construct.line", construct and construct.line, statement["construct_line"])
+            file = construct and construct.file and Path(construct.file).name
+            found.check(subject, "stack.construct.file", file, statement["construct"] and statement["file"])
+            if construct is None:  # that of a construct is inlined or not as the compiler likes
+                found.check(subject, "stack.inlined", frame.inlined, statement["inlined"])
+            if stopped.mode != "neither" and statement["task"] is not None:
+                found.check(subject, "stack.task", data.get(frame.task or ""), true_data[statement["task"]])
+
+
+def _is_made_by_compiler(function: str | None) -> bool:
+    return function is None or ".omp_" in function
+
+
+def _place_of(frame: StackFrame) -> dict[str, object]:
+    function = frame.function
+    if function is not None and function.endswith("::operator()") and ("$_" in function or "lambda" in function):
+        function = "operator()"  # the class of a lambda expression has no name; compilers make different ones
+    return {
+        "function": function,
+        "file": frame.file and Path(frame.file).name,
+        "line": frame.line,
+        "thread": frame.thread,
+    }
+
+
+def _in_short(frame: StackFrame) -> str:
+    place, construct = _place_of(frame), frame.construct
+    kind = f" [{construct.kind} {construct.line}]" if construct is not None else ""
+    return f"{place['function']}{kind} {place['line']} on {place['thread']}"
+
+
+def _in_short_as_stated(frame: dict[str, Any]) -> str:
+    kind = f" [{frame['construct']} {frame['construct_line']}]" if frame["construct"] else ""
+    return f"{frame['function']}{kind} {frame['line']} on {frame['thread']}"
 
 
 def _compare_icvs(

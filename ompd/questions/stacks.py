@@ -21,6 +21,7 @@ from ompd.session import LoadedRuntime, Session
 # Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
 _BEGIN = "_start"
 _MAX_LEVELS = 10_000
+_FORTRAN_PROGRAM = "MAIN__"
 
 
 def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None) -> Answer[StackRecord]:
@@ -306,6 +307,10 @@ class _Reader:
         try:
             task = next((c.task for c in reversed(codes) if c.task is not None), None)
             task = task.generating() if task is not None else found.handle.current_task() if not codes else None
+            # The primary thread of a region that has left its code is in an implicit task that has none.
+            region = task.parallel() if task is not None and task.kind() == "implicit" else None
+            if region is not None and region.thread(0).address == found.handle.address:
+                task = task.generating() if task is not None else None
             return task.id if task is not None and task.kind() == "initial" else None
         except OmpdError:
             return None
@@ -323,6 +328,9 @@ class _Reader:
     ) -> None:
         # Make of a compiler's function what it is in the source. Called for the outer frames first.
         frame = frames[at].frame
+        if frame.kind == USER and self._is_added(frame, physical[frames[at].place - 1] if at else None):
+            frames[at] = frames[at]._replace(is_glue=True)
+            return
         known = outlined.parse(frame.function or "") if frame.kind == USER else None
         if known is None and (frame.function is not None or at not in begins):
             return  # one that the code of a construct ended by jumping to is not its code
@@ -365,6 +373,13 @@ class _Reader:
             names = (outlined.construct_of_routine(name) for name in self._process.receivers(entry, parent))
             self._kinds[entry] = next((name for name in names if name is not None), None)
         return self._kinds[entry]
+
+    def _is_added(self, frame: StackFrame, inner: Frame | None) -> bool:
+        # What compilers put between functions of the source: clang around the combiner of a reduction, gfortran a main
+        # that calls the program.
+        if frame.function == "main" and inner is not None:
+            return self._process.locate(inner.call_site).symbol == _FORTRAN_PROGRAM
+        return outlined.is_added(frame.function or "")
 
     def _construct(self, code: ConstructCode | None, kind: str | None, physical: Frame) -> Construct:
         entry = self._process.locate(physical.call_site).symbol_address

@@ -2,7 +2,7 @@
 
 from tests.support.build import COMPILERS, MODES, build
 from tests.support.machine import Missing, clean_environment, intel_runtime, require
-from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, TASK_PROGRAMS
+from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STACK_PROGRAMS, TASK_PROGRAMS
 from tests.support.runs import KINDS, NotReady, Running, Stopped, running, stopped, stopped_twice
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "MODES",
     "PROGRAMS",
     "REDUCTIONS",
+    "STACK_PROGRAMS",
     "TASK_PROGRAMS",
     "Missing",
     "NotReady",

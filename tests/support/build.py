@@ -12,7 +12,10 @@ from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.machine import clean_environment, intel_runtime, require, table
 
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
-COMPILERS = ("gcc", "clang")  # of C; gfortran is for what is written in Fortran
+COMPILERS = ("gcc", "clang")  # of C
+# Those of other languages, by which compiler what they share with C is compiled.
+C_COMPILERS = {"gfortran": "gcc", "g++": "gcc", "clang++": "clang"}
+SUFFIXES = (".c", ".cc", ".F90")
 MODES = ("debug", "tool", "neither")
 
 
@@ -31,12 +34,12 @@ class Compiler:
 
 @cache
 def compiler(name: str) -> Compiler:
-    """Return the compiler *name*, one of COMPILERS or gfortran.
+    """Return the compiler *name*, one of COMPILERS or C_COMPILERS.
 
     :raises Missing: if this machine has none
     """
     path = require(name)
-    if name in ("gcc", "gfortran"):
+    if not name.startswith("clang"):
         require("libc-headers")
     text = subprocess.run(
         [str(path), "--version"], capture_output=True, text=True, env=clean_environment(), check=True
@@ -46,7 +49,7 @@ def compiler(name: str) -> Compiler:
 
 def source(program: str) -> Path:
     """Return the source of a program."""
-    return next(path for suffix in (".c", ".F90") if (path := PROGRAMS / f"{program}{suffix}").exists())
+    return next(path for suffix in SUFFIXES if (path := PROGRAMS / f"{program}{suffix}").exists())
 
 
 def build(
@@ -58,7 +61,7 @@ def build(
     :raises BuildFailed: if it does not compile; warnings are left in the file ``warnings`` beside the executable
     """
     runtime, used = intel_runtime(), compiler(compiler_name)
-    c_compiler = compiler("gcc") if compiler_name == "gfortran" else used
+    c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
     tool = ["-DTOOL"] if mode != "neither" else []
     # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
     compiling = [
@@ -86,8 +89,12 @@ def build(
 
     def compile_to(folder: Path, name: str) -> Path:
         target = folder / f"{name}.o"
-        fortran = source(name).suffix == ".F90"
-        by, options = (used, ["-ffree-line-length-none", f"-J{folder}"]) if fortran else (c_compiler, headers)
+        by, options = {
+            ".c": (c_compiler, headers),
+            ".cc": (used, headers),
+            # It has no word for a procedure that is not to be inlined.
+            ".F90": (used, ["-ffree-line-length-none", "-fno-inline", f"-J{folder}"]),
+        }[source(name).suffix]
         _run([str(by.path), *compiling, *options, "-c", str(source(name)), "-o", str(target)], folder)
         return target
 
@@ -100,7 +107,7 @@ def build(
         objects = [str(compile_to(folder, program)), str(shared_folder / "truth.o")]
         _run([str(used.path), *objects, "-o", str(folder / program), *linking], folder)
 
-    shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c")]
+    shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
     truth_key = key_of(shared, c_compiler.version, compiling, version)
     program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version)
     return entry("programs", program_key, make_program) / program

@@ -91,4 +91,20 @@ LOCK_KINDS = ("tas", "futex", "ticket", "queuing", "drdpa")
 # Values of KMP_FORCE_REDUCTION, which is for clang's code: the program reduction runs with each.
 REDUCTIONS = ("tree", "critical", "atomic")
 
-ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS}
+# What makes stacks long, or odd: what the truth's "stack" is for.
+STACK_PROGRAMS: Mapping[str, Program] = {
+    program.name: program
+    for program in (
+        Program("deep"),
+        Program("task_stack"),
+        Program("single_taskloop", environment=STEADY),
+        Program("callbacks"),
+        Program("interrupted"),
+        Program("orphaned"),
+        Program("inlined"),
+        Program("cplusplus", compilers=("g++", "clang++")),
+        Program("modules", compilers=("gfortran",)),
+    )
+}
+
+ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS, **STACK_PROGRAMS}

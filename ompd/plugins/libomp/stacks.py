@@ -93,7 +93,10 @@ def _on_thread(thread: Thread) -> Iterator[Task]:
         outer: Task | None = task.scheduling() if task.kind() == "explicit" else None
         if outer is None:
             outer = task.generating()
-            if outer is not None and outer.thread_or_none() != thread:
+            region = task.parallel() if task.kind() == "implicit" else None
+            # A task that met a region waits for it on the region's primary thread; by itself it does not tell where.
+            met_here = region is not None and region.thread(0).address == thread.address
+            if outer is not None and not met_here and outer.thread_or_none() != thread:
                 return
         task = outer
 

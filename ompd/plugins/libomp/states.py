@@ -7,13 +7,14 @@ routines that lie on the thread's stack inside of the user's innermost frame.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ompd.contract.code import UNKNOWN, USER
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
-from ompd.contract.process import Stack
+from ompd.contract.process import Frame, Stack
 from ompd.errors import OmpdError, Unavailable
 from ompd.plugins.libomp import constructs
 
@@ -129,10 +130,22 @@ def _barrier_kind(thread: Thread) -> State:
 
 def _routines(thread: Thread) -> tuple[list[str], bool]:
     # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is such a
-    # frame.
+    # frame. A handler of a signal is no end to the wait in which the signal came.
+    frames = _stack(thread).frames
+    found = _routines_in(thread, frames)
+    for index, frame in enumerate(frames):
+        routine = constructs.routine_at(thread.runtime, frame.call_site)
+        if found != ([], True) or (routine is not None and constructs.calls_user_code(routine)):
+            break
+        if frame.is_signal_frame:
+            found = _routines_in(thread, frames[index + 1 :])
+    return found
+
+
+def _routines_in(thread: Thread, frames: Sequence[Frame]) -> tuple[list[str], bool]:
     names: list[str] = []
     unknown = False
-    for frame in _stack(thread).frames:
+    for frame in frames:
         routine = constructs.routine_at(thread.runtime, frame.call_site)
         if routine is not None:
             if unknown and not names and constructs.calls_user_code(routine):
