@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
@@ -12,6 +14,7 @@ from ompd.contract.process import CallResult, Location, Module, SourceFrame, Sta
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.dwarf_lines import Function
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import Loader
@@ -42,6 +45,8 @@ _NO_REGISTERS = "the thread's registers are lost with the notes of the core file
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
+# What compilers make of OpenMP constructs, see ompd.outlined
+_OUTLINED = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 
 
@@ -60,7 +65,7 @@ class InspectedProcess:
         self._steps: Steps = {}
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
-        self._inlined_cache: dict[int, tuple[str, ...]] = {}
+        self._source_cache: dict[int, tuple[SourceFrame, ...]] = {}
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
         self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
         threads = len(target.thread_ids())
@@ -87,10 +92,10 @@ class InspectedProcess:
         """Return the same process as *target* has it. What its files tell is kept, what was read of it is not."""
         other = InspectedProcess(target, self._finder, modules=self._modules)
         other._steps, other._types, other._variables = self._steps, self._types, self._variables
-        other._locations, other._line_cache, other._inlined_cache = (
+        other._locations, other._line_cache, other._source_cache = (
             self._locations,
             self._line_cache,
-            self._inlined_cache,
+            self._source_cache,
         )
         return other
 
@@ -386,20 +391,32 @@ class InspectedProcess:
             pass  # damaged debug information tells nothing
         return None, None
 
-    def inlined_at(self, address: int) -> tuple[str, ...]:
-        """Return the names of the functions inlined at *address*, innermost first.
-
-        Empty where there are none, and where no debug information tells them.
-        """
-        found = self._inlined_cache.get(address)
+    def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
+        """See :meth:`Process.source_frames`. Where no debug information tells them, names are those of symbols."""
+        found = self._source_cache.get(address)
         if found is None:
-            found = self._inlined_cache[address] = self._inlined_at(self._modules.at(address), address)
+            found = self._source_cache[address] = self._source_frames(address)
         return found
 
-    def _inlined_at(self, loaded: LoadedModule | None, address: int) -> tuple[str, ...]:
+    def _source_frames(self, address: int) -> tuple[SourceFrame, ...]:
+        file, line = self.line_of(address)
+        frames: list[SourceFrame] = []
+        for function in self._functions_at(address):
+            frames.append(SourceFrame(function.name, file, line, function.is_inlined))
+            file, line = function.call or (None, None)
+        if not frames:
+            frames = [SourceFrame(None, file, line, False)]
+        symbol = self.locate(address).symbol
+        if symbol is not None and (frames[-1].function is None or _OUTLINED.search(symbol)):
+            name = symbol if _OUTLINED.search(symbol) else _demangled(symbol)
+            frames[-1] = replace(frames[-1], function=name)
+        return tuple(frames)
+
+    def _functions_at(self, address: int) -> Sequence[Function]:
+        loaded = self._modules.at(address)
         try:
             if loaded is not None and loaded.lines is not None:
-                return tuple(loaded.lines.inlined(address - loaded.bias))
+                return loaded.lines.functions(address - loaded.bias)
         except OmpdError:
             pass  # damaged debug information tells nothing
         return ()
@@ -418,21 +435,24 @@ class InspectedProcess:
         return (inlined[0]._replace(file=file, line=line), *inlined[1:], SourceFrame(name, None, None, False))
 
     def source_name(self, module: Module | None, symbol: str) -> str:
-        """Return what the source calls the function *symbol* of *module*, as far as its debug information tells.
+        """Return what the source calls the function *symbol* of *module*: as its debug information tells, or by what a
+        name of C++ says itself.
 
-        For the names that Fortran compilers make: ``name_``, ``__module_MOD_name``.
+        For the names that compilers of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) make.
         """
-        if not (symbol.endswith("_") or "_MOD_" in symbol) or module is None:
+        is_mangled = symbol.startswith("_Z")
+        if not (is_mangled or symbol.endswith("_") or "_MOD_" in symbol):
             return symbol
-        loaded = self._by_start.get(module.start)
+        loaded = self._by_start.get(module.start) if module is not None else None
+        found = None
         try:
             if loaded is not None and loaded.symbols is not None and loaded.lines is not None:
                 found = loaded.symbols.find(symbol)
-                declared = loaded.lines.subprogram(found.address) if found is not None else None
-                return declared[0] if declared is not None else symbol
         except OmpdError:
-            pass  # damaged debug information tells nothing
-        return symbol
+            pass  # damaged symbols tell nothing
+        functions = self._functions_at(found.address + loaded.bias) if found is not None and loaded is not None else ()
+        name = functions[-1].name if functions else None
+        return name if name is not None else _demangled(symbol) if is_mangled else symbol
 
     # What later parts of the debugger serve
 
@@ -532,3 +552,11 @@ class InspectedProcess:
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """There is no emulator yet."""
         raise Unsupported("routines of the target are not emulated yet")
+
+
+def _demangled(symbol: str) -> str:
+    if not symbol.startswith("_Z"):
+        return symbol
+    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  for programs in C++ alone
+
+    return demangle(symbol) or symbol

@@ -19,7 +19,7 @@ from operator import ne
 from typing import NamedTuple
 
 from ompd.contract.process import Module
-from ompd.debugger.files import FileFinder, open_mapped
+from ompd.debugger.files import Companions, FileFinder, open_mapped
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
@@ -392,10 +392,19 @@ class LoadedModule:
     @cached_property
     def lines(self) -> LineInfo | None:
         """The module's line tables, its own or its debug file's, None if there are none."""
-        for elf in (self.elf, self.debug_elf):
-            if elf is not None and elf.section(".debug_line") is not None:
-                return LineInfo(elf)
+        if self.elf is not None and self.elf.section(".debug_line") is not None:
+            return LineInfo(self.elf, self.companions)
+        if self.debug_elf is not None and self.debug_elf.section(".debug_line") is not None:
+            return LineInfo(self.debug_elf, self.companions)
         return None
+
+    @cached_property
+    def companions(self) -> Companions:
+        """What finds the files that the module's debug information refers to."""
+        elf, path, _ = self._opened
+        own = elf is not None and elf.section(".debug_info") is not None
+        debug = None if own or self.debug_elf is None else self.debug_elf.name
+        return self._finder.companions(path, self.name.removesuffix(_DELETED), debug)
 
     @cached_property
     def unwind_table(self) -> UnwindTable | None:
@@ -411,6 +420,8 @@ class LoadedModule:
             if elf is not None and isinstance(elf.data, mmap.mmap):
                 with suppress(BufferError):
                     elf.data.close()
+        if "companions" in self.__dict__:
+            self.companions.close()
 
     def read_file(self, address: int, size: int) -> bytes | None:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
