@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.elf import SHT_NOBITS, ElfFile, order_mark
+from ompd.debugger.formats.elf import MAX_INFLATED_BYTES, SHT_NOBITS, Buffer, ElfFile, order_mark
 from ompd.errors import MalformedFile
 
 # What a package's rows are made of (7.3.5.3, table 7.1): DWARF 5's numbers, and those of GNU's extension of DWARF 4
@@ -25,6 +25,7 @@ _COLUMNS_OF_5 |= {6: ".debug_str_offsets", 7: ".debug_macro", 8: ".debug_rnglist
 
 # A table is at most two thirds full: a search that goes on for so long is one in a table that was made for it.
 _MAX_PROBES = 1 << 10
+_SEVERAL = frozenset((".debug_info", ".debug_types"))
 _MAX_COLUMNS = 16
 _MAX_ROWS = 1 << 20
 
@@ -74,10 +75,25 @@ class Sections:
                 self._spans[name] = None
             else:
                 buffer, start, end = self._elf.section_span(section)
+                if self.split and name in _SEVERAL:
+                    buffer, start, end = self._joined(section.name, buffer, start, end)
                 if isinstance(buffer, memoryview):
                     buffer, start, end = bytes(buffer[start:end]), 0, end - start
                 self._spans[name] = buffer, start, end
         return self._spans[name]
+
+    def _joined(self, name: str, buffer: Buffer, start: int, end: int) -> tuple[Buffer, int, int]:
+        # A split file, which no linker has seen, has a section for each type unit.
+        every = [section for section in self._elf.sections if section.name == name]
+        if len(every) < 2:
+            return buffer, start, end
+        joined = bytearray()
+        for section in every:
+            data = self._elf.section_data(section)
+            if len(joined) + len(data) > MAX_INFLATED_BYTES:
+                raise MalformedFile(f"{self._elf.name}: too many sections called {name}")
+            joined += data
+        return bytes(joined), 0, len(joined)
 
     def size(self, name: str) -> int:
         """Return the section's size in bytes, 0 if the file has none of that name."""
