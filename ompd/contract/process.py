@@ -81,9 +81,12 @@ class Frame(Protocol):
 
 
 class SourceFrame(NamedTuple):
-    """What the source has at an address of code: a function, and in it the file and line, as far as they are known.
+    """A function that the source has at an address of code.
 
-    ``inlined`` is True for all but the outermost, whose code it is.
+    ``function`` is what the source calls it, with the scopes it is in and template arguments, without parameters; None
+    where nothing tells. The functions that compilers make of OpenMP constructs keep the linker's name. ``file`` and
+    ``line`` are None where no debug information tells them. ``inlined`` is True for all but the outermost, whose code
+    it is.
     """
 
     function: str | None
@@ -112,22 +115,6 @@ class Location:
     module: Module | None
     symbol: str | None
     symbol_address: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFrame:
-    """A function that the source has at an address.
-
-    ``function`` is what the source calls it, with the scopes it is in and template arguments, without parameters, None
-    where nothing tells. The functions that compilers make of OpenMP constructs keep the linker's name. ``file`` and
-    ``line`` are None where no debug information tells them. ``inlined`` is whether the function is not one of the
-    machine's code: its code is in that of the next frame.
-    """
-
-    function: str | None
-    file: str | None
-    line: int | None
-    inlined: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
@@ -409,7 +408,7 @@ class InspectedProcess:
         symbol = self.locate(address).symbol
         if symbol is not None and (frames[-1].function is None or _OUTLINED.search(symbol)):
             name = symbol if _OUTLINED.search(symbol) else _demangled(symbol)
-            frames[-1] = replace(frames[-1], function=name)
+            frames[-1] = frames[-1]._replace(function=name)
         return tuple(frames)
 
     def _functions_at(self, address: int) -> Sequence[Function]:
@@ -420,19 +419,6 @@ class InspectedProcess:
         except OmpdError:
             pass  # damaged debug information tells nothing
         return ()
-
-    def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the functions of the source at an address of code, innermost first: the inlined ones, last the one
-        whose code it is.
-        """
-        place = self.locate(address)
-        name = self.source_name(place.module, place.symbol) if place.symbol is not None else None
-        file, line = self.line_of(address)
-        names = self.inlined_at(address)
-        if not names:
-            return (SourceFrame(name, file, line, False),)
-        inlined = [SourceFrame(function, None, None, True) for function in names]
-        return (inlined[0]._replace(file=file, line=line), *inlined[1:], SourceFrame(name, None, None, False))
 
     def source_name(self, module: Module | None, symbol: str) -> str:
         """Return what the source calls the function *symbol* of *module*: as its debug information tells, or by what a
