@@ -519,7 +519,6 @@ class ModuleList:
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]
-        self._ends = [_end(m) for m in self._modules]
 
     def __iter__(self) -> Iterator[LoadedModule]:
         return iter(self._modules)
@@ -535,7 +534,8 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        return module if address < self._ends[index] else None
+        # The module's end is asked for where it matters alone: it is known by its file, which has to be proven.
+        return module if address < module.end or address < _end(module) else None
 
 
 def _end(module: LoadedModule) -> int:
