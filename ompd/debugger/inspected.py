@@ -65,6 +65,7 @@ class InspectedProcess:
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._source_cache: dict[int, tuple[SourceFrame, ...]] = {}
+        self._name_cache: dict[tuple[int, str], str] = {}
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
         self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
         threads = len(target.thread_ids())
@@ -91,11 +92,8 @@ class InspectedProcess:
         """Return the same process as *target* has it. What its files tell is kept, what was read of it is not."""
         other = InspectedProcess(target, self._finder, modules=self._modules)
         other._steps, other._types, other._variables = self._steps, self._types, self._variables
-        other._locations, other._line_cache, other._source_cache = (
-            self._locations,
-            self._line_cache,
-            self._source_cache,
-        )
+        other._locations, other._line_cache = self._locations, self._line_cache
+        other._source_cache, other._name_cache = self._source_cache, self._name_cache
         return other
 
     # Memory
@@ -429,16 +427,21 @@ class InspectedProcess:
         is_mangled = symbol.startswith("_Z")
         if not (is_mangled or symbol.endswith("_") or "_MOD_" in symbol):
             return symbol
-        loaded = self._by_start.get(module.start) if module is not None else None
-        found = None
+        key = module.start if module is not None else 0, symbol
+        name = self._name_cache.get(key)
+        if name is None:
+            loaded = self._by_start.get(key[0])
+            told = self._told_name(loaded, symbol) if loaded is not None else None
+            name = self._name_cache[key] = told or (_demangled(symbol) if is_mangled else symbol)
+        return name
+
+    def _told_name(self, loaded: LoadedModule, symbol: str) -> str | None:
         try:
-            if loaded is not None and loaded.symbols is not None and loaded.lines is not None:
-                found = loaded.symbols.find(symbol)
+            found = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
         except OmpdError:
-            pass  # damaged symbols tell nothing
-        functions = self._functions_at(found.address + loaded.bias) if found is not None and loaded is not None else ()
-        name = functions[-1].name if functions else None
-        return name if name is not None else _demangled(symbol) if is_mangled else symbol
+            return None  # damaged symbols tell nothing
+        functions = self._functions_at(found.address + loaded.bias) if found is not None else ()
+        return functions[-1].name if functions else None
 
     # What later parts of the debugger serve
 
