@@ -34,6 +34,14 @@ def format_size(size: int) -> str:
     return f"{size} bytes"
 
 
+class MappedFile(mmap.mmap):
+    """A mapped file. ``identity`` tells it from every other, and from itself before it was last written to: device,
+    number and size, then the times of the last change of its contents and of its inode in nanoseconds.
+    """
+
+    identity: tuple[int, ...] | None = None
+
+
 def open_mapped(path: str) -> mmap.mmap:
     """Map the regular file at *path* for reading, without read-ahead.
 
@@ -69,13 +77,16 @@ def map_readable(descriptor: int, name: str) -> mmap.mmap:
     :raises BadFile: if it cannot be mapped
     """
     try:
-        mapped = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        mapped = MappedFile(descriptor, 0, prot=mmap.PROT_READ)
+        status = os.fstat(descriptor)
     except (OSError, ValueError) as error:
         what = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
         raise BadFile(name, f"cannot be mapped: {error or what}") from error
     # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
     if hasattr(mmap, "MADV_RANDOM"):
         mapped.madvise(mmap.MADV_RANDOM)
+    times = status.st_mtime_ns, status.st_ctime_ns
+    mapped.identity = status.st_dev, status.st_ino, status.st_size, *times
     return mapped
 
 

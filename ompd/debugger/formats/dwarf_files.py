@@ -59,12 +59,15 @@ class DebugFiles:
 
     def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
         self.name = elf.name
+        self.is_whole = True
+        """Whether every file that was needed so far was there."""
         self._elf = elf
         self._others = others
         self.main = Sections(elf)
         self.main.supplementary = lambda: self.supplementary
         self._sections = {"": self.main}
         self._count = 0
+        self._lacks_split = False
         self._starts: dict[str, list[int]] = {}
         self._wide: set[str] = set()  # sections with units of the 64-bit format
         self._units: dict[tuple[str, int], Unit] = {}
@@ -78,14 +81,19 @@ class DebugFiles:
     def supplementary(self) -> Sections | None:
         """The supplementary file's sections, None if there is none, or none that is proven to be the one."""
         found = read_supplementary(self._elf)
-        if found is None or self._others is None:
+        if found is None:
+            return None
+        self.is_whole = False
+        if self._others is None:
             return None
 
         def is_proven(elf: ElfFile) -> bool:
             return (elf.build_id() if found.is_build_id else checksum_of(elf)) == found.proof
 
         elf = self._others.supplementary(found.name, is_proven, found.proof if found.is_build_id else None)
-        return self._added(elf, split=False) if elf is not None else None
+        sections = self._added(elf, split=False) if elf is not None else None
+        self.is_whole = sections is not None and not self._lacks_split
+        return sections
 
     def _added(self, elf: ElfFile, *, split: bool) -> Sections:
         # One with other sizes or order of bytes is none of this module.
@@ -115,7 +123,10 @@ class DebugFiles:
         if unit.sections is not self.main or not unit.has_code:
             return unit
         if unit.offset not in self._whole:
-            self._whole[unit.offset] = self._split_unit(unit) or unit
+            found = self._split_unit(unit)
+            if found is None and unit.split_name:
+                self._lacks_split, self.is_whole = True, False
+            self._whole[unit.offset] = found or unit
         return self._whole[unit.offset]
 
     def _split_unit(self, skeleton: Unit) -> Unit | None:

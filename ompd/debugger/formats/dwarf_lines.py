@@ -98,6 +98,11 @@ class LineInfo:
         self._functions: dict[tuple[str, int, bool], _Functions] = {}
         self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file was there that was needed for what was told so far."""
+        return self._files.is_whole
+
     def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
         """Return file and line of the code at *link_address*, None if the tables have none for it.
 
