@@ -117,7 +117,10 @@ class Names:
             if tag == DW_TAG_SUBPROGRAM or tag in _TYPES:
                 # The scope may itself be declared elsewhere.
                 known, unit, offset = self.described(unit, offset)
-                name = text_of(known, DW_AT_NAME) or self._name_by_signature(known)
+                if DW_AT_SIGNATURE in known:  # of a type in a unit of its own, where its name and scopes are
+                    unit, offset = self._files.target(*known[DW_AT_SIGNATURE])
+                    known, unit, offset = self.described(unit, offset)
+                name = text_of(known, DW_AT_NAME)
                 if tag == DW_TAG_SUBPROGRAM:
                     is_told = name is not None and not _OUTLINED.search(name)
                     if name is None or not is_told:
@@ -133,13 +136,6 @@ class Names:
             inner = tag
         raise MalformedFile(f"{self._files.name}: scopes do not end", offset=unit.offset + offset)
 
-    def _name_by_signature(self, known: Known) -> str | None:
-        # A declaration of a type that lies in a type unit need not repeat its name.
-        if DW_AT_SIGNATURE not in known:
-            return None
-        unit, offset = self._files.target(*known[DW_AT_SIGNATURE])
-        return unit.string(unit.entry_at(offset)[1].get(DW_AT_NAME))
-
     def _around(self, unit: Unit, offset: int) -> int | None:
         key = unit.section, unit.offset
         if key not in self._trees:
@@ -148,11 +144,16 @@ class Names:
 
 
 def text_of(known: Known, attribute: int) -> str | None:
-    """Return the text of an attribute, None if there is none, or it is in a file that is not to be had."""
+    """Return the text of an attribute, None if there is none.
+
+    :raises Unsupported: if it is in a file that is not to be had
+    """
     if attribute not in known:
         return None
     unit, value = known[attribute]
     text = unit.string(value)
+    if text is None:
+        raise Unsupported("a name is in a supplementary file (dwz's), which is not to be had")
     return text if text and len(text) <= _MAX_NAME else None
 
 
