@@ -11,6 +11,9 @@ import pytest
 from tests.support import Missing
 from tests.support.machine import table
 
+# What one test left on disk must not answer another, and the user's own cache is no test's matter.
+os.environ["OMPD_CACHE"] = "off"
+
 
 @contextmanager
 def _missing_tools_skip() -> Iterator[None]:

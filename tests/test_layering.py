@@ -42,6 +42,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.compressed", "lz4.frame"),
     ("ompd.debugger.compressed", "zstandard"),
     ("ompd.debugger.files", "ompd.debugger.debuginfod"),
+    ("ompd.debugger.inspected", "ompd.debugger.formats.demangle"),
+    ("ompd.debugger.formats.dwarf_names", "ompd.debugger.formats.demangle"),
     ("ompd.debugger.modules", "ompd.debugger.formats.minidebuginfo"),
     ("ompd.debugger.modules", "ompd.debugger.images"),
     ("ompd.debugger.unwind", "ompd.debugger.guesses"),
@@ -53,6 +55,7 @@ ONLY_IN = {
     "click": {"ompd.commands.main", "ompd.commands.prompt"},
     "rich": {"ompd.render.terminal"},
     "elftools": set(),
+    "itanium_demangler": {"ompd.debugger.formats.demangle"},
     "lz4": {"ompd.debugger.compressed"},
     "zstandard": {"ompd.debugger.compressed", "ompd.debugger.formats.zstd"},
     "urllib": {"ompd.debugger.debuginfod"},
@@ -155,6 +158,7 @@ def test_threads_as_json_loads_no_slow_package() -> None:
         "try: main()\nexcept SystemExit as end: assert end.code == 0"
     )
     slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "zstandard", "lz4", "tomllib", "subprocess", "asyncio"}
+    slow |= {"itanium_demangler"}
     slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
     slow |= {f"ompd.debugger.{name}" for name in ("compressed", "coredumps", "debuginfod", "formats.zstd")}
     assert not loaded & slow

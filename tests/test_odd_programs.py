@@ -388,7 +388,6 @@ def test_regions_of_cplusplus(compiler_name: str) -> None:
     Words(core_of(Odd("lambdas"), compiler_name), names=False).check()
 
 
-@pytest.mark.xfail(strict=True, reason="names of C++ are shown as the linker has them")
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 def test_names_of_cplusplus_read_like_the_source(compiler_name: str) -> None:
     words = Words(core_of(Odd("lambdas"), compiler_name), names=False)

@@ -95,9 +95,12 @@ class Frame(Protocol):
 
 
 class SourceFrame(NamedTuple):
-    """What the source has at an address of code: a function, and in it the file and line, as far as they are known.
+    """A function that the source has at an address of code.
 
-    ``inlined`` is True for all but the outermost, whose code it is.
+    ``function`` is what the source calls it, with the scopes it is in and template arguments, without parameters; None
+    where nothing tells. The functions that compilers make of OpenMP constructs keep the linker's name. ``file`` and
+    ``line`` are None where no debug information tells them. ``inlined`` is True for all but the outermost, whose code
+    it is.
     """
 
     function: str | None
@@ -189,6 +192,14 @@ class Process(Callbacks, Protocol):
 
     def line_of(self, address: int) -> tuple[str | None, int | None]:
         """Return file and line of *address*, ``(None, None)`` where no debug information tells them."""
+
+    def source_frames(self, address: int) -> Sequence[SourceFrame]:
+        """Return what the source has at a code address, a frame's ``call_site``: the functions that were inlined there,
+        innermost first, and last the one whose code it is.
+
+        The innermost one's line is that of the code at the address, an outer one's that of the call of the one before.
+        There is always one at least; nothing may be known of it.
+        """
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
         """Return all of static storage in *module* whose type is called by one of *names*, no address twice.

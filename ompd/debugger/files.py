@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SYSTEM_DEBUG_DIR = "/usr/lib/debug"
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
+_MAX_COPIED = 1 << 20
 
 
 # Told what to say to a person who waits, as often as there is something new.
@@ -31,6 +32,14 @@ def format_size(size: int) -> str:
         if size >= 1 << power:
             return f"{size / (1 << power):.1f}".removesuffix(".0") + f" {unit}"
     return f"{size} bytes"
+
+
+class MappedFile(mmap.mmap):
+    """A mapped file. ``identity`` tells it from every other, and from itself before it was last written to: device,
+    number and size, then the times of the last change of its contents and of its inode in nanoseconds.
+    """
+
+    identity: tuple[int, ...] | None = None
 
 
 def open_mapped(path: str) -> mmap.mmap:
@@ -68,13 +77,16 @@ def map_readable(descriptor: int, name: str) -> mmap.mmap:
     :raises BadFile: if it cannot be mapped
     """
     try:
-        mapped = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        mapped = MappedFile(descriptor, 0, prot=mmap.PROT_READ)
+        status = os.fstat(descriptor)
     except (OSError, ValueError) as error:
         what = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
         raise BadFile(name, f"cannot be mapped: {error or what}") from error
     # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
     if hasattr(mmap, "MADV_RANDOM"):
         mapped.madvise(mmap.MADV_RANDOM)
+    times = status.st_mtime_ns, status.st_ctime_ns
+    mapped.identity = status.st_dev, status.st_ino, status.st_size, *times
     return mapped
 
 
@@ -175,6 +187,115 @@ class FileFinder:
                 if found is not None:
                     return found
         return None
+
+    def companions(self, path: str, target_name: str, debug_path: str | None = None) -> Companions:
+        """Return what finds the files that a module's debug information refers to.
+
+        :param path: where the module's file is
+        :param target_name: where it is on the target's machine
+        :param debug_path: where its separate debug file is, None if it has its debug information itself
+        """
+        return Companions(self, path, target_name, debug_path)
+
+    def supplementary_candidates(self, path: str, name: str, build_id: bytes | None) -> Iterator[str]:
+        """Yield where the supplementary file *name* of the file at *path* may be; servers come last."""
+        if name.startswith("/"):
+            yield self.resolve(name)
+        else:
+            # Its path counts from the debug file's folder, to which a link in .build-id leads.
+            for folder in dict.fromkeys(os.path.dirname(p) for p in (path, os.path.realpath(path))):  # noqa: PTH120
+                yield f"{folder}/{name}"
+        if build_id is not None:
+            yield from self._by_build_id(build_id, ".debug")
+        base = name.rpartition("/")[2]
+        for folder in (*self._debug_dirs, SYSTEM_DEBUG_DIR):
+            yield f"{folder}/.dwz/{base}"
+        yield self.resolve(f"{SYSTEM_DEBUG_DIR}/.dwz/{base}")
+        if build_id is not None:
+            yield from self._kept(build_id, "debuginfo")
+
+    def split_candidates(self, paths: Sequence[str], folder: str, name: str) -> Iterator[str]:
+        """Yield where the split file may be that a compiler in *folder* wrote as *name*, for modules at *paths*."""
+        written = name if name.startswith("/") else f"{folder}/{name}"
+        base = name.rpartition("/")[2]
+        if written.startswith("/"):
+            yield self.resolve(written)
+        for path in paths:
+            beside = os.path.dirname(path)  # noqa: PTH120
+            if not name.startswith("/"):
+                yield f"{beside}/{name}"
+            yield f"{beside}/{base}"
+        for debug_dir in self._debug_dirs:
+            yield _path_inside(debug_dir, written)
+            yield f"{debug_dir}/{base}"
+
+    def package_candidates(self, paths: Sequence[str]) -> Iterator[str]:
+        """Yield where the package of the split files may be of modules at *paths*."""
+        for path in paths:
+            yield f"{path}.dwp"
+            yield f"{path.removesuffix('.debug')}.dwp"
+        for debug_dir in self._debug_dirs:
+            for path in paths:
+                yield f"{debug_dir}/{path.rpartition('/')[2]}.dwp"
+                yield _path_inside(debug_dir, f"{path}.dwp")
+
+
+class Companions:
+    """Finds the files that the debug information of one module refers to; see
+    :class:`ompd.debugger.formats.dwarf_files.OtherFiles`, whose caller proves what is found.
+    """
+
+    def __init__(self, finder: FileFinder, path: str, target_name: str, debug_path: str | None) -> None:
+        self._finder = finder
+        self._holder = path if debug_path is None else debug_path  # of the debug information
+        paths = [path] if debug_path is None else [path, debug_path]
+        with suppress(BadFile):
+            paths.append(finder.resolve(target_name))
+        self._paths = list(dict.fromkeys(paths))
+        self._mapped: list[mmap.mmap] = []
+
+    def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
+        """Return the first file that may be the supplementary one called *name* and is proven, None if none is."""
+        with suppress(BadFile):
+            for elf in self._opened(self._finder.supplementary_candidates(self._holder, name, build_id)):
+                with suppress(MalformedFile):
+                    if is_proven(elf):
+                        return elf
+        return None
+
+    def split(self, folder: str, name: str) -> Iterator[ElfFile]:
+        """Yield files that may be the split one that was written as *name* by a compiler that ran in *folder*."""
+        with suppress(BadFile):
+            yield from self._opened(self._finder.split_candidates(self._paths, folder, name))
+
+    def packages(self) -> Iterator[ElfFile]:
+        """Yield files that may be the package of the module's split files."""
+        with suppress(BadFile):
+            yield from self._opened(self._finder.package_candidates(self._paths))
+
+    def _opened(self, candidates: Iterator[str]) -> Iterator[ElfFile]:
+        seen: set[str] = set()
+        for candidate in candidates:
+            if candidate in seen:
+                continue
+            seen.add(candidate)
+            try:
+                mapped = open_mapped(candidate)
+                # A mapped file keeps a descriptor, and a program may have as many split files as source files.
+                if len(mapped) <= _MAX_COPIED:
+                    with mapped:
+                        yield ElfFile(bytes(mapped), candidate)
+                else:
+                    self._mapped.append(mapped)
+                    yield ElfFile(mapped, candidate)
+            except (BadFile, MalformedFile):
+                continue
+
+    def close(self) -> None:
+        """Let go of the files, as far as no one holds a view of them."""
+        for mapped in self._mapped:
+            with suppress(BufferError):
+                mapped.close()
 
 
 def _proven(candidate: str, path: str, build_id: bytes | None, crc: int | None) -> ElfFile | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,6 +14,7 @@ from ompd.contract.process import CallResult, Location, Module, SourceFrame, Sta
 from ompd.debugger.callsites import CallSites
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
+from ompd.debugger.formats.dwarf_lines import Function
 from ompd.debugger.formats.elf import PF_X, PT_LOAD
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
@@ -44,6 +46,8 @@ _NO_REGISTERS = "the thread's registers are lost with the notes of the core file
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
+# What compilers make of OpenMP constructs, see ompd.outlined
+_OUTLINED = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 
 
@@ -62,7 +66,8 @@ class InspectedProcess:
         self._steps: Steps = {}
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
-        self._inlined_cache: dict[int, tuple[str, ...]] = {}
+        self._source_cache: dict[int, tuple[SourceFrame, ...]] = {}
+        self._name_cache: dict[tuple[int, str], str] = {}
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
         self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
         threads = len(target.thread_ids())
@@ -89,11 +94,8 @@ class InspectedProcess:
         """Return the same process as *target* has it. What its files tell is kept, what was read of it is not."""
         other = InspectedProcess(target, self._finder, modules=self._modules)
         other._steps, other._types, other._variables = self._steps, self._types, self._variables
-        other._locations, other._line_cache, other._inlined_cache = (
-            self._locations,
-            self._line_cache,
-            self._inlined_cache,
-        )
+        other._locations, other._line_cache = self._locations, self._line_cache
+        other._source_cache, other._name_cache = self._source_cache, self._name_cache
         return other
 
     # Memory
@@ -425,53 +427,60 @@ class InspectedProcess:
             pass  # damaged debug information tells nothing
         return None, None
 
-    def inlined_at(self, address: int) -> tuple[str, ...]:
-        """Return the names of the functions inlined at *address*, innermost first.
-
-        Empty where there are none, and where no debug information tells them.
-        """
-        found = self._inlined_cache.get(address)
+    def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
+        """See :meth:`Process.source_frames`. Where no debug information tells them, names are those of symbols."""
+        found = self._source_cache.get(address)
         if found is None:
-            found = self._inlined_cache[address] = self._inlined_at(self._modules.at(address), address)
+            found = self._source_cache[address] = self._source_frames(address)
         return found
 
-    def _inlined_at(self, loaded: LoadedModule | None, address: int) -> tuple[str, ...]:
+    def _source_frames(self, address: int) -> tuple[SourceFrame, ...]:
+        file, line = self.line_of(address)
+        frames: list[SourceFrame] = []
+        for function in self._functions_at(address):
+            frames.append(SourceFrame(function.name, file, line, function.is_inlined))
+            file, line = function.call or (None, None)
+        if not frames:
+            frames = [SourceFrame(None, file, line, False)]
+        symbol = self.locate(address).symbol
+        if symbol is not None and (frames[-1].function is None or _OUTLINED.search(symbol)):
+            name = symbol if _OUTLINED.search(symbol) else _demangled(symbol)
+            frames[-1] = frames[-1]._replace(function=name)
+        return tuple(frames)
+
+    def _functions_at(self, address: int) -> Sequence[Function]:
+        loaded = self._modules.at(address)
         try:
             if loaded is not None and loaded.lines is not None:
-                return tuple(loaded.lines.inlined(address - loaded.bias))
+                return loaded.lines.functions(address - loaded.bias)
         except OmpdError:
             pass  # damaged debug information tells nothing
         return ()
 
-    def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the functions of the source at an address of code, innermost first: the inlined ones, last the one
-        whose code it is.
-        """
-        place = self.locate(address)
-        name = self.source_name(place.module, place.symbol) if place.symbol is not None else None
-        file, line = self.line_of(address)
-        names = self.inlined_at(address)
-        if not names:
-            return (SourceFrame(name, file, line, False),)
-        inlined = [SourceFrame(function, None, None, True) for function in names]
-        return (inlined[0]._replace(file=file, line=line), *inlined[1:], SourceFrame(name, None, None, False))
-
     def source_name(self, module: Module | None, symbol: str) -> str:
-        """Return what the source calls the function *symbol* of *module*, as far as its debug information tells.
+        """Return what the source calls the function *symbol* of *module*: as its debug information tells, or by what a
+        name of C++ says itself.
 
-        For the names that Fortran compilers make: ``name_``, ``__module_MOD_name``.
+        For the names that compilers of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) make.
         """
-        if not (symbol.endswith("_") or "_MOD_" in symbol) or module is None:
+        is_mangled = symbol.startswith("_Z")
+        if not (is_mangled or symbol.endswith("_") or "_MOD_" in symbol):
             return symbol
-        loaded = self._by_start.get(module.start)
+        key = module.start if module is not None else 0, symbol
+        name = self._name_cache.get(key)
+        if name is None:
+            loaded = self._by_start.get(key[0])
+            told = self._told_name(loaded, symbol) if loaded is not None else None
+            name = self._name_cache[key] = told or (_demangled(symbol) if is_mangled else symbol)
+        return name
+
+    def _told_name(self, loaded: LoadedModule, symbol: str) -> str | None:
         try:
-            if loaded is not None and loaded.symbols is not None and loaded.lines is not None:
-                found = loaded.symbols.find(symbol)
-                declared = loaded.lines.subprogram(found.address) if found is not None else None
-                return declared[0] if declared is not None else symbol
+            found = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
         except OmpdError:
-            pass  # damaged debug information tells nothing
-        return symbol
+            return None  # damaged symbols tell nothing
+        functions = self._functions_at(found.address + loaded.bias) if found is not None else ()
+        return functions[-1].name if functions else None
 
     def receivers(self, function: int, callers: str) -> Iterator[str]:
         """Yield the routines that the code of *callers* passes the function at an address to, the nearest first.
@@ -584,3 +593,11 @@ class InspectedProcess:
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """There is no emulator yet."""
         raise Unsupported("routines of the target are not emulated yet")
+
+
+def _demangled(symbol: str) -> str:
+    if not symbol.startswith("_Z"):
+        return symbol
+    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  for programs in C++ alone
+
+    return demangle(symbol) or symbol

@@ -19,7 +19,8 @@ from operator import ne
 from typing import NamedTuple
 
 from ompd.contract.process import Module
-from ompd.debugger.files import FileFinder, open_mapped
+from ompd.debugger.disk_cache import DiskCache, FileCache
+from ompd.debugger.files import Companions, FileFinder, open_mapped
 from ompd.debugger.formats.cfi import Row, UnwindTable
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
@@ -40,6 +41,7 @@ from ompd.debugger.formats.elf import (
 from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets.base import Loss, Target
+from ompd.debugger.told_places import ToldPlaces
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 
 _MAX_HEADERS = 64 * 1024
@@ -82,8 +84,10 @@ class LoadedModule:
         exe: str | None,
         located: tuple[str | None] | None,
         program: bool,
+        cache: DiskCache | None = None,
     ) -> None:
         self._target = target
+        self._cache = cache
         self._finder = finder
         self.mappings = mappings
         self._exe = exe
@@ -384,18 +388,31 @@ class LoadedModule:
         if self.elf is None:
             return None
         # A module with a .symtab of its own has all that its debug file would add, and reading that costs a checksum.
-        return SymbolTable.load(self.elf, None if self.elf.section(".symtab") else self._other_symbols)
+        return SymbolTable.load(self.elf, None if self.elf.section(".symtab") else self._other_symbols, self._kept)
+
+    def _kept(self, elf: ElfFile) -> FileCache | None:
+        return self._cache.of(elf.data) if self._cache is not None else None
 
     def _other_symbols(self) -> ElfFile | None:
         return self.debug_elf or self._minidebug_elf
 
     @cached_property
-    def lines(self) -> LineInfo | None:
-        """The module's line tables, its own or its debug file's, None if there are none."""
-        for elf in (self.elf, self.debug_elf):
-            if elf is not None and elf.section(".debug_line") is not None:
-                return LineInfo(elf)
-        return None
+    def lines(self) -> ToldPlaces | None:
+        """The module's lines and functions, of its own debug information or its debug file's, None if there is none."""
+        elf = self.elf
+        if elf is None or elf.section(".debug_line") is None:
+            elf = self.debug_elf
+        if elf is None or elf.section(".debug_line") is None:
+            return None
+        return ToldPlaces(LineInfo(elf, self.companions), self._kept(elf))
+
+    @cached_property
+    def companions(self) -> Companions:
+        """What finds the files that the module's debug information refers to."""
+        elf, path, _ = self._opened
+        own = elf is not None and elf.section(".debug_info") is not None
+        debug = None if own or self.debug_elf is None else self.debug_elf.name
+        return self._finder.companions(path, self.name.removesuffix(_DELETED), debug)
 
     @cached_property
     def unwind_table(self) -> UnwindTable | None:
@@ -435,12 +452,16 @@ class LoadedModule:
 
     def close(self) -> None:
         """Let go of the module's files, as far as they were opened and no one holds a view of them."""
+        if self.__dict__.get("lines") is not None and self.lines is not None:
+            self.lines.save()
         for name in ("_opened", "debug_elf"):
             opened = self.__dict__.get(name)
             elf = opened.elf if isinstance(opened, _Opened) else opened
             if elf is not None and isinstance(elf.data, mmap.mmap):
                 with suppress(BufferError):
                     elf.data.close()
+        if "companions" in self.__dict__:
+            self.companions.close()
 
     def read_file(self, address: int, size: int) -> bytes | None:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
@@ -524,6 +545,7 @@ class ModuleList:
         self.auxiliary_vector = vector
         self.vdso_start = vdso
         self._modules: list[LoadedModule] = []
+        cache = DiskCache.of_user()
         copies: Counter[str] = Counter()
         for group in _groups(mappings):
             copies[group[0].name] += 1
@@ -534,11 +556,10 @@ class ModuleList:
             program = group[0].start <= program_headers < group[-1].end
             start, by_hand = group[0].start, exe if program else None
             at = (located[start],) if start in located else None
-            module = LoadedModule(target, finder, group, exe=by_hand, located=at, program=program)
+            module = LoadedModule(target, finder, group, exe=by_hand, located=at, program=program, cache=cache)
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]
-        self._ends = [_end(m) for m in self._modules]
 
     def __iter__(self) -> Iterator[LoadedModule]:
         return iter(self._modules)
@@ -554,7 +575,8 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        return module if address < self._ends[index] else None
+        # The module's end is asked for where it matters alone: it is known by its file, which has to be proven.
+        return module if address < module.end or address < _end(module) else None
 
 
 def _end(module: LoadedModule) -> int:

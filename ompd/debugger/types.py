@@ -109,9 +109,9 @@ class Types:
     def _opened(self, module: LoadedModule) -> Iterator[TypeInfo]:
         # Finding a debug file may cost its checksum, so the module's own sections are looked at first.
         if module.elf is not None and module.elf.section(".debug_info") is not None:
-            yield TypeInfo(module.elf)
+            yield TypeInfo(module.elf, module.companions)
         elif module.debug_elf is not None and module.debug_elf.section(".debug_info") is not None:
-            yield TypeInfo(module.debug_elf)
+            yield TypeInfo(module.debug_elf, module.companions)
 
 
 def sizeof(type_ref: TypeRef) -> int:

@@ -234,9 +234,9 @@ def _function(
 ) -> str | None:
     # The source's name of the function of frames[0]: for the code of a region or task that of the function that has it.
     # The line is that of the innermost function that was inlined there. Compilers inline what they outlined, too.
-    for inlined in session.process.inlined_at(frames[0].call_site):
-        if outlined.parse(inlined) is None:
-            return inlined
+    for written in session.process.source_frames(frames[0].call_site):
+        if written.function is not None and outlined.parse(written.function) is None:
+            return written.function
     name = _symbol(session, frames[0].call_site)
     known = outlined.parse(name) if name is not None else None
     if known is None or known.parent is not None:

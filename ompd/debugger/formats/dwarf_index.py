@@ -11,26 +11,27 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.dwarf_files import INFO, TYPES, DebugFiles, OtherFiles
+from ompd.debugger.formats.dwarf_sections import Sections
 from ompd.debugger.formats.dwarf_units import (
     DW_AT_ABSTRACT_ORIGIN,
     DW_AT_NAME,
+    DW_AT_SIGNATURE,
     DW_AT_SPECIFICATION,
-    DW_AT_STR_OFFSETS_BASE,
     DW_FORM_IMPLICIT_CONST,
     DW_FORM_LINE_STRP,
     DW_FORM_REF_ADDR,
     DW_FORM_STRING,
     DW_FORM_STRP,
     STRING_INDEX_FORMS,
+    SUPPLEMENTARY_REFERENCES,
+    SUPPLEMENTARY_STRINGS,
     Abbreviation,
-    Sections,
     Unit,
     Value,
-    read_length,
 )
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MalformedFile
@@ -39,7 +40,7 @@ DW_TAG_CLASS_TYPE, DW_TAG_ENUMERATION_TYPE, DW_TAG_STRUCTURE_TYPE = 0x02, 0x04, 
 DW_TAG_TYPEDEF, DW_TAG_UNION_TYPE, DW_TAG_BASE_TYPE = 0x16, 0x17, 0x24
 _DW_TAG_COMPILE_UNIT, _DW_TAG_MODULE, _DW_TAG_NAMESPACE = 0x11, 0x1E, 0x39
 _DW_TAG_PARTIAL_UNIT, _DW_TAG_TYPE_UNIT = 0x3C, 0x41
-_DW_AT_DECLARATION, _DW_AT_TYPE, _DW_AT_SIGNATURE = 0x3C, 0x49, 0x69
+_DW_AT_DECLARATION, _DW_AT_TYPE = 0x3C, 0x49
 
 NAMED_TYPES = frozenset(
     (
@@ -50,7 +51,6 @@ NAMED_TYPES = frozenset(
 _UNITS = frozenset((_DW_TAG_COMPILE_UNIT, _DW_TAG_PARTIAL_UNIT, _DW_TAG_TYPE_UNIT))
 _SCOPES = NAMED_TYPES | _UNITS | {_DW_TAG_MODULE, _DW_TAG_NAMESPACE}
 
-_MAX_UNITS = 1 << 20
 _MAX_ABBREVIATIONS = 1 << 16
 _MAX_ATTRIBUTES = 128
 _MAX_DEPTH = 1 << 12
@@ -60,6 +60,8 @@ _MAX_HITS = 64
 _MAX_PASSED = 1 << 24
 _MAX_SCOPES = 32
 _REFERRING = (DW_AT_ABSTRACT_ORIGIN, DW_AT_SPECIFICATION, _DW_AT_TYPE)
+_FAR_REFERENCES = frozenset((DW_FORM_REF_ADDR, *SUPPLEMENTARY_REFERENCES))
+_OTHER_STRINGS = ".debug_str of the supplementary file"
 
 
 class Place(NamedTuple):
@@ -80,7 +82,7 @@ class _Shape(NamedTuple):
 
 _Key = tuple[str, int | bytes]  # a section of strings and an offset or index in it; "" and the name itself
 # Units, and where in the section's buffer bytes of a key were found, None for not looked for, or too often.
-_Hits = dict[tuple[str, int], list[tuple[str, int | bytes, list[int] | None]]]
+_Hits = dict[tuple[str, int], tuple[Unit, list[tuple[str, int | bytes, list[int] | None]]]]
 
 
 class _Names:
@@ -94,84 +96,65 @@ class _Names:
 
 
 class TypeIndex:
-    """The named types that one file's DWARF defines. What a search needs is read at its time and kept."""
+    """The named types that one module's DWARF defines. What a search needs is read at its time and kept.
 
-    def __init__(self, elf: ElfFile) -> None:
-        self.sections = Sections(elf)
-        self._units: dict[tuple[str, int], Unit] = {}
-        self._wide: set[str] = set()  # sections with units of the 64-bit format
-        self._tables: dict[int, dict[int, Abbreviation]] = {}
+    :param others: finds split and supplementary files, None: there are none
+    """
+
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
+        self.files = DebugFiles(elf, others)
+        self._all_open = False
+        self._tables: dict[tuple[str, int], dict[int, Abbreviation]] = {}
         self._shapes: dict[tuple[str, int], dict[int, _Shape]] = {}
         self._names: dict[tuple[str, int], _Names] = {}
         self._definitions: dict[tuple[str, int], list[tuple[int, _Shape]]] = {}
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
+        self._bases: dict[str, list[tuple[int, Unit]]] = {}
         self._left = _MAX_PASSED  # entries that lie in each other can make many long walks
 
     # Units
 
-    @cached_property
-    def _starts(self) -> dict[str, list[int]]:
-        # Offsets of all units, by section. Only lengths are read.
-        return {name: self._unit_starts(name) for name in (".debug_info", ".debug_types")}
+    def _each_section(self) -> Iterator[tuple[Sections, str]]:
+        # All that types may be in, of all files: any may define the one that is looked for.
+        if not self._all_open:
+            self.files.open_all()
+            self._all_open = True
+        for sections in self.files.files:
+            yield from ((sections, INFO), (sections, TYPES))
 
-    def _unit_starts(self, section: str) -> list[int]:
-        starts: list[int] = []
-        offset, size = 0, self.sections.size(section)
-        while offset < size:
-            if len(starts) >= _MAX_UNITS:
-                raise MalformedFile(f"{section}: too many units")
-            starts.append(offset)
-            cursor = self.sections.cursor(section, offset)
-            before = cursor.position
-            offset_size, length = read_length(cursor)
-            if offset_size == 8:
-                self._wide.add(section)
-            offset += cursor.position - before + length
-        return starts
+    def _is_ours(self, unit: Unit) -> bool:
+        # A package may have the units of other programs, too.
+        return not unit.sections.split or not unit.has_code or unit.skeleton is not None
 
-    def _unit(self, section: str, offset: int) -> Unit:
-        key = section, offset
-        if key not in self._units:
-            self._units[key] = Unit(self.sections, offset, section)
-        return self._units[key]
-
-    def _every_unit(self) -> Iterator[Unit]:
-        for section, starts in self._starts.items():
-            for start in starts:
-                yield self._unit(section, start)
+    @property
+    def sections(self) -> Sections:
+        """The sections of the module's own file, or its debug file."""
+        return self.files.main
 
     def place_at(self, section_offset: int) -> Place:
-        """Return the place *section_offset* bytes from the start of ``.debug_info``.
+        """Return the place *section_offset* bytes from the start of the module's own ``.debug_info``.
 
         :raises MalformedFile: if it lies in no unit
         """
-        starts = self._starts[".debug_info"]
-        index = bisect_right(starts, section_offset) - 1
-        if index < 0:
-            raise MalformedFile(f".debug_info: no unit at {section_offset:#x}")
-        return Place(self._unit(".debug_info", starts[index]), section_offset - starts[index])
+        return Place(*self.files.entry_at(self.files.main, section_offset))
 
-    def place_of_signature(self, signature: int) -> Place | None:
-        """Return the type that has *signature*, None if no type unit of this file holds it."""
-        return self._signatures.get(signature)
+    def target(self, unit: Unit, value: Value) -> Place:
+        """Return the entry that a value of one in *unit* refers to.
 
-    @cached_property
-    def _signatures(self) -> dict[int, Place]:
-        return {
-            unit.signature: Place(unit, unit.type_offset or 0)
-            for unit in self._every_unit()
-            if unit.signature is not None
-        }
+        :raises MalformedFile: if it refers to none
+        :raises Unsupported: if that is in a file that is not to be had
+        """
+        return Place(*self.files.target(unit, value))
 
     def abbreviations(self, unit: Unit) -> dict[int, Abbreviation]:
         """Return the unit's table of abbreviations, by code.
 
         :raises MalformedFile: if it is malformed
         """
-        offset = unit.abbreviations_offset
-        if offset not in self._tables:
-            self._tables[offset] = _parse_abbreviations(self.sections.cursor(".debug_abbrev", offset))
-        return self._tables[offset]
+        key = unit.sections.tag, unit.abbreviations_offset
+        if key not in self._tables:
+            self._tables[key] = _parse_abbreviations(unit.sections.cursor(".debug_abbrev", unit.abbreviations_offset))
+        return self._tables[key]
 
     # Search
 
@@ -186,10 +169,11 @@ class TypeIndex:
         if key not in self._candidates:
             raw = name.encode("utf-8", "replace")
             hits = self._hits_of_string(raw) if in_strings else self._hits_of_entry(raw)
-            places = sorted(hits, key=lambda place: (place not in self._names, place))
+            found = sorted(hits.values(), key=lambda hit: (_key(hit[0]) not in self._names, _key(hit[0])))
             self._candidates[key] = [
-                (unit, sorted({at for hit in hits[place] for at in self._likely(unit, hit)}))
-                for place, unit in ((place, self._unit(*place)) for place in places)
+                (unit, sorted({at for hit in rows for at in self._likely(unit, hit)}))
+                for unit, rows in found
+                if self._is_ours(unit)
             ]
         return self._candidates[key]
 
@@ -198,44 +182,57 @@ class TypeIndex:
 
         :raises MalformedFile: if the file is malformed
         """
-        places: set[tuple[str, int]] = set()
+        places: _Hits = {}
         for name in names:
             raw = name.encode("utf-8", "replace")
-            places |= self._hits_of_string(raw).keys() | self._hits_of_entry(raw).keys()
-        found = [self._unit(*place) for place in sorted(places) if place[0] == ".debug_info"]
-        others = self._referring() if found else ()
-        return found + [unit for unit in others if (unit.section, unit.offset) not in places]
+            places |= self._hits_of_string(raw) | self._hits_of_entry(raw)
+        units = (places[key][0] for key in sorted(places))
+        found = [unit for unit in units if unit.has_code and self._is_ours(unit)]
+        others = self._referring() if places else ()
+        return found + [unit for unit in others if _key(unit) not in places]
 
     def _referring(self) -> Iterator[Unit]:
         # Units with references into others, as link-time optimisers and dwz make them.
-        if not any(self._find(".debug_abbrev", bytes((attribute, DW_FORM_REF_ADDR))) for attribute in _REFERRING):
-            return
-        for offset in self._starts[".debug_info"]:
-            unit = self._unit(".debug_info", offset)
-            attributes = {pair[:2] for row in self.abbreviations(unit).values() for pair in row.attributes}
-            if any((attribute, DW_FORM_REF_ADDR) in attributes for attribute in _REFERRING):
-                yield unit
+        pairs = {(attribute, form) for attribute in _REFERRING for form in _FAR_REFERENCES}
+        for sections in self.files.files:
+            if not any(_find(sections, ".debug_abbrev", bytes((a,)) + _uleb(form)) for a, form in pairs):
+                continue
+            for unit in self.files.units(sections, INFO):
+                given = {pair[:2] for row in self.abbreviations(unit).values() for pair in row.attributes}
+                if unit.has_code and self._is_ours(unit) and given & pairs:
+                    yield unit
 
     def _hits_of_entry(self, raw: bytes) -> _Hits:
         hits: _Hits = {}
-        for section in self._starts:
-            self._add_hits(hits, section, raw + b"\0", ("", raw))
+        for sections, section in self._each_section():
+            self._add_hits(hits, sections, section, raw + b"\0", ("", raw))
         return hits
 
     def _hits_of_string(self, raw: bytes) -> _Hits:
-        keys = {kind: self._string_offsets(kind, raw) for kind in (".debug_str", ".debug_line_str")}
         hits: _Hits = {}
-        for section in self._starts:
-            for size in (4, 8) if section in self._wide else (4,):
-                for kind, offset in ((kind, offset) for kind, offsets in keys.items() for offset in offsets):
-                    self._add_hits(hits, section, self._bytes(offset, size), (kind, offset))
-        for unit, index in self._indexed(keys[".debug_str"]):
-            hits.setdefault((unit.section, unit.offset), []).append((".debug_str_offsets", index, None))
+        elsewhere = self._string_offsets(self.files.supplementary, ".debug_str", raw)
+        offsets: dict[str, list[_Key]] = {}
+        for sections, section in self._each_section():
+            if sections.tag not in offsets:
+                kinds = (".debug_str", ".debug_line_str")
+                keys: list[_Key] = [(kind, at) for kind in kinds for at in self._string_offsets(sections, kind, raw)]
+                if sections is self.files.main:
+                    keys += [(_OTHER_STRINGS, at) for at in elsewhere]
+                offsets[sections.tag] = keys
+            for size in self.files.offset_sizes(sections, section):
+                for kind, offset in offsets[sections.tag]:
+                    if isinstance(offset, int) and offset < 1 << 8 * size:
+                        pattern = offset.to_bytes(size, sections.byte_order)
+                        self._add_hits(hits, sections, section, pattern, (kind, offset))
+        for sections in self.files.files:
+            strings = [at for kind, at in offsets.get(sections.tag, ()) if kind == ".debug_str"]
+            for unit, index in self._indexed(sections, strings):
+                hits.setdefault(_key(unit), (unit, []))[1].append((".debug_str_offsets", index, None))
         return hits
 
-    def _add_hits(self, hits: _Hits, section: str, pattern: bytes, key: _Key) -> None:
-        span = self.sections.span(section)
-        starts = self._starts[section]
+    def _add_hits(self, hits: _Hits, sections: Sections, section: str, pattern: bytes, key: _Key) -> None:
+        span = sections.span(section)
+        starts = self.files.starts(sections, section)
         if span is None or not starts:
             return
         data, base, end = span
@@ -249,34 +246,30 @@ class TypeIndex:
                 position = data.find(pattern, position + 1, end)
                 if len(found) > _MAX_HITS:
                     found = None  # bytes as those of small numbers, which are everywhere: the unit is walked instead
-            hits.setdefault((section, starts[following - 1]), []).append((*key, found))
+            unit = self.files.unit(sections, starts[following - 1], section)
+            hits.setdefault(_key(unit), (unit, []))[1].append((*key, found))
             if 0 <= position < limit:
                 position = data.find(pattern, limit, end)
 
-    def _bytes(self, value: int, size: int) -> bytes:
-        return value.to_bytes(size, self.sections.byte_order)
-
-    def _string_offsets(self, section: str, raw: bytes) -> list[int]:
+    def _string_offsets(self, sections: Sections | None, section: str, raw: bytes) -> list[int]:
         # Linkers let a name share the tail of a longer one, so each place where it ends a string counts.
-        offsets = self._find(section, raw + b"\0")
+        offsets = _find(sections, section, raw + b"\0") if sections is not None else []
         if len(offsets) > _MAX_STRINGS:
             raise MalformedFile(f"{section}: the same name too many times")
         return offsets
 
-    def _find(self, section: str, pattern: bytes) -> list[int]:
-        span = self.sections.span(section)
-        return [] if span is None else [at - span[1] for at in _positions(*span, pattern)]
-
-    def _indexed(self, offsets: list[int]) -> Iterator[tuple[Unit, int]]:
+    def _indexed(self, sections: Sections, offsets: list[int | bytes]) -> Iterator[tuple[Unit, int]]:
         # 7.26: units that have one of these strings in their array of strings, and its index there.
         name = ".debug_str_offsets"
-        if not self.sections.size(name):
+        if not offsets or not sections.size(name):
             return
-        bases = self._string_bases
+        bases = self._string_bases(sections)
         starts = [base for base, _ in bases]
         for offset in offsets:
+            if not isinstance(offset, int) or offset >= 1 << 32:
+                continue
             for size in (4, 8):
-                for position in self._find(name, self._bytes(offset, size)):
+                for position in _find(sections, name, offset.to_bytes(size, sections.byte_order)):
                     last = bisect_right(starts, position) - 1
                     base = starts[last] if last >= 0 else 0
                     while last >= 0 and starts[last] == base:
@@ -285,21 +278,19 @@ class TypeIndex:
                             yield unit, (position - base) // size
                         last -= 1
 
-    @cached_property
-    def _string_bases(self) -> list[tuple[int, Unit]]:
-        bases = [
-            (unit.number(unit.top[DW_AT_STR_OFFSETS_BASE]) or 0, unit)
-            for unit in self._every_unit()
-            if DW_AT_STR_OFFSETS_BASE in unit.top
-        ]
-        return sorted(bases, key=lambda row: (row[0], row[1].section, row[1].offset))
+    def _string_bases(self, sections: Sections) -> list[tuple[int, Unit]]:
+        if sections.tag not in self._bases:
+            every = (unit for section in (INFO, TYPES) for unit in self.files.units(sections, section))
+            bases = [(unit.string_offsets_base, unit) for unit in every if unit.has_string_offsets]
+            self._bases[sections.tag] = sorted(bases, key=lambda row: (row[0], row[1].section, row[1].offset))
+        return self._bases[sections.tag]
 
     def _likely(self, unit: Unit, hit: tuple[str, int | bytes, list[int] | None]) -> Iterator[int]:
         # Where in the unit bytes lie that read as an abbreviation of a type's definition with that name.
         kind, value, positions = hit
-        walked = (unit.section, unit.offset) in self._names
+        walked = _key(unit) in self._names
         start, first, end = unit.bounds
-        data = self._span(unit)[0]
+        data = unit.span[0]
         ways: dict[int, list[tuple[int, bytes]]] = {}
         for code, shape in self._definitions_of(unit) if not walked else ():
             walked = walked or shape.slow_name
@@ -313,7 +304,8 @@ class TypeIndex:
         for size, codes in ways.items():
             if positions is None and isinstance(value, int):
                 # An index of a string is a small number too, but preceded by few of the codes.
-                pattern = _uleb(value) if not size else self._bytes(value, size) if value < 1 << 8 * size else b""
+                fits = not size or value < 1 << 8 * size
+                pattern = (value.to_bytes(size, unit.sections.byte_order) if size else _uleb(value)) if fits else b""
                 places = _positions(data, first, end, pattern) if pattern else []
             else:
                 places = positions or []
@@ -358,7 +350,7 @@ class TypeIndex:
         :raises MalformedFile: if the unit is malformed
         """
         found: dict[int, tuple[str, ...]] = {}
-        data = self._span(unit)[0]
+        data = unit.span[0]
         start, position, end = unit.bounds
         stack: list[tuple[int, bool]] = []  # the entries around, and whether each is a scope
         while position < end and len(found) < len(offsets):
@@ -387,9 +379,10 @@ class TypeIndex:
     def _name_of(self, place: Place) -> str:
         # A declaration of a type that lies in a type unit need not repeat its name.
         _, attributes = self.entry(place)
-        signature = attributes.get(_DW_AT_SIGNATURE)
+        signature = attributes.get(DW_AT_SIGNATURE)
         if DW_AT_NAME not in attributes and signature is not None and isinstance(signature.raw, int):
-            place = self.place_of_signature(signature.raw) or place
+            found = self.files.unit_of_signature(place.unit.sections, signature.raw)
+            place = Place(found, found.type_offset or 0) if found is not None else place
             _, attributes = self.entry(place)
         return place.unit.string(attributes.get(DW_AT_NAME)) or ""
 
@@ -447,15 +440,9 @@ class TypeIndex:
 
     # The walk over a unit
 
-    def _span(self, unit: Unit) -> tuple[bytes | mmap.mmap, int, int]:
-        span = self.sections.span(unit.section)
-        if span is None:
-            raise MalformedFile(f"no {unit.section}")  # not for a unit that was read from it
-        return span
-
     def _definitions_of(self, unit: Unit) -> list[tuple[int, _Shape]]:
         # Codes and shapes of all definitions of types in the unit's table.
-        key = unit.section, unit.offset
+        key = _key(unit)
         if key not in self._definitions:
             codes = [code for code, abbreviation in self.abbreviations(unit).items() if abbreviation.tag in NAMED_TYPES]
             shapes = ((code, self._shape(unit, code)) for code in codes)
@@ -463,7 +450,7 @@ class TypeIndex:
         return self._definitions[key]
 
     def _shape(self, unit: Unit, code: int) -> _Shape:
-        shapes = self._shapes.setdefault((unit.section, unit.offset), {})
+        shapes = self._shapes.setdefault(_key(unit), {})
         if code not in shapes:
             shapes[code] = self._make_shape(unit, self._abbreviation(unit, code))
         return shapes[code]
@@ -484,7 +471,7 @@ class TypeIndex:
         return _Shape(steps, has_children, tag in _SCOPES, name, slow)
 
     def _names_of(self, unit: Unit) -> _Names:
-        key = unit.section, unit.offset
+        key = _key(unit)
         if key not in self._names:
             self._names[key] = self._walk(unit)
         return self._names[key]
@@ -493,9 +480,9 @@ class TypeIndex:
         # One long function, because this is where all the time of a search goes.
         names = _Names()
         places, scopes = names.places, names.scopes
-        data = self._span(unit)[0]
+        data = unit.span[0]
         start, position, end = unit.bounds
-        shapes = self._shapes.setdefault((unit.section, unit.offset), {})
+        shapes = self._shapes.setdefault(_key(unit), {})
         stack: list[int] = []
         parent = 0
         while position < end:
@@ -532,19 +519,30 @@ class TypeIndex:
 
     def _name_at(self, unit: Unit, data: bytes | mmap.mmap, position: int, size: int, section: str) -> int | bytes:
         if size:
-            return int.from_bytes(data[position : position + size], self.sections.byte_order)
+            return int.from_bytes(data[position : position + size], unit.sections.byte_order)
         cursor = unit.cursor(position - unit.bounds[0])
         return cursor.uleb() if section else cursor.string()
 
 
+def _key(unit: Unit) -> tuple[str, int]:
+    return unit.section, unit.offset
+
+
+def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
+    span = sections.span(section)
+    return [] if span is None else [at - span[1] for at in _positions(*span, pattern)]
+
+
 def _string_section(form: int) -> str | None:
-    # Where strings of a form lie; "" for in the entry itself, None for in another file (dwz's).
+    # Where strings of a form lie; "" for in the entry itself.
     if form == DW_FORM_STRP:
         return ".debug_str"
     if form == DW_FORM_LINE_STRP:
         return ".debug_line_str"
     if form in STRING_INDEX_FORMS:
         return ".debug_str_offsets"
+    if form in SUPPLEMENTARY_STRINGS:
+        return _OTHER_STRINGS
     return "" if form == DW_FORM_STRING else None
 
 

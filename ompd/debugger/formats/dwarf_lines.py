@@ -13,38 +13,27 @@ from operator import gt
 from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.dwarf_files import INFO, DebugFiles, OtherFiles
+from ompd.debugger.formats.dwarf_names import Names
 from ompd.debugger.formats.dwarf_units import (
-    DW_AT_ABSTRACT_ORIGIN,
+    DW_AT_CALL_FILE,
+    DW_AT_CALL_LINE,
     DW_AT_COMP_DIR,
-    DW_AT_DECL_FILE,
-    DW_AT_DECL_LINE,
-    DW_AT_LINKAGE_NAME,
-    DW_AT_MIPS_LINKAGE_NAME,
-    DW_AT_NAME,
-    DW_AT_SPECIFICATION,
     DW_AT_STMT_LIST,
-    DW_FORM_REF_ADDR,
     DW_TAG_INLINED_SUBROUTINE,
     DW_TAG_SUBPROGRAM,
-    OTHER_FILE_REFERENCES,
-    UNIT_REFERENCES,
     Entry,
-    Sections,
     Unit,
     Value,
-    iter_units,
     read_aranges,
     read_length,
 )
 from ompd.debugger.formats.elf import ElfFile
-from ompd.errors import MalformedFile, Unsupported
+from ompd.errors import MalformedFile
 
 _MAX_ROWS = 1 << 21
-_MAX_REFERENCES = 8
 _MAX_DEPTH = 1 << 10
 _MAX_INLINED = 1 << 16
-
-_SUPPLEMENTARY = "in a supplementary file (dwz's), which is not read"
 
 # 6.2.5.2: standard opcodes. 6.2.5.3: extended ones. 6.2.4.1: what an entry of a table of files holds.
 _LNS_COPY, _LNS_ADVANCE_PC, _LNS_ADVANCE_LINE, _LNS_SET_FILE, _LNS_SET_COLUMN, _LNS_NEGATE_STMT = range(1, 7)
@@ -78,22 +67,41 @@ class _Inlined(NamedTuple):
 
     depth: int
     outer: _Inlined | None
+    offset: int
     attributes: Mapping[int, Value]
 
 
-class LineInfo:
-    """The line tables of one file: a module, or its separate debug file.
+class Function(NamedTuple):
+    """A function that the source has at an address. ``name`` is None where only its place is told.
 
-    What a lookup needs is read at the first one and kept.
+    ``call`` is file and line where it was inlined, None of the function that the others were inlined into, and of one
+    whose place is not told.
     """
 
-    def __init__(self, elf: ElfFile) -> None:
-        self._sections = Sections(elf)
-        self._units: dict[int, Unit] = {}
+    name: str | None
+    is_inlined: bool
+    call: tuple[str, int] | None
+
+
+class LineInfo:
+    """The line tables and functions of one file: a module, or its separate debug file, and the files it refers to.
+
+    What a lookup needs is read at the first one and kept.
+
+    :param others: finds split and supplementary files, None: there are none
+    """
+
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
+        self._files = DebugFiles(elf, others)
+        self._names = Names(self._files)
         self._tables: dict[int, _LineTable] = {}
-        self._subprograms: dict[int, list[tuple[int, int, Mapping[int, Value]]]] = {}
-        self._functions: dict[tuple[int, bool], _Functions] = {}
-        self._inlined: dict[int, list[tuple[int, int, _Inlined]]] = {}
+        self._functions: dict[tuple[str, int, bool], _Functions] = {}
+        self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file was there that was needed for what was told so far."""
+        return self._files.is_whole
 
     def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
         """Return file and line of the code at *link_address*, None if the tables have none for it.
@@ -116,146 +124,81 @@ class LineInfo:
         file, line, _ = row
         return (table.path(file), line) if line > 0 else None
 
-    def subprogram(self, link_address: int) -> tuple[str, str | None, int | None] | None:
-        """Return name, file and line of the declaration of the function at *link_address*, None if DWARF knows none.
-
-        File and line are None where DWARF does not tell. The name is ``DW_AT_name``: not mangled, not qualified.
-
-        :raises MalformedFile: if the entries that lead there are malformed
-        :raises Unsupported: as :meth:`locate` does
-        """
-        unit = self._unit_at(link_address)
-        if unit is None:
-            return None
-        covering = [row for row in self._subprograms_of(unit) if row[0] <= link_address < row[1]]
-        if not covering:
-            return None
-        entry: Mapping[int, Value] = min(covering, key=lambda row: row[1] - row[0])[2]
-        known = self._described(unit, entry)
-        name = self._text(known, DW_AT_NAME)
-        return None if name is None else (name, *self._declaration(known))
-
-    def inlined(self, link_address: int) -> list[str]:
-        """Return the names of the functions inlined at *link_address*, innermost first; empty where none is.
-
-        They are inlined into the function whose symbol covers the address, which is not among them. As symbols do,
-        names of C++ are the linker's, where DWARF has them.
+    def functions(self, link_address: int) -> list[Function]:
+        """Return the functions that the source has at *link_address*, innermost first: those that were inlined, and
+        the one that they were inlined into. Empty where the debug information has none.
 
         :raises MalformedFile: if the entries that lead there are malformed
-        :raises Unsupported: as :meth:`locate` does, and if a name is in a supplementary file (dwz's)
         """
-        unit = self._unit_at(link_address)
+        skeleton = self._unit_at(link_address)
+        unit = None if skeleton is None else self._files.whole(skeleton)
         offset = None if unit is None else self._function_at(unit, link_address)
         if unit is None or offset is None:
             return []
         covering = [row[2] for row in self._inlined_in(unit, offset) if row[0] <= link_address < row[1]]
-        names: list[str] = []
+        found: list[Function] = []
         inlined = max(covering, key=lambda inlined: inlined.depth, default=None)
         while inlined is not None:
-            known = self._described(unit, inlined.attributes)
-            attributes = (DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME, DW_AT_NAME)
-            name = next((text for attribute in attributes if (text := self._text(known, attribute))), None)
-            if name is None:
-                if DW_AT_NAME in known:
-                    raise Unsupported(f"{_SUPPLEMENTARY}: the name of an inlined function")
-                raise MalformedFile(".debug_info: an inlined function has no name")
-            names.append(name)
+            name = self._names.function(unit, inlined.offset)
+            found.append(Function(name, True, self._call(unit, inlined.attributes)))
             inlined = inlined.outer
-        return names
+        return [*found, Function(self._names.function(unit, offset), False, None)]
 
-    def _described(self, unit: Unit, entry: Mapping[int, Value]) -> dict[int, tuple[Unit, Value]]:
-        # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not. These
-        # may lie in other units, with strings and files of their own.
-        known: dict[int, tuple[Unit, Value]] = {}
-        for _ in range(_MAX_REFERENCES):
-            for attribute, value in entry.items():
-                known.setdefault(attribute, (unit, value))
-            origin = entry.get(DW_AT_ABSTRACT_ORIGIN) or entry.get(DW_AT_SPECIFICATION)
-            if origin is None or not isinstance(origin.raw, int):
-                break
-            unit, offset = self._referenced(unit, origin.form, origin.raw)
-            entry = unit.entry_at(offset)[1]
-        return known
+    def _call(self, unit: Unit, attributes: Mapping[int, Value]) -> tuple[str, int] | None:
+        line, number = unit.number(attributes.get(DW_AT_CALL_LINE)), unit.number(attributes.get(DW_AT_CALL_FILE))
+        file = self._file(unit, number)
+        return (file, line) if line and file is not None else None
 
-    def _text(self, known: Mapping[int, tuple[Unit, Value]], attribute: int) -> str | None:
-        if attribute not in known:
+    def _file(self, unit: Unit, number: int | None) -> str | None:
+        # Split units have their files in the skeleton's table.
+        table = self._table(unit.skeleton or unit) if number is not None else None
+        # Before DWARF 5 files were counted from 1, and 0 stood for none.
+        if number is None or table is None or (number == 0 and table.version < 5):
             return None
-        unit, value = known[attribute]
-        return unit.string(value)
-
-    def _declaration(self, known: Mapping[int, tuple[Unit, Value]]) -> tuple[str | None, int | None]:
-        line = file = None
-        if DW_AT_DECL_LINE in known:
-            unit, value = known[DW_AT_DECL_LINE]
-            line = unit.number(value)
-        if DW_AT_DECL_FILE in known:
-            unit, value = known[DW_AT_DECL_FILE]
-            number, table = unit.number(value), self._table(unit)
-            # Before DWARF 5 files were counted from 1, and 0 stood for none.
-            if number is not None and table is not None and (number > 0 or table.version >= 5):
-                file = table.path(number)
-        return file, line
+        return table.path(number)
 
     # Units
 
     @cached_property
     def _aranges(self) -> list[tuple[int, int, int]]:
-        return read_aranges(self._sections)
+        return read_aranges(self._files.main)
 
     @cached_property
     def _unit_ranges(self) -> list[tuple[int, int, int]]:
         # Like _aranges, of the units that are not there: clang writes none.
         known = {offset for _, _, offset in self._aranges}
         rows = []
-        for unit in iter_units(self._sections):
-            if unit.offset not in known:
-                unit = self._units.setdefault(unit.offset, unit)
+        for unit in self._files.units(self._files.main, INFO):
+            if unit.has_code and unit.offset not in known:
                 rows += [(start, end, unit.offset) for start, end in unit.ranges(unit.top)]
                 if len(rows) > _MAX_ROWS:
                     raise MalformedFile(".debug_info: units have too many ranges")
         rows.sort()
         return rows
 
-    @cached_property
-    def _unit_offsets(self) -> list[int]:
-        return [unit.offset for unit in iter_units(self._sections)]
-
     def _unit_at(self, address: int) -> Unit | None:
         for ranges in ("_aranges", "_unit_ranges"):
             rows: list[tuple[int, int, int]] = getattr(self, ranges)
             index = bisect_right(rows, address, key=lambda row: row[0]) - 1
             if index >= 0 and address < rows[index][1]:
-                return self._unit(rows[index][2])
+                return self._files.unit(self._files.main, rows[index][2])
         return None
-
-    def _unit(self, offset: int) -> Unit:
-        if offset not in self._units:
-            self._units[offset] = Unit(self._sections, offset)
-        return self._units[offset]
 
     def _table(self, unit: Unit) -> _LineTable | None:
         offset = unit.number(unit.top.get(DW_AT_STMT_LIST))
-        if offset is None:
+        if offset is None or unit.sections is not self._files.main:
             return None
         if offset not in self._tables:
             self._tables[offset] = _LineTable(unit, offset)
         return self._tables[offset]
 
-    def _subprograms_of(self, unit: Unit) -> list[tuple[int, int, Mapping[int, Value]]]:
-        if unit.offset not in self._subprograms:
-            rows: list[tuple[int, int, Mapping[int, Value]]] = []
-            for *_, attributes in unit.iter_entries(DW_TAG_SUBPROGRAM):
-                rows += [(start, end, attributes) for start, end in unit.ranges(attributes)]
-                if len(rows) > _MAX_ROWS:
-                    raise MalformedFile(".debug_info: functions have too many ranges")
-            self._subprograms[unit.offset] = rows
-        return self._subprograms[unit.offset]
+    # Functions
 
     def _function_at(self, unit: Unit, address: int) -> int | None:
         # Offset of the entry of the function at an address. In a large unit the walk to it is what takes time, so it
         # goes no further than it has to, and into functions (Fortran has them in others) only at the second try.
         for outer in (True, False):
-            key = unit.offset, outer
+            key = unit.section, unit.offset, outer
             if key not in self._functions:
                 self._functions[key] = _Functions([], unit.iter_entries(DW_TAG_SUBPROGRAM, outer=outer))
             known, others = self._functions[key]
@@ -271,35 +214,21 @@ class LineInfo:
 
     def _inlined_in(self, unit: Unit, offset: int) -> list[tuple[int, int, _Inlined]]:
         # Start and end of the code of what is inlined in one function.
-        key = unit.offset + offset
+        key = unit.section, unit.offset, offset
         if key not in self._inlined:
             rows: list[tuple[int, int, _Inlined]] = []
             around: list[tuple[int, _Inlined]] = []
             for count, entry in enumerate(unit.iter_entries(DW_TAG_INLINED_SUBROUTINE, below=offset)):
                 if count >= _MAX_INLINED or entry.depth > _MAX_DEPTH:
-                    raise MalformedFile(".debug_info: too many functions are inlined into one", offset=key)
+                    raise MalformedFile(".debug_info: too many functions are inlined into one", offset=offset)
                 while around and around[-1][0] >= entry.shared:
                     around.pop()
-                inlined = _Inlined(len(around), around[-1][1] if around else None, entry.attributes)
+                outer = around[-1][1] if around else None
+                inlined = _Inlined(len(around), outer, entry.offset, entry.attributes)
                 around.append((entry.depth, inlined))
                 rows += [(start, end, inlined) for start, end in unit.ranges(entry.attributes)]
             self._inlined[key] = rows
         return self._inlined[key]
-
-    def _referenced(self, unit: Unit, form: int, raw: int) -> tuple[Unit, int]:
-        # Unit and offset in it of the entry that a reference points to; most count from the unit's start.
-        if form in UNIT_REFERENCES:
-            return unit, raw
-        if form != DW_FORM_REF_ADDR:
-            if form in OTHER_FILE_REFERENCES:
-                raise Unsupported(f"{_SUPPLEMENTARY}: what an entry is made of")
-            raise MalformedFile(f".debug_info: a reference of form {form:#x}")
-        index = bisect_right(self._unit_offsets, raw) - 1
-        if index >= 0:
-            other = self._unit(self._unit_offsets[index])
-            if raw < other.next_offset:
-                return other, raw - other.offset
-        raise MalformedFile(f".debug_info: no entry at {raw:#x}")
 
 
 class _LineTable:

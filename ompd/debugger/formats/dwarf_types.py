@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
+from ompd.debugger.formats.dwarf_files import OtherFiles
 from ompd.debugger.formats.dwarf_index import (
     DW_TAG_BASE_TYPE,
     DW_TAG_CLASS_TYPE,
@@ -23,7 +24,7 @@ from ompd.debugger.formats.dwarf_index import (
     Place,
     TypeIndex,
 )
-from ompd.debugger.formats.dwarf_units import DW_AT_NAME, DW_FORM_REF_ADDR, Unit, Value
+from ompd.debugger.formats.dwarf_units import DW_AT_NAME, DW_AT_SIGNATURE, Unit, Value
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
 
@@ -38,9 +39,7 @@ _COUNTED = frozenset((_DW_TAG_SUBRANGE_TYPE, DW_TAG_ENUMERATION_TYPE))
 _DW_AT_BYTE_SIZE, _DW_AT_BIT_OFFSET, _DW_AT_BIT_SIZE, _DW_AT_LANGUAGE = 0x0B, 0x0C, 0x0D, 0x13
 _DW_AT_LOWER_BOUND, _DW_AT_BYTE_STRIDE, _DW_AT_UPPER_BOUND, _DW_AT_COUNT = 0x22, 0x51, 0x2F, 0x37
 _DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DECLARATION, _DW_AT_EXTERNAL, _DW_AT_TYPE = 0x38, 0x3C, 0x3F, 0x49
-_DW_AT_SIGNATURE, _DW_AT_DATA_BIT_OFFSET = 0x69, 0x6B
-_DW_FORM_REF_SIG8, _DW_FORM_GNU_REF_ALT, _DW_FORM_REF_SUP = 0x20, 0x1F20, (0x1C, 0x24)
-_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1, ref2, ref4, ref8, ref_udata: from the unit's start
+_DW_AT_DATA_BIT_OFFSET = 0x6B
 _DW_OP_PLUS_UCONST, _DW_OP_CONSTU, _DW_OP_PLUS = 0x23, 0x10, b"\x22"
 _FORTRAN = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23))  # DW_LANG_*: arrays begin at 1
 
@@ -117,11 +116,14 @@ class DwarfType:
 
 
 class TypeInfo:
-    """The types of one file's DWARF: a module's, or its separate debug file's."""
+    """The types of one file's DWARF, a module's or its separate debug file's, and of those that it refers to.
 
-    def __init__(self, elf: ElfFile) -> None:
+    :param others: finds split and supplementary files, None: there are none
+    """
+
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
         self._name = elf.name
-        self._index = TypeIndex(elf)
+        self._index = TypeIndex(elf, others)
         self._found: dict[str, DwarfType | None] = {}
         self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
         self._members: dict[tuple[str, int, int], _Members] = {}
@@ -207,21 +209,7 @@ class TypeInfo:
 
     def target(self, unit: Unit, value: Value) -> Place:
         """Return the entry that an attribute of one in *unit* refers to."""
-        form, raw = value
-        if not isinstance(raw, int):
-            raise MalformedFile(f"{self._name}: a reference of form {form:#x}")
-        if form in _REFERENCES:
-            return Place(unit, raw)
-        if form == DW_FORM_REF_ADDR:
-            return self._index.place_at(raw)
-        if form == _DW_FORM_REF_SIG8:
-            place = self._index.place_of_signature(raw)
-            if place is None:
-                raise Unsupported(f"{self._name}: a type with signature {raw:#x} is in another file")
-            return place
-        if form == _DW_FORM_GNU_REF_ALT or form in _DW_FORM_REF_SUP:
-            raise Unsupported(f"{self._name}: a type is in a supplementary file (dwz's), which is not read")
-        raise MalformedFile(f"{self._name}: a reference of form {form:#x}")
+        return self._index.target(unit, value)
 
     def _definition(self, place: Place) -> Place:
         # What is behind typedefs, qualifiers and declarations.
@@ -231,8 +219,8 @@ class TypeInfo:
                 if _DW_AT_TYPE not in attributes:
                     raise Unsupported(f"{self._name}: void has neither size nor members")
                 place = self.target(place.unit, attributes[_DW_AT_TYPE])
-            elif _DW_AT_SIGNATURE in attributes:
-                place = self.target(place.unit, attributes[_DW_AT_SIGNATURE])
+            elif DW_AT_SIGNATURE in attributes:
+                place = self.target(place.unit, attributes[DW_AT_SIGNATURE])
             elif _DW_AT_DECLARATION in attributes and tag in NAMED_TYPES:
                 return self._defined_elsewhere(place, tag, attributes)
             else:

@@ -7,12 +7,11 @@ DWARF 5. All addresses are link-time addresses. Offsets are checked before use; 
 from __future__ import annotations
 
 import mmap
-import struct
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.elf import ElfFile, order_mark
+from ompd.debugger.formats.dwarf_sections import WHOLE, Contribution, Sections, order_struct
 from ompd.errors import MalformedFile
 
 DW_TAG_COMPILE_UNIT, DW_TAG_INLINED_SUBROUTINE, DW_TAG_SUBPROGRAM = 0x11, 0x1D, 0x2E
@@ -20,9 +19,13 @@ DW_TAG_COMPILE_UNIT, DW_TAG_INLINED_SUBROUTINE, DW_TAG_SUBPROGRAM = 0x11, 0x1D, 
 _SCOPES = frozenset((DW_TAG_COMPILE_UNIT, 0x1E, 0x39, 0x3C))
 
 DW_AT_NAME, DW_AT_STMT_LIST, DW_AT_LOW_PC, DW_AT_HIGH_PC, DW_AT_COMP_DIR = 0x03, 0x10, 0x11, 0x12, 0x1B
-DW_AT_ABSTRACT_ORIGIN, DW_AT_DECL_FILE, DW_AT_DECL_LINE, DW_AT_SPECIFICATION = 0x31, 0x3A, 0x3B, 0x47
+DW_AT_ABSTRACT_ORIGIN, DW_AT_SPECIFICATION = 0x31, 0x47
 DW_AT_RANGES, DW_AT_STR_OFFSETS_BASE, DW_AT_ADDR_BASE, DW_AT_RNGLISTS_BASE = 0x55, 0x72, 0x73, 0x74
-DW_AT_SIBLING, DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME = 0x01, 0x6E, 0x2007
+DW_AT_SIBLING, DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME, DW_AT_SIGNATURE = 0x01, 0x6E, 0x2007, 0x69
+DW_AT_CALL_FILE, DW_AT_CALL_LINE, DW_AT_LANGUAGE = 0x58, 0x59, 0x13
+# Of units whose entries lie in a split file; GNU's numbers are those of DWARF 4
+_DW_AT_DWO_NAME, _DW_AT_GNU_DWO_NAME, _DW_AT_GNU_DWO_ID = 0x76, 0x2130, 0x2131
+_DW_AT_GNU_RANGES_BASE, _DW_AT_GNU_ADDR_BASE = 0x2132, 0x2133
 
 DW_FORM_ADDR, DW_FORM_BLOCK2, DW_FORM_BLOCK4, DW_FORM_STRING, DW_FORM_BLOCK, DW_FORM_BLOCK1 = (
     0x01,
@@ -43,27 +46,29 @@ _FIXED = {
     **{0x25: 1, 0x26: 2, 0x27: 3, 0x28: 4, 0x29: 1, 0x2A: 2, 0x2B: 3, 0x2C: 4},  # strx1 … addrx4
     **{0x0C: 1, 0x19: 0, DW_FORM_IMPLICIT_CONST: 0},  # flag, flag_present
 }
-# strp_sup, GNU_ref_alt and GNU_strp_alt point into another file (dwz's), which is not read
-_OFFSETS = frozenset((DW_FORM_STRP, DW_FORM_LINE_STRP, DW_FORM_SEC_OFFSET, 0x1D, 0x1F20, 0x1F21))
+SUPPLEMENTARY_STRINGS = frozenset((0x1D, 0x1F21))  # strp_sup, GNU_strp_alt: in another file (dwz's)
+_OFFSETS = frozenset((DW_FORM_STRP, DW_FORM_LINE_STRP, DW_FORM_SEC_OFFSET, 0x1F20)) | SUPPLEMENTARY_STRINGS
 _ULEB = frozenset(
     (0x0F, 0x15, DW_FORM_STRX, DW_FORM_ADDRX, 0x22, DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX)
 )
 UNIT_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1 … ref8, ref_udata: from the unit's start
-OTHER_FILE_REFERENCES = frozenset((0x1C, 0x24, 0x1F20))  # ref_sup4, ref_sup8, GNU_ref_alt
+SUPPLEMENTARY_REFERENCES = frozenset((0x1C, 0x24, 0x1F20))  # ref_sup4, ref_sup8, GNU_ref_alt
+DW_FORM_REF_SIG8 = 0x20  # to the type unit with that signature
 _BLOCKS = {DW_FORM_BLOCK1: 1, DW_FORM_BLOCK2: 2, DW_FORM_BLOCK4: 4}
 STRING_INDEX_FORMS = frozenset((DW_FORM_STRX, DW_FORM_GNU_STR_INDEX, 0x25, 0x26, 0x27, 0x28))
 _ADDRESS_INDEXES = frozenset((DW_FORM_ADDRX, DW_FORM_GNU_ADDR_INDEX, 0x29, 0x2A, 0x2B, 0x2C))
 
-_UNIT_TYPES_WITH_ID = (0x04, 0x05)  # DW_UT_skeleton, DW_UT_split_compile: eight bytes more in the header
+_DW_UT_SKELETON = 0x04
+_UNIT_TYPES_WITH_ID = (_DW_UT_SKELETON, 0x05)  # and DW_UT_split_compile: eight bytes more in the header
 _UNIT_TYPES_OF_TYPES = (0x02, 0x06)
 # Steps of Unit.steps that are no number of bytes
 _PASS_ULEB, _PASS_STRING, _PASS_BLOCK, _PASS_INDIRECT = -1, -2, -3, -4  # below that, -4 - n: a length of n bytes
 
-_MAX_UNITS = 1 << 20
 _MAX_RANGES = 1 << 18
 _MAX_RANGES_OF_UNIT = 1 << 21  # lists may share their bytes
 _MAX_ABBREVIATIONS = 1 << 16
 _MAX_ATTRIBUTES = 128
+_MAX_DEPTH = 1 << 12
 
 
 class Abbreviation(NamedTuple):
@@ -100,53 +105,6 @@ class Value(NamedTuple):
 
     form: int
     raw: int | bytes
-
-
-class Sections:
-    """The ``.debug_*`` sections of one file, inflated where they are compressed, kept once they were asked for."""
-
-    def __init__(self, elf: ElfFile) -> None:
-        self._elf = elf
-        self._spans: dict[str, tuple[bytes | mmap.mmap, int, int] | None] = {}
-        self.byte_order = elf.byte_order
-
-    def span(self, name: str) -> tuple[bytes | mmap.mmap, int, int] | None:
-        """Return a buffer with the section, its start and its end there, or None if the file has none of that name."""
-        if name not in self._spans:
-            section = self._elf.section(name)
-            if section is None:
-                self._spans[name] = None
-            else:
-                buffer, start, end = self._elf.section_span(section)
-                if isinstance(buffer, memoryview):
-                    buffer, start, end = bytes(buffer[start:end]), 0, end - start
-                self._spans[name] = buffer, start, end
-        return self._spans[name]
-
-    def size(self, name: str) -> int:
-        """Return the section's size in bytes, 0 if the file has none of that name."""
-        span = self.span(name)
-        return 0 if span is None else span[2] - span[1]
-
-    def cursor(self, name: str, offset: int = 0, end: int | None = None) -> Cursor:
-        """Return a cursor at *offset* of the section, up to *end* (None: the section's).
-
-        Its positions are those of the buffer; subtract ``start`` of :meth:`span` for offsets in the section.
-
-        :raises MalformedFile: if there is no such offset in the section
-        """
-        span = self.span(name)
-        if span is None or not 0 <= offset <= span[2] - span[1]:
-            raise MalformedFile(f"{self._elf.name}: no offset {offset:#x} in {name}")
-        buffer, start, limit = span
-        if end is not None:
-            limit = min(limit, start + end)
-        what = f"{self._elf.name}: {name}"
-        return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
-
-    def string(self, name: str, offset: int) -> bytes:
-        """Return the string at *offset* of a section of strings."""
-        return self.cursor(name, offset).string()
 
 
 class Abbreviations:
@@ -188,12 +146,27 @@ class Unit:
     """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types``: header and top entry (7.5.1).
 
     ``signature`` is that of a type unit, and ``type_offset`` where in it the type's entry lies; None for others.
+    ``section`` tells units of one offset in different files apart, too.
+
+    :param skeleton: of a unit of a split file, the one that stands for it in the module itself
+    :param contribution: of a unit of a package, where its parts of other sections begin
     """
 
-    def __init__(self, sections: Sections, offset: int, section: str = ".debug_info") -> None:
+    def __init__(
+        self,
+        sections: Sections,
+        offset: int,
+        section: str = ".debug_info",
+        *,
+        skeleton: Unit | None = None,
+        contribution: Contribution = WHOLE,
+    ) -> None:
         self.sections = sections
-        self.section = section
+        self._section = section
+        self.section = section + sections.tag
         self.offset = offset
+        self.skeleton = skeleton
+        self._contribution = contribution
         cursor = sections.cursor(section, offset)
         self.offset_size, length = read_length(cursor)
         self._start = cursor.position - (4 if self.offset_size == 4 else 12)
@@ -206,11 +179,10 @@ class Unit:
         unit_type = cursor.byte() if self.version >= 5 else 0
         if self.version >= 5:
             self.address_size = cursor.byte()
-        self.abbreviations_offset = cursor.unsigned(self.offset_size)
+        self.abbreviations_offset = cursor.unsigned(self.offset_size) + contribution.get(".debug_abbrev", 0)
         if self.version < 5:
             self.address_size = cursor.byte()
-        if unit_type in _UNIT_TYPES_WITH_ID:
-            cursor.take(8)
+        self._dwo_id = cursor.unsigned(8) if unit_type in _UNIT_TYPES_WITH_ID else None
         self.has_code = unit_type not in _UNIT_TYPES_OF_TYPES and section == ".debug_info"
         self.signature = None if self.has_code else cursor.unsigned(8)
         self.type_offset = None if self.has_code else cursor.unsigned(self.offset_size)
@@ -222,6 +194,28 @@ class Unit:
         self._shapes: dict[int, _Shape] = {}
         self._ranges_left = _MAX_RANGES_OF_UNIT
         self._top: Mapping[int, Value] | None = None
+
+    @property
+    def dwo_id(self) -> int | None:
+        """By what a skeleton and its unit in a split file know each other; None for a unit that is neither."""
+        return self._dwo_id if self.version >= 5 else self.number(self.top.get(_DW_AT_GNU_DWO_ID))
+
+    @property
+    def split_name(self) -> str | None:
+        """The name of the split file that has this unit's entries, None if it is no skeleton."""
+        if self.sections.split:
+            return None
+        return self.string(self.top.get(_DW_AT_DWO_NAME if self.version >= 5 else _DW_AT_GNU_DWO_NAME))
+
+    @property
+    def span(self) -> tuple[bytes | mmap.mmap, int, int]:
+        """A buffer with the section that the unit is in, its start and its end there."""
+        return self.sections.span(self._section) or (b"", 0, 0)
+
+    @property
+    def section_base(self) -> int:
+        """What offsets of whole sections count from: 0, but in a package, which has many units' sections in one."""
+        return self._contribution.get(self._section, 0)
 
     @property
     def next_offset(self) -> int:
@@ -242,7 +236,7 @@ class Unit:
         """
         if not self._first <= self._start + offset <= self._end:
             self._cursor.fail(f"no entry at {offset:#x} of a unit")
-        cursor = self.sections.cursor(self.section, self.offset + offset)
+        cursor = self.sections.cursor(self._section, self.offset + offset)
         cursor.end = self._end
         return cursor
 
@@ -322,6 +316,51 @@ class Unit:
                 depth += 1
             elif depth == 0 and below is not None:
                 return
+
+    def nesting(self, offset: int) -> tuple[dict[int, list[tuple[int, int]]], int]:
+        """Return where those entries begin and end, in order, that lie right in the one at *offset* and have entries
+        in them; and the same of each of these that does not tell its end, since it had to be walked through. The
+        number is where the entry ends itself.
+
+        :raises MalformedFile: if the entries are malformed, or too deep in each other
+        """
+        data, shapes, end = self._cursor.data, self._shapes, self._end
+        position = self.cursor(offset).position
+        found: dict[int, list[tuple[int, int]]] = {}
+        around: list[tuple[int, list[tuple[int, int]]]] = []
+        while position < end:
+            at = position
+            code = data[position]
+            position += 1
+            if code == 0:
+                inner, rows = around.pop()
+                found[inner] = rows
+                if not around:
+                    return found, position - self._start
+                around[-1][1].append((inner, position - self._start))
+                continue
+            if code >= 0x80:
+                self._cursor.position = at
+                code, position = self._cursor.uleb(), self._cursor.position
+            _, has_children, steps, sibling = shapes.get(code) or self._shape(code)
+            if has_children and sibling is not None and around:
+                position = self._sibling(position, *sibling)
+                around[-1][1].append((at - self._start, position - self._start))
+                continue
+            position = position + steps if isinstance(steps, int) else self.passed(position, steps)
+            if has_children:
+                if len(around) > _MAX_DEPTH:
+                    self._cursor.fail("entries are too deep in each other")
+                around.append((at - self._start, []))
+            elif not around:
+                return {offset: []}, position - self._start
+        # The lists of children that the unit's end cuts off
+        while around:
+            inner, rows = around.pop()
+            found[inner] = rows
+            if around:
+                around[-1][1].append((inner, end - self._start))
+        return found, end - self._start
 
     def _shape(self, code: int) -> _Shape:
         if code not in self._shapes:
@@ -443,23 +482,42 @@ class Unit:
         return value.raw if value is not None and isinstance(value.raw, int) else None
 
     def string(self, value: Value | None) -> str | None:
-        """Return a string, None if there is none, or it is kept in another file (dwz's)."""
+        """Return a string, None if there is none, or it is kept in another file (dwz's) that is not to be had."""
         if value is None:
             return None
         form, raw = value
         if isinstance(raw, int):
             if form in STRING_INDEX_FORMS:
-                base = self.number(self.top.get(DW_AT_STR_OFFSETS_BASE)) or 0
-                offset = base + raw * self.offset_size
+                offset = self.string_offsets_base + raw * self.offset_size
                 raw = self.sections.cursor(".debug_str_offsets", offset).unsigned(self.offset_size)
                 form = DW_FORM_STRP
             if form == DW_FORM_STRP:
                 raw = self.sections.string(".debug_str", raw)
             elif form == DW_FORM_LINE_STRP:
                 raw = self.sections.string(".debug_line_str", raw)
+            elif form in SUPPLEMENTARY_STRINGS and self.sections.supplementary is not None:
+                other = self.sections.supplementary()
+                if other is None:
+                    return None
+                raw = other.string(".debug_str", raw)
             else:
                 return None
         return raw.decode("utf-8", "replace")
+
+    @property
+    def has_string_offsets(self) -> bool:
+        """Whether strings of the unit are told by indexes."""
+        return DW_AT_STR_OFFSETS_BASE in self.top or (
+            self.sections.split and self.sections.size(".debug_str_offsets") > 0
+        )
+
+    @property
+    def string_offsets_base(self) -> int:
+        """Where in ``.debug_str_offsets`` the unit's strings begin."""
+        base = self.number(self.top.get(DW_AT_STR_OFFSETS_BASE))
+        if base is None and self.sections.split and self.version >= 5:
+            base = 16 if self.offset_size == 8 else 8  # 7.3.2.2: a split file has one table, behind its header
+        return (base or 0) + self._contribution.get(".debug_str_offsets", 0)
 
     def address(self, value: Value | None) -> int | None:
         """Return an address, None if there is none."""
@@ -468,8 +526,11 @@ class Unit:
         return self._indexed_address(value.raw) if value.form in _ADDRESS_INDEXES else value.raw
 
     def _indexed_address(self, index: int) -> int:
-        base = self.number(self.top.get(DW_AT_ADDR_BASE)) or 0
-        return self.sections.cursor(".debug_addr", base + index * self.address_size).unsigned(self.address_size)
+        # Of a split file the linker fills in nothing: its addresses are in the module.
+        home = self.skeleton or self
+        attribute = DW_AT_ADDR_BASE if home.version >= 5 else _DW_AT_GNU_ADDR_BASE
+        base = self.number(home.top.get(attribute)) or 0
+        return home.sections.cursor(".debug_addr", base + index * self.address_size).unsigned(self.address_size)
 
     # Ranges
 
@@ -491,12 +552,18 @@ class Unit:
         return [(start, end)] if end is not None and start < end else []
 
     def _base(self) -> int:
-        return self.address(self.top.get(DW_AT_LOW_PC)) or 0
+        home = self.skeleton or self
+        return home.address(home.top.get(DW_AT_LOW_PC)) or 0
 
     def _old_ranges(self, value: Value) -> Iterator[tuple[int, int]]:
-        # DWARF 4, 2.17.3: pairs of addresses up to (0, 0); the largest address as start sets the base.
-        cursor = self.sections.cursor(".debug_ranges", self.number(value) or 0)
-        pair = struct.Struct(order_mark(self.sections.byte_order) + ("QQ" if self.address_size == 8 else "II"))
+        # DWARF 4, 2.17.3: pairs of addresses up to (0, 0); the largest address as start sets the base. A split file's
+        # offsets count from a base that its skeleton tells.
+        offset, sections = self.number(value) or 0, self.sections
+        if self.skeleton is not None:
+            offset += self.number(self.skeleton.top.get(_DW_AT_GNU_RANGES_BASE)) or 0
+            sections = self.skeleton.sections
+        cursor = sections.cursor(".debug_ranges", offset)
+        pair = order_struct(sections.byte_order, "QQ" if self.address_size == 8 else "II")
         base, largest = self._base(), (1 << 8 * self.address_size) - 1
         for _ in self._range_steps(cursor):
             start, end = pair.unpack(cursor.take(pair.size))
@@ -509,12 +576,15 @@ class Unit:
 
     def _rnglist(self, value: Value) -> Iterator[tuple[int, int]]:
         # 7.25. rnglistx counts entries of an array of offsets, which lies at the base and is what they count from.
-        offset = self.number(value) or 0
+        offset, start = self.number(value) or 0, self._contribution.get(".debug_rnglists", 0)
         if value.form == DW_FORM_RNGLISTX:
-            base_offset = self.number(self.top.get(DW_AT_RNGLISTS_BASE)) or 0
-            entry = base_offset + offset * self.offset_size
-            offset = base_offset + self.sections.cursor(".debug_rnglists", entry).unsigned(self.offset_size)
-        cursor = self.sections.cursor(".debug_rnglists", offset)
+            base_offset = self.number(self.top.get(DW_AT_RNGLISTS_BASE))
+            if base_offset is None:
+                base_offset = (20 if self.offset_size == 8 else 12) if self.sections.split else 0
+            start += base_offset
+            entry = self.sections.cursor(".debug_rnglists", start + offset * self.offset_size)
+            offset = entry.unsigned(self.offset_size)
+        cursor = self.sections.cursor(".debug_rnglists", start + offset)
         base = self._base()
         for _ in self._range_steps(cursor):
             kind = cursor.byte()
@@ -558,21 +628,6 @@ def read_length(cursor: Cursor) -> tuple[int, int]:
     return 8, cursor.unsigned(8)
 
 
-def iter_units(sections: Sections) -> Iterator[Unit]:
-    """Yield the units of ``.debug_info`` that may hold code.
-
-    :raises MalformedFile: when it reaches a unit that is malformed
-    """
-    offset, size = 0, sections.size(".debug_info")
-    for _ in range(_MAX_UNITS):
-        if offset >= size:
-            return
-        unit = Unit(sections, offset)
-        if unit.has_code:
-            yield unit
-        offset = unit.next_offset
-
-
 def read_aranges(sections: Sections) -> list[tuple[int, int, int]]:
     """Return ``(start, end, unit's offset)`` of ``.debug_aranges`` (6.1.2), sorted; empty if the file has none.
 
@@ -592,7 +647,7 @@ def read_aranges(sections: Sections) -> list[tuple[int, int, int]]:
         address_size, segment_size = cursor.byte(), cursor.byte()
         if address_size not in (4, 8) or segment_size:
             cursor.fail("a set of ranges with segments, or addresses of another size")
-        pair = struct.Struct(order_mark(sections.byte_order) + ("QQ" if address_size == 8 else "II"))
+        pair = order_struct(sections.byte_order, "QQ" if address_size == 8 else "II")
         cursor.take(-(cursor.position - start) % pair.size)
         remaining = cursor.end - cursor.position
         for begin, count in pair.iter_unpack(cursor.take(remaining - remaining % pair.size)):

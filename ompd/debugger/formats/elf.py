@@ -45,6 +45,8 @@ DT_RPATH, DT_DEBUG, DT_RUNPATH = 15, 21, 29
 
 NT_GNU_BUILD_ID = 3  # owner "GNU"
 
+_OLD_COMPRESSED, _OLD_MAGIC = ".zdebug_", b"ZLIB"
+
 # Linux allows some 65,000 mappings unless told otherwise (vm.max_map_count), and people do tell it otherwise. Beyond
 # these bounds a file is taken to lie, because believing it would fill memory with empty rows.
 MAX_SEGMENTS = 1 << 20
@@ -240,6 +242,7 @@ class ElfFile:
         self.e_machine = header.e_machine
         self.e_entry = header.e_entry
         self.e_phoff = header.e_phoff
+        self._inflated: dict[Section, bytes] = {}
         self.segments: tuple[Segment, ...] = self._read_segments()
 
     @property
@@ -317,14 +320,19 @@ class ElfFile:
         return {section.name: section for section in reversed(self.sections)}
 
     def section(self, name: str) -> Section | None:
-        """Return the first section called *name*, or None.
+        """Return the first section called *name*, or None. As ``.debug_info`` one called ``.zdebug_info`` is found,
+        too: so it was named when it was compressed, before there was SHF_COMPRESSED.
 
         :raises MalformedFile: if the section headers are malformed
         """
-        return self._sections_by_name.get(name)
+        found = self._sections_by_name.get(name)
+        if found is None and name.startswith(".debug_"):
+            found = self._sections_by_name.get(f".z{name[1:]}")
+        return found
 
     def section_span(self, section: Section) -> tuple[Buffer, int, int]:
-        """Return a buffer, and start and end in it, that hold *section*'s bytes. Only a compressed section is copied.
+        """Return a buffer, and start and end in it, that hold *section*'s bytes. Only a compressed section is copied,
+        and what it holds is kept.
 
         SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, gives an empty span.
 
@@ -332,28 +340,42 @@ class ElfFile:
         """
         if section.sh_type == SHT_NOBITS:
             return b"", 0, 0
-        if section.sh_flags & SHF_COMPRESSED:
-            inflated = self._inflate(section)
+        if _is_compressed(section):
+            inflated = self._inflated.get(section)
+            if inflated is None:
+                inflated = self._inflate(section)
+                # Many sections may claim the same few bytes.
+                if sum(map(len, self._inflated.values())) + len(inflated) <= MAX_INFLATED_BYTES:
+                    self._inflated[section] = inflated
             return inflated, 0, len(inflated)
         self._check(section.sh_offset, section.sh_size, f"section {section.name}")
         return self.data, section.sh_offset, section.sh_offset + section.sh_size
 
     def section_data(self, section: Section) -> bytes:
-        """Return *section*'s bytes, inflated if SHF_COMPRESSED says so. SHT_NOBITS has none: ``b""``.
+        """Return *section*'s bytes, inflated if they are compressed. SHT_NOBITS has none: ``b""``.
 
         :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
         """
+        if section.sh_type != SHT_NOBITS and _is_compressed(section):
+            return self._inflated.get(section) or self._inflate(section)
         buffer, start, end = self.section_span(section)
         return bytes(buffer[start:end])
 
     def _inflate(self, section: Section) -> bytes:
-        # gABI, "Section Compression": an ElfN_Chdr, then the compressed bytes.
+        # gABI, "Section Compression": an ElfN_Chdr, then the compressed bytes. Older files have four letters and the
+        # size (most significant byte first) instead.
         what = f"{self.name}: compressed section {section.name}"
-        layout = struct.Struct(order_mark(self.byte_order) + _CHDR[self.ident_class])
         raw = self._copy(section.sh_offset, section.sh_size, f"section {section.name}")
-        if len(raw) < layout.size:
+        if section.sh_flags & SHF_COMPRESSED:
+            layout = struct.Struct(order_mark(self.byte_order) + _CHDR[self.ident_class])
+            header_size = layout.size
+            ch_type, ch_size, _align = layout.unpack_from(raw) if len(raw) >= header_size else (0, 0, 0)
+        else:
+            header_size = len(_OLD_MAGIC) + 8
+            ch_type = ELFCOMPRESS_ZLIB if raw.startswith(_OLD_MAGIC) else 0
+            ch_size = int.from_bytes(raw[len(_OLD_MAGIC) : header_size], "big")
+        if len(raw) < header_size:
             raise MalformedFile(f"{what} has no header", offset=section.sh_offset)
-        ch_type, ch_size, _align = layout.unpack_from(raw)
         if ch_type not in (ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD):
             raise MalformedFile(f"{what} uses unknown method {ch_type}", offset=section.sh_offset)
         ratio = MAX_DEFLATE_RATIO if ch_type == ELFCOMPRESS_ZLIB else MAX_ZSTD_RATIO
@@ -362,11 +384,11 @@ class ElfFile:
             raise MalformedFile(f"{what} claims {ch_size} bytes", offset=section.sh_offset)
         try:
             if ch_type == ELFCOMPRESS_ZLIB:
-                inflated = zlib.decompressobj().decompress(memoryview(raw)[layout.size :], ch_size + 1)
+                inflated = zlib.decompressobj().decompress(memoryview(raw)[header_size:], ch_size + 1)
             else:
                 from ompd.debugger.formats.zstd import inflate  # noqa: PLC0415  for such sections only
 
-                inflated = inflate(raw[layout.size :], ch_size + 1)
+                inflated = inflate(raw[header_size:], ch_size + 1)
         except (zlib.error, MalformedFile) as error:
             raise MalformedFile(f"{what}: {error}", offset=section.sh_offset) from error
         if len(inflated) != ch_size:
@@ -461,6 +483,10 @@ class ElfFile:
     def _copy(self, offset: int, size: int, what: str) -> bytes:
         self._check(offset, size, what)
         return bytes(self.data[offset : offset + size])
+
+
+def _is_compressed(section: Section) -> bool:
+    return bool(section.sh_flags & SHF_COMPRESSED) or section.name.startswith(_OLD_COMPRESSED)
 
 
 def _string_at(table: bytes, offset: int, name: str) -> str:

@@ -29,6 +29,7 @@ from ompd.errors import MalformedFile, OmpdError
 
 _KEPT_TYPES = frozenset((SHT_SYMTAB, SHT_DYNSYM, SHT_STRTAB, SHT_NOTE))
 _KEPT_NAMES = frozenset((".eh_frame", ".eh_frame_hdr", ".gnu_debugdata", ".gnu_debuglink", ".rela.dyn"))
+_KEPT_NAMES |= {".gnu_debugaltlink", ".debug_sup"}
 # Of debug information, what tells lines, functions, variables and types. Location lists, macros and indexes are large.
 _KEPT_DEBUG = frozenset(
     f".debug_{name}"
@@ -45,10 +46,16 @@ _SHDR = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
 _CHDR = {32: "III", 64: "IIQQ"}
 
 
+def _name(section: Section) -> str:
+    # What was compressed before there was SHF_COMPRESSED is written with it.
+    name = section.name
+    return f".{name[2:]}" if name.startswith(".zdebug_") else name
+
+
 def _is_kept(section: Section, debug: bool) -> bool:
     if section.sh_type in (SHT_NULL, SHT_NOBITS):
         return False
-    if section.name in _KEPT_DEBUG:
+    if _name(section) in _KEPT_DEBUG:
         return debug
     return section.sh_type in _KEPT_TYPES or section.name in _KEPT_NAMES
 
@@ -72,7 +79,7 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     for section in elf.sections:
         name_at = len(names)
         if section.name:
-            names += section.name.encode("utf-8", "replace") + b"\0"
+            names += _name(section).encode("utf-8", "replace") + b"\0"
         kind, flags, contents = section.sh_type, section.sh_flags, None
         if _is_kept(section, debug):
             contents, flags = _contents(elf, section)
@@ -121,7 +128,7 @@ def _contents(elf: ElfFile, section: Section) -> tuple[bytes | None, int]:
     except OmpdError:
         return None, section.sh_flags
     flags = section.sh_flags & ~SHF_COMPRESSED
-    if flags & SHF_ALLOC or section.name not in _KEPT_DEBUG or len(data) < _COMPRESSED_FROM:
+    if flags & SHF_ALLOC or _name(section) not in _KEPT_DEBUG or len(data) < _COMPRESSED_FROM:
         return data, flags
     layout = struct.Struct(order_mark(elf.byte_order) + _CHDR[elf.ident_class])
     fields = (ELFCOMPRESS_ZLIB, 0, len(data), 1) if elf.ident_class == 64 else (ELFCOMPRESS_ZLIB, len(data), 1)

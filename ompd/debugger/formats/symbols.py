@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import struct
 import sys
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ompd.debugger.formats.elf import (
     SHN_UNDEF,
@@ -45,6 +46,7 @@ _SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not a
 # function. The bounds keep a table made of overlapping symbols from costing time.
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
+_MIN_KEPT, _PROBES = 1 << 12, 64  # below that, sorting takes no longer than reading what was kept
 _MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
 # Templates of C++ have names of some thousand bytes. Names may share their ends, so that a table of n bytes may hold
 # names of n * n.
@@ -62,10 +64,21 @@ class Symbol(NamedTuple):
     section: int  # st_shndx
 
 
+class Kept(Protocol):
+    """What was worked out of one file before, see :class:`ompd.debugger.disk_cache.FileCache`."""
+
+    def get(self, what: str) -> bytes | None:
+        """Return what was kept as *what*, None if nothing was."""
+
+    def put(self, what: str, payload: bytes) -> None:
+        """Keep something as *what*."""
+
+
 class _Table:
     """One SHT_SYMTAB or SHT_DYNSYM with its strings."""
 
-    def __init__(self, elf: ElfFile, section: Section) -> None:
+    def __init__(self, elf: ElfFile, section: Section, kept: Kept | None = None) -> None:
+        self._kept = kept
         self._elf = elf
         self._section = section
         self._struct = struct.Struct(order_mark(elf.byte_order) + _SYM[elf.ident_class])
@@ -185,8 +198,35 @@ class _Table:
         return found
 
     @cached_property
-    def _by_address(self) -> tuple[list[int], list[int]]:
+    def _by_address(self) -> tuple[Sequence[int], Sequence[int]]:
         # Start addresses, sorted, and the indexes of the symbols that begin there.
+        count = len(self._entries) // self._struct.size
+        if self._kept is None or count < _MIN_KEPT or self._elf.ident_class != 64:
+            return self._sorted()
+        what = f"symbols{self._section.name}"
+        found = self._read_sorted(self._kept.get(what), count)
+        if found is None:
+            starts, indexes = self._sorted()
+            found = array("Q", starts), array("I", indexes)
+            self._kept.put(what, b"".join((sys.byteorder.encode(), found[0].tobytes(), found[1].tobytes())))
+        return found
+
+    def _read_sorted(self, raw: bytes | None, count: int) -> tuple[array[int], array[int]] | None:
+        mark = sys.byteorder.encode()
+        starts, indexes = array("Q"), array("I")
+        size = starts.itemsize + indexes.itemsize
+        if raw is None or not raw.startswith(mark) or (len(raw) - len(mark)) % size:
+            return None
+        half = len(mark) + (len(raw) - len(mark)) // size * starts.itemsize
+        starts.frombytes(raw[len(mark) : half])
+        indexes.frombytes(raw[half:])
+        # Kept rows are of this table only if it has such symbols at such addresses.
+        if len(starts) > count or max(indexes, default=0) >= count:
+            return None
+        rows = range(0, len(starts), max(len(starts) // _PROBES, 1))
+        return (starts, indexes) if all(self._symbol(indexes[i], "").address == starts[i] for i in rows) else None
+
+    def _sorted(self) -> tuple[list[int], list[int]]:
         infos, sections, values = self._columns()
         every = zip(range(len(values)), infos, sections, strict=True)
         indexes = [i for i, info, section in every if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE]
@@ -228,7 +268,7 @@ class _Table:
         section = self._elf.sections[symbol.section]
         return symbol if address < section.sh_addr + section.sh_size else None
 
-    def _named(self, indexes: list[int]) -> list[Symbol]:
+    def _named(self, indexes: Sequence[int]) -> list[Symbol]:
         # A NOTYPE symbol "$x", "$d.3" … marks where code and data change (psABI of AArch64, Arm and RISC-V, "mapping
         # symbols") and names nothing.
         symbols = [self._symbol(index, self._name_at(self._name_offsets[index])) for index in indexes[:_MAX_ALIASES]]
@@ -242,25 +282,37 @@ class SymbolTable:
     Tables are read at first need and in that order, and a table that answers ends the search.
     """
 
-    def __init__(self, elf: ElfFile, debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None) -> None:
+    def __init__(
+        self,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> None:
         self._elf = elf
+        self._kept = kept
         self._debug_elf = debug_elf
         self._at: dict[int, Symbol | None] = {}
         self._found: dict[str, Symbol | None] = {}
 
     @classmethod
-    def load(cls, elf: ElfFile, debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None) -> SymbolTable:
+    def load(
+        cls,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> SymbolTable:
         """Return the joined table of *elf* and its separate debug file.
 
         :param debug_elf: the file, or a function that finds it (None: there is none), which is called once, when the
             module's own tables did not answer
+        :param kept: finds what is kept of a file from before
         """
-        return cls(elf, debug_elf)
+        return cls(elf, debug_elf, kept)
 
     @cached_property
     def _own_tables(self) -> list[_Table]:
         return [
-            _Table(self._elf, section)
+            self._table(self._elf, section)
             for sh_type in (SHT_DYNSYM, SHT_SYMTAB)
             for section in self._elf.sections
             if section.sh_type == sh_type and section.sh_size
@@ -271,7 +323,11 @@ class SymbolTable:
         elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
         if elf is None:
             return []
-        return [_Table(elf, section) for section in elf.sections if section.sh_type == SHT_SYMTAB and section.sh_size]
+        tables = (section for section in elf.sections if section.sh_type == SHT_SYMTAB and section.sh_size)
+        return [self._table(elf, section) for section in tables]
+
+    def _table(self, elf: ElfFile, section: Section) -> _Table:
+        return _Table(elf, section, self._kept(elf) if self._kept is not None else None)
 
     def _tables(self) -> Iterator[_Table]:
         yield from self._own_tables

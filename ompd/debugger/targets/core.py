@@ -7,6 +7,8 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
+from itertools import accumulate
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
@@ -285,7 +287,7 @@ class CoreTarget:
             segment = self._loads[index] if index >= 0 else None
             if segment is None or at >= segment.p_vaddr + segment.p_memsz:
                 # gcore leaves out a mapping of a file that no one wrote to altogether, and names it in NT_FILE alone.
-                if any(mapping.start <= at < mapping.end for mapping in self._mappings):
+                if self._is_mapped_file(at):
                     raise PageOmitted(address, size, f"the core file leaves out the mapping of {at:#x}")
                 if self.loss is not None and self.loss.files:
                     raise PageOmitted(address, size, f"the core file does not hold the page of {at:#x}")
@@ -301,6 +303,17 @@ class CoreTarget:
             pieces.append(data)
             at += count
         return b"".join(pieces)
+
+    @cached_property
+    def _file_ends(self) -> tuple[list[int], list[int]]:
+        # Where mappings of files begin, and the end of the one that reaches furthest of those up to each.
+        ends = (mapping.end for mapping in self._mappings)
+        return [mapping.start for mapping in self._mappings], list(accumulate(ends, max))
+
+    def _is_mapped_file(self, address: int) -> bool:
+        starts, ends = self._file_ends
+        index = bisect_right(starts, address) - 1
+        return index >= 0 and address < ends[index]
 
     def thread_ids(self) -> Sequence[int]:
         """Return the threads in the core's order; the first took the signal."""

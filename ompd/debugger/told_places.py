@@ -1,0 +1,96 @@
+"""Lines and functions at addresses of one file, and what was told of them before: of the same file, in another process
+that stopped in the same place, or the same one asked again.
+
+Only what its debug information told in whole is kept, not what a damaged file or one that is missing (split,
+supplementary) left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ompd.debugger.disk_cache import FileCache
+from ompd.debugger.formats.dwarf_lines import Function, LineInfo
+
+_WHAT = "places"
+# A stack has some dozen addresses, a process with many threads some thousand.
+_MAX_KEPT = 1 << 14
+
+Place = tuple[str, int]
+
+
+class ToldPlaces:
+    """What :class:`LineInfo` tells, from memory where it was told before.
+
+    :param kept: what is kept of the file on disk, None for nothing
+    """
+
+    def __init__(self, lines: LineInfo, kept: FileCache | None) -> None:
+        self._lines = lines
+        self._kept = kept
+        self._is_new = False
+        rows = _read(kept.get(_WHAT)) if kept is not None else {}
+        self._rows: dict[str, Any] = rows if len(rows) < _MAX_KEPT else {}
+
+    def locate(self, link_address: int, *, entry: bool = False) -> Place | None:
+        """See :meth:`LineInfo.locate`."""
+        key = f"{'entry' if entry else 'line'} {link_address:x}"
+        if key in self._rows:
+            row = self._rows[key]
+            if row is None or _is_place(row):
+                return None if row is None else (row[0], row[1])
+        found = self._lines.locate(link_address, entry=entry)
+        self._keep(key, found)
+        return found
+
+    def functions(self, link_address: int) -> Sequence[Function]:
+        """See :meth:`LineInfo.functions`."""
+        key = f"functions {link_address:x}"
+        rows = self._rows.get(key)
+        if isinstance(rows, list) and all(map(_is_function, rows)):
+            return [
+                Function(name, inlined, None if call is None else (call[0], call[1])) for name, inlined, call in rows
+            ]
+        found = self._lines.functions(link_address)
+        self._keep(key, found)
+        return found
+
+    def _keep(self, key: str, value: object) -> None:
+        if self._lines.is_whole and len(self._rows) < _MAX_KEPT:
+            self._rows[key] = value
+            self._is_new = True
+
+    def save(self) -> None:
+        """Keep on disk what was told, if anything was that is not there yet."""
+        if self._is_new and self._kept is not None:
+            self._kept.put(_WHAT, json.dumps(self._rows, separators=(",", ":")).encode())
+            self._is_new = False
+
+
+def _read(raw: bytes | None) -> dict[str, Any]:
+    try:
+        rows = json.loads(raw) if raw is not None else {}
+    except (ValueError, RecursionError):
+        return {}
+    return rows if isinstance(rows, dict) else {}
+
+
+def _is_place(value: object) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], int)
+        and value[1] > 0
+    )
+
+
+def _is_function(value: object) -> bool:
+    if not isinstance(value, (list, tuple)) or len(value) != 3:
+        return False
+    name, is_inlined, call = value
+    return (
+        (name is None or isinstance(name, str)) and isinstance(is_inlined, bool) and (call is None or _is_place(call))
+    )
