@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ompd.model import Answer, IcvRecord, ParallelRecord, StackFrame, StackRecord, TaskRecord, ThreadRecord
+from ompd.model import Answer, IcvRecord, ParallelRecord, Place, StackFrame, StackRecord, TaskRecord, ThreadRecord
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
 from tests.support import Running, Stopped
@@ -154,7 +154,7 @@ def _compare_threads(
             found.check(subject, "state", row.state, None)
         if thread["where"] is not None:
             where = row.where
-            found.check(subject, "where.function", where and where.function, thread["where"]["function"])
+            found.check(subject, "where.function", _function_of(where), thread["where"]["function"])
             found.check(subject, "where.file", where and where.file and Path(where.file).name, thread["where"]["file"])
             if thread["where"]["line"] is not None:
                 found.check(subject, "where.line", where and where.line, thread["where"]["line"])
@@ -333,12 +333,16 @@ def _is_made_by_compiler(function: str | None) -> bool:
     return function is None or ".omp_" in function
 
 
-def _place_of(frame: StackFrame) -> dict[str, object]:
-    function = frame.function
+def _function_of(place: StackFrame | Place | None) -> str | None:
+    function = place.function if place is not None else None
     if function is not None and function.endswith("::operator()") and ("$_" in function or "lambda" in function):
         function = "operator()"  # the class of a lambda expression has no name; compilers make different ones
+    return function
+
+
+def _place_of(frame: StackFrame) -> dict[str, object]:
     return {
-        "function": function,
+        "function": _function_of(frame),
         "file": frame.file and Path(frame.file).name,
         "line": frame.line,
         "thread": frame.thread,

@@ -457,6 +457,32 @@ class InspectedProcess:
             pass  # damaged debug information tells nothing
         return ()
 
+    def has_parameter(self, address: int, name: str) -> bool:
+        """Tell whether debug information knows a parameter called *name* of the function at an address of code, or of
+        one that is inlined there.
+        """
+        loaded = self._modules.at(address)
+        try:
+            return (
+                loaded is not None
+                and loaded.lines is not None
+                and loaded.lines.has_parameter(address - loaded.bias, name)
+            )
+        except OmpdError:
+            return False  # damaged debug information tells nothing
+
+    def declared_inside(self, address: int) -> str | None:
+        """Return the function of the source in whose lines the one at an address of code is declared, as those are that
+        compilers make of constructs; None where nothing tells.
+        """
+        loaded = self._modules.at(address)
+        try:
+            if loaded is not None and loaded.lines is not None:
+                return loaded.lines.declared_inside(address - loaded.bias)
+        except OmpdError:
+            pass  # damaged debug information tells nothing
+        return None
+
     def source_name(self, module: Module | None, symbol: str) -> str:
         """Return what the source calls the function *symbol* of *module*: as its debug information tells, or by what a
         name of C++ says itself.

@@ -57,6 +57,24 @@ class ToldPlaces:
         self._keep(key, found)
         return found
 
+    def has_parameter(self, link_address: int, name: str) -> bool:
+        """See :meth:`LineInfo.has_parameter`."""
+        key = f"parameter {link_address:x} {name}"
+        found = self._rows.get(key)
+        if not isinstance(found, bool):
+            found = self._lines.has_parameter(link_address, name)
+            self._keep(key, found)
+        return found
+
+    def declared_inside(self, link_address: int) -> str | None:
+        """See :meth:`LineInfo.declared_inside`."""
+        key = f"inside {link_address:x}"
+        found = self._rows.get(key, 0)
+        if found is not None and not isinstance(found, str):
+            found = self._lines.declared_inside(link_address)
+            self._keep(key, found)
+        return found
+
     def _keep(self, key: str, value: object) -> None:
         if self._lines.is_whole and len(self._rows) < _MAX_KEPT:
             self._rows[key] = value

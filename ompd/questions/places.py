@@ -204,6 +204,9 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
     if known is not None and known.parent is not None:
         return known.parent
     frames = region.encountering_frames()
+    for written in session.process.source_frames(frames[0].call_site):
+        if written.inlined and written.function is not None and outlined.parse(written.function) is None:
+            return written.function
     name = _symbol(session, frames[0].call_site)
     known = outlined.parse(name or "")
     if known is None:

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_files import INFO, DebugFiles, OtherFiles
-from ompd.debugger.formats.dwarf_names import Names
+from ompd.debugger.formats.dwarf_names import Names, has_no_scopes, text_of
 from ompd.debugger.formats.dwarf_units import (
     DW_AT_CALL_FILE,
     DW_AT_CALL_LINE,
     DW_AT_COMP_DIR,
+    DW_AT_NAME,
     DW_AT_STMT_LIST,
     DW_TAG_INLINED_SUBROUTINE,
     DW_TAG_SUBPROGRAM,
@@ -34,6 +35,10 @@ from ompd.errors import MalformedFile
 _MAX_ROWS = 1 << 21
 _MAX_DEPTH = 1 << 10
 _MAX_INLINED = 1 << 16
+_MAX_PARAMETERS = 64
+
+_DW_TAG_FORMAL_PARAMETER = 0x05
+_DW_AT_DECL_FILE, _DW_AT_DECL_LINE, _DW_AT_DECLARATION = 0x3A, 0x3B, 0x3C
 
 # 6.2.5.2: standard opcodes. 6.2.5.3: extended ones. 6.2.4.1: what an entry of a table of files holds.
 _LNS_COPY, _LNS_ADVANCE_PC, _LNS_ADVANCE_LINE, _LNS_SET_FILE, _LNS_SET_COLUMN, _LNS_NEGATE_STMT = range(1, 7)
@@ -130,19 +135,72 @@ class LineInfo:
 
         :raises MalformedFile: if the entries that lead there are malformed
         """
+        return [
+            Function(self._names.function(unit, offset), call is not None, self._call(unit, call) if call else None)
+            for unit, offset, call in self._entries_at(link_address)
+        ]
+
+    def _entries_at(self, link_address: int) -> list[tuple[Unit, int, Mapping[int, Value] | None]]:
+        # The entries of functions at an address, innermost first, with the attributes of those that were inlined.
         skeleton = self._unit_at(link_address)
         unit = None if skeleton is None else self._files.whole(skeleton)
         offset = None if unit is None else self._function_at(unit, link_address)
         if unit is None or offset is None:
             return []
         covering = [row[2] for row in self._inlined_in(unit, offset) if row[0] <= link_address < row[1]]
-        found: list[Function] = []
+        found: list[tuple[Unit, int, Mapping[int, Value] | None]] = []
         inlined = max(covering, key=lambda inlined: inlined.depth, default=None)
         while inlined is not None:
-            name = self._names.function(unit, inlined.offset)
-            found.append(Function(name, True, self._call(unit, inlined.attributes)))
+            found.append((unit, inlined.offset, inlined.attributes))
             inlined = inlined.outer
-        return [*found, Function(self._names.function(unit, offset), False, None)]
+        return [*found, (unit, offset, None)]
+
+    def has_parameter(self, link_address: int, name: str) -> bool:
+        """Tell whether the function at *link_address*, or one that is inlined there, has a parameter called *name*.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        for function in self._entries_at(link_address):
+            # Where it is inlined, parameters without a place may be left out.
+            _, unit, offset = self._names.described(*function[:2])
+            for count, entry in enumerate(unit.iter_entries(_DW_TAG_FORMAL_PARAMETER, below=offset)):
+                if count >= _MAX_PARAMETERS:
+                    break
+                if text_of(self._names.described(unit, entry.offset)[0], DW_AT_NAME) == name:
+                    return True
+        return False
+
+    def declared_inside(self, link_address: int) -> str | None:
+        """Return the name of the function in whose lines the one at *link_address* is declared, of those that the
+        source has outside of functions: compilers declare what they make of a construct where that is. None where
+        nothing tells, and for languages whose functions may lie in each other.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        made = next(iter(self._entries_at(link_address)), None)
+        if made is None or not has_no_scopes(made[0]):
+            return None
+        file, line = self._declared(*made[:2])
+        if line is None:
+            return None
+        best: tuple[int, str] | None = None
+        unit = made[0]
+        for *_, offset, attributes in unit.iter_entries(DW_TAG_SUBPROGRAM):
+            if _DW_AT_DECLARATION in attributes:
+                continue
+            begin_file, begin = self._declared(unit, offset)
+            name = self._names.function(unit, offset)
+            if begin is None or begin_file != file or begin > line or name is None or ".omp_" in name:
+                continue
+            if best is None or begin > best[0]:
+                best = begin, name
+        return best[1] if best is not None else None
+
+    def _declared(self, unit: Unit, offset: int) -> tuple[str | None, int | None]:
+        known, _, _ = self._names.described(unit, offset)
+        file, line = known.get(_DW_AT_DECL_FILE), known.get(_DW_AT_DECL_LINE)
+        number = line[0].number(line[1]) if line is not None else None
+        return self._file(file[0], file[0].number(file[1])) if file is not None else None, number
 
     def _call(self, unit: Unit, attributes: Mapping[int, Value]) -> tuple[str, int] | None:
         line, number = unit.number(attributes.get(DW_AT_CALL_LINE)), unit.number(attributes.get(DW_AT_CALL_FILE))

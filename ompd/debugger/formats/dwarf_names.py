@@ -89,7 +89,7 @@ class Names:
         linkage = text_of(known, DW_AT_LINKAGE_NAME) or text_of(known, DW_AT_MIPS_LINKAGE_NAME)
         if name is None or _OUTLINED.search(name):
             return linkage or name
-        if _has_no_scopes(unit):
+        if has_no_scopes(unit):
             return name
         parts = [name]
         if not self._add_scopes(parts, unit, offset) and linkage is not None:
@@ -157,7 +157,8 @@ def text_of(known: Known, attribute: int) -> str | None:
     return text if text and len(text) <= _MAX_NAME else None
 
 
-def _has_no_scopes(unit: Unit) -> bool:
+def has_no_scopes(unit: Unit) -> bool:
+    """Tell whether the functions of a unit lie in no scopes of the source, as in C."""
     return unit.number(unit.top.get(DW_AT_LANGUAGE)) in _WITHOUT_SCOPES
 
 

@@ -66,10 +66,13 @@ def _with_kept_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[Co
     # The exit frame of a task is the frame that called its code: __builtin_frame_address(0) there, which on x86-64 lies
     # two words before the CFA, whatever the flags say. So the frame is the one whose own part of the stack holds it.
     exits: list[tuple[int, Task]] = []
+    explicit: dict[str, Task] = {}
     for owner in _on_thread(thread):
         exit_frame, _ = owner.frames()
         if exit_frame is not None:
             exits.append((exit_frame.address, owner))
+        if owner.kind() == "explicit":
+            explicit[owner.id] = owner
     rows = []
     for code in found:
         low, high = frames[code.frame].cfa, frames[code.frame + 1].cfa
@@ -78,6 +81,12 @@ def _with_kept_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[Co
         if task is not None and (task.kind() == "explicit") != (code.kind == "task"):
             raise CorruptState(task.address, f"the frame of {task.kind()} task {task.id} is that of a {code.kind}")
         rows.append(code._replace(task=task, source="runtime" if task is not None else None))
+        explicit.pop(task.id if task is not None else "", None)
+    # What is called by the user's code itself, since it is not deferred, the runtime cannot know the frame of.
+    open_ = [number for number, code in enumerate(rows) if code.kind == "task" and code.task is None]
+    if len(open_) == len(explicit):
+        for number, task in zip(open_, explicit.values(), strict=True):
+            rows[number] = rows[number]._replace(task=task, source="derived")
     return _with_implicit_tasks(thread, rows)
 
 
