@@ -192,7 +192,7 @@ class StackFrame:
     stack it is. ``inlined`` frames share the address of the one they are inlined into. ``module`` is the file that
     holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, or as a guess, ``frame-pointer`` or
     ``scan``; it is ``guessed`` if it or a frame inside of it was. ``signal`` marks the kernel's frame below a signal
-    handler.
+    handler. ``unproven`` is as in :class:`Place`.
     """
 
     function: str | None
@@ -209,6 +209,7 @@ class StackFrame:
     how: str = "cfi"
     guessed: bool = False
     signal: bool = False
+    unproven: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ class StackRecord:
     team_size: int | None
     level: int | None
     parallel: str | None
-    idle: bool
+    idle: bool | None
     boundaries: str | None
     stopped: str | None
     frames: tuple[StackFrame, ...]

@@ -178,7 +178,7 @@ def test_teams_that_are_over_taken_for_live_are_noticed(monkeypatch: pytest.Monk
 
 
 def without_continuations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks._Reader, "_continuation", lambda reader, handle, region: ())
+    monkeypatch.setattr(stacks._Reader, "_continuation", lambda reader, handle, region: ((), None))
 
 
 def with_wrong_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def innermost_user_place(
         unknown, called = unknown or owner == UNKNOWN, owner
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
-    if session.process.unproven and any(_unproven(session, frame.call_site) for frame in stack.frames):
+    if session.process.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
         raise Unavailable("none of its frames is the user's, by files that are not proven to be those that ran")
     if unknown:
         raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
@@ -69,11 +69,12 @@ Placed = TypeVar("Placed", Place, RegionFunction)
 def _as_far_as_proven(session: Session, place: Placed, addresses: Sequence[int]) -> Placed:
     if not session.process.unproven:
         return place
-    reasons = (_unproven(session, address) for address in addresses)
+    reasons = (unproven_at(session, address) for address in addresses)
     return replace(place, unproven=next((reason for reason in reasons if reason), None))
 
 
-def _unproven(session: Session, address: int) -> str | None:
+def unproven_at(session: Session, address: int) -> str | None:
+    """Return why the file that tells of an address of code is not proven to be the one that ran, None if it is."""
     module = session.process.module_at(address)
     return module.unproven if module is not None else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from ompd import outlined
@@ -17,6 +18,7 @@ from ompd.model import Answer, Construct, StackFrame, StackRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
+from ompd.questions.threads import Doubts
 from ompd.session import LoadedRuntime, Session
 
 # Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
@@ -99,6 +101,12 @@ class _Item(NamedTuple):
     is_inlined_task: bool = False  # the outermost of a task's code that was inlined where the task was met
 
 
+# Frames, and why they do not go on.
+_Continuation = tuple[tuple[StackFrame, ...], "str | None"]
+_UNTOLD = "how it goes on outside of its region cannot be told: {}"
+_OPENMP = ("runtime", "thread_num", "team_size", "level", "parallel", "idle")
+
+
 class _Own(NamedTuple):
     frames: list[_Item]
     physical: int  # how many frames no guess led to
@@ -113,11 +121,11 @@ class _Reader:
         self._session = session
         self._raw = raw
         self._process = session.process
-        self._runtimes = runtimes
+        self._runtimes = list(runtimes)
         self._problems = problems
         self._handles: dict[int, _Found | None] = {}
         self._own: dict[int, _Own] = {}
-        self._continuations: dict[str, tuple[StackFrame, ...] | OmpdError] = {}
+        self._continuations: dict[str, _Continuation | OmpdError] = {}
         self._kinds: dict[int, str | None] = {}
         self._constructs: dict[tuple[int, str | None], Construct] = {}
 
@@ -170,7 +178,11 @@ class _Reader:
         stopped = own.stopped
         number = size = level = None
         region: ParallelHandle | None = None
-        idle = False
+        idle: bool | None = False
+        if found is None and self._doubt is not None:
+            facts.unavailable.update(dict.fromkeys(_OPENMP, self._doubt))
+            idle = None
+            stopped = stopped or _UNTOLD.format(self._doubt)
         if found is not None:
             handle = found.handle
             region = facts.get("parallel", handle.current_parallel)
@@ -181,17 +193,20 @@ class _Reader:
                 facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["parallel"]))
             elif number is not None:
                 size, level = 1, 0
-            idle = number is None and "thread_num" not in facts.unavailable and not frames
+            idle = number is None and not frames
+            if "thread_num" in facts.unavailable and not frames:
+                idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
             if region is not None and not self._raw:
                 try:
-                    frames += self._continuation(found.handle, region)
+                    others, fault = self._continuation(found.handle, region)
+                    frames, stopped = frames + others, stopped or fault
                 except OmpdError as error:
-                    stopped = stopped or f"how it goes on outside of its region cannot be told: {error}"
-        if not frames and found is None and all(item.frame.kind != RUNTIME for item in own.frames):
+                    stopped = stopped or _UNTOLD.format(error)
+            elif "parallel" in facts.unavailable and not self._raw:
+                stopped = stopped or _UNTOLD.format(facts.unavailable["parallel"])
+        if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
             # Without the user's code, and the runtime's, there is nothing to hide.
             frames = tuple(item.frame for item in own.frames)
-        if stopped is not None:
-            facts.unavailable["frames"] = stopped
         return StackRecord(
             native_thread_id=native,
             runtime=found.runtime.id if found is not None else None,
@@ -210,7 +225,14 @@ class _Reader:
 
     # Continuations
 
-    def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> tuple[StackFrame, ...]:
+    @cached_property
+    def _doubt(self) -> str | None:
+        # Why a thread that no runtime knows may be OpenMP's nonetheless.
+        found = filter(None, map(self._found, self._process.threads()))
+        matched = {(known.runtime.id, known.handle.address) for known in found}
+        return Doubts(self._session, self._runtimes, matched).reason
+
+    def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> _Continuation:
         # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
         # the code that met the region in which it is a worker, on that region's primary thread.
         levels = 0
@@ -219,7 +241,7 @@ class _Reader:
             if levels > _MAX_LEVELS:
                 raise CorruptState(handle.address, "the regions around a thread do not end")
         if region is None:
-            return ()
+            return (), None
         known = self._continuations.get(region.id)
         if known is None:
             self._continuations[region.id] = CorruptState(handle.address, "a region is met by its own code")
@@ -232,13 +254,14 @@ class _Reader:
             raise known
         return known
 
-    def _met(self, region: ParallelHandle) -> tuple[StackFrame, ...]:
+    def _met(self, region: ParallelHandle) -> _Continuation:
         primary = region.thread(0)
         outside = len(region.encountering_frames())
         own = self._own_stack(native_thread(self._session, primary))
         first = own.physical - outside
         frames = tuple(_as_written([item for item in own.frames if item.place >= first]))
-        return frames + self._continuation(primary, region.enclosing())
+        others, stopped = self._continuation(primary, region.enclosing())
+        return frames + others, own.stopped or stopped
 
     # A thread's own frames
 
@@ -278,7 +301,10 @@ class _Reader:
         inside = 0  # the code that the frame is in
         begins: dict[int, ConstructCode] = {}  # by the place of the outermost frame in the list
         called: str | None = None
+        unproven: str | None = None  # the way to a frame leads through the unwind tables of the inner ones
         for index, frame in enumerate(physical):
+            if self._process.unproven and unproven is None:
+                unproven = places.unproven_at(self._session, frame.call_site)
             while inside < len(codes) and codes[inside].frame < index:
                 inside += 1
             kind = self._kind(frame, physical[index - 1] if index else None, called)
@@ -287,7 +313,7 @@ class _Reader:
             module = self._process.module_at(frame.call_site)
             name = module.name if module is not None else None
             for source in self._sources(frame, kind):
-                frames.append(_Item(index, _frame(frame, source, kind, task, native, name)))
+                frames.append(_Item(index, _frame(frame, source, kind, task, native, name, unproven)))
             if index in outermost:
                 frames[-1] = frames[-1]._replace(is_outermost=True)
                 if kind == USER:
@@ -379,7 +405,8 @@ class _Reader:
         )
         parent = known.parent if known is not None else None
         if parent is not None and kind in (None, "task") and outlined.is_by_gcc(frame.function or ""):
-            kind = self._kind_of_gcc(physical[frames[outer].place], parent) or kind
+            told = self._kind_of_gcc(physical[frames[outer].place], parent)
+            kind = told or (kind if self._session.target.loss is None else None)
         elif kind == "task" and self._process.has_parameter(physical[frames[at].place].call_site, _LOWER_BOUND):
             kind = "taskloop"
         if parent is not None:
@@ -454,7 +481,13 @@ class _Reader:
 
 
 def _frame(
-    frame: Frame, source: SourceFrame, kind: str, task: str | None, native: int, module: str | None
+    frame: Frame,
+    source: SourceFrame,
+    kind: str,
+    task: str | None,
+    native: int,
+    module: str | None,
+    unproven: str | None,
 ) -> StackFrame:
     return StackFrame(
         function=source.function,
@@ -470,6 +503,7 @@ def _frame(
         how=frame.how,
         guessed=frame.guessed,
         signal=frame.is_signal_frame,
+        unproven=unproven,
     )
 
 

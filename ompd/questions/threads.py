@@ -30,7 +30,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
     known = [(thread, _handle(session, runtimes, thread, problems)) for thread in session.process.threads()]
     matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
-    doubts = _Doubts(session, runtimes, matched)
+    doubts = Doubts(session, runtimes, matched)
 
     def record(asked: tuple[int, tuple[LoadedRuntime, ThreadHandle] | None]) -> ThreadRecord:
         thread, found = asked
@@ -65,7 +65,7 @@ def _handle(
     return None
 
 
-class _Doubts:
+class Doubts:
     """Why a thread that no runtime knows may be OpenMP's nonetheless: what would tell is damaged or lost."""
 
     def __init__(self, session: Session, runtimes: list[LoadedRuntime], matched: set[tuple[str, int]]) -> None:

@@ -30,7 +30,7 @@ def _heading(row: StackRecord, many: bool) -> str:
     count = f" ({format_count(len(row.threads), 'thread')})" if len(row.threads) > 1 else ""
     words = [f"{'threads' if len(row.threads) > 1 else 'thread'} {natives}{count}"]
     if row.runtime is None:
-        words.append("not OpenMP")
+        words.append("not OpenMP" if "runtime" not in row.unavailable else UNKNOWN)
     elif row.idle:
         words.append("idle in the pool")
     else:
@@ -94,6 +94,8 @@ def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
         yield clean(f"body of {construct.kind or 'construct'}{at}")
     if frame.inlined:
         yield "inlined"
+    if frame.unproven is not None:
+        yield "(unproven)"
     if frame.how in _HOW:
         yield _HOW[frame.how]
     elif frame.guessed:

@@ -21,10 +21,14 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "threads": ("native_thread_id",),
     "parallel": ("id",),
     "tasks": ("id",),
+    "stack": ("native_thread_id",),
     "icvs": ("runtime", "name", "scope", "handle"),
 }
-# What is about the answer and not about the process.
-_ABOUT = frozenset(("unavailable", "unproven", "innermost"))
+# What is about the answer and not about the process. Frames are compared apart.
+_ABOUT = frozenset(("unavailable", "unproven", "innermost", "stopped", "boundaries", "frames", "thread_nums"))
+# What a frame is, and what may be told of it or not.
+_FRAME = ("address", "cfa", "kind", "thread", "signal", "inlined")
+_TOLD_OF_FRAME = ("function", "file", "line", "task", "construct", "module")
 _TARGET = ("kind", "architecture", "executable", "process_id", "command", "signal", "signal_name", "thread_count")
 
 Row = Mapping[str, Any]
@@ -74,9 +78,39 @@ def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] 
                 told += 1
             elif not _is_coarser(path, value, expected):
                 wrong.append(f"{_identity(command, row)}: {path} is {value!r}, not {expected.get(path, 'unknown')!r}")
+        if command == "stack":
+            wrong += (f"{_identity(command, row)}: {fault}" for fault in _wrong_frames(row, true))
     if damaged["complete"] and len(rows) != len(intact[command]):
         wrong.append(f"{len(rows)} of {len(intact[command])} rows, and the answer is called complete")
     return Compared(told, of, tuple(wrong))
+
+
+def _wrong_frames(row: Row, true: Row) -> Iterator[str]:
+    # Frames may be missing, where the row says so, or be called a guess. The others are those of the intact core.
+    known = [frame for frame in row["frames"] if not frame["guessed"]]
+    rest = iter(true["frames"])
+    for frame in known:
+        for other in rest:
+            if _is_same_frame(frame, other):
+                break
+        else:
+            yield f"the frame {frame} is none of {true['frames']}"
+            return
+    if len(row["frames"]) < len(true["frames"]) and row["stopped"] is None:
+        yield f"{len(row['frames'])} of {len(true['frames'])} frames, and the stack is called whole"
+
+
+def _is_same_frame(frame: Row, true: Row) -> bool:
+    for key in _FRAME:
+        # Whether a frame is inlined shows only where its file is known, and whose code it is where its symbols are.
+        if frame[key] != true[key] and not (key == "inlined" and frame["function"] is None) and frame[key] != "unknown":
+            return False
+    told = [key for key in _TOLD_OF_FRAME if frame[key] is not None and not _same(key, frame[key], true[key])]
+    return not told or (told == ["construct"] and _is_part(frame["construct"], true["construct"]))
+
+
+def _is_part(construct: Row, true: Row | None) -> bool:
+    return true is not None and all(value is None or value == true[key] for key, value in construct.items())
 
 
 def _identity(command: str, row: Row) -> tuple[object, ...]:
