@@ -42,23 +42,20 @@ def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int 
     :raises NoAnswer: if the target names no thread
     """
     problems = begin(session)
-    runtimes = _runtimes(session, problems)
-    reader = _Reader(session, runtimes, problems, raw)
+    doubt: str | None = None
+    try:
+        runtimes = list(readable_runtimes(session, problems, needed=False))
+    except NoAnswer as error:
+        # A stack can be followed without knowing its runtime; what is missing then is said.
+        if not session.process.threads():
+            raise
+        problems.note(str(error))
+        runtimes, doubt = [], str(error) if session.target.loss is not None else None
+    reader = _Reader(session, runtimes, problems, raw, doubt)
     rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
     if fold:
         rows = list(_folded(rows))
     return answer(session, rows, records(session, problems), problems)
-
-
-def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
-    # A stack can be followed without knowing its runtime; what is missing then is said.
-    try:
-        return list(readable_runtimes(session, problems, needed=False))
-    except NoAnswer as error:
-        if not session.process.threads():
-            raise
-        problems.note(str(error))
-        return []
 
 
 def _order(row: StackRecord) -> tuple[bool, str, bool, int, str, int, int]:
@@ -117,8 +114,11 @@ class _Own(NamedTuple):
 class _Reader:
     """Stacks of one stop. What is found of one thread is kept for those whose stacks it continues."""
 
-    def __init__(self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems, raw: bool) -> None:
+    def __init__(
+        self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems, raw: bool, doubt: str | None
+    ) -> None:
         self._session = session
+        self._unknown = doubt
         self._raw = raw
         self._process = session.process
         self._runtimes = list(runtimes)
@@ -228,6 +228,8 @@ class _Reader:
     @cached_property
     def _doubt(self) -> str | None:
         # Why a thread that no runtime knows may be OpenMP's nonetheless.
+        if self._unknown is not None:
+            return self._unknown
         found = filter(None, map(self._found, self._process.threads()))
         matched = {(known.runtime.id, known.handle.address) for known in found}
         return Doubts(self._session, self._runtimes, matched).reason

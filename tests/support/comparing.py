@@ -149,7 +149,7 @@ def _same(path: str, value: object, true: object) -> bool:
     if value == true:
         return True
     # One file has several names; the loader's list and the kernel's notes need not choose the same.
-    is_file = path in ("file", "executable") and isinstance(value, str) and isinstance(true, str)
+    is_file = path in ("file", "executable", "module") and isinstance(value, str) and isinstance(true, str)
     return is_file and os.path.realpath(str(value)) == os.path.realpath(str(true))
 
 
