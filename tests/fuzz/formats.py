@@ -465,7 +465,7 @@ def elf_file(form: Form) -> bytes:
     ]
     debug = dwarf(form)
     if form.below(2):
-        debug |= {name + ".dwo": raw for name, raw in dwarf(form).items()}
+        debug |= {name + ".dwo": raw for name, raw in debug.items()}
         if form.below(2):
             debug[".debug_cu_index"] = package_index(form)
     if form.below(4) == 0:

@@ -27,7 +27,7 @@ def plain(name: str) -> str:
     """Return a name of c++filt's as we have it: without numbers of lambdas, and parameters of enclosing functions."""
     for written_out, name_of_it in _WRITTEN_OUT.items():
         name = name.replace(written_out, name_of_it)
-    name = re.sub(r"(?<=::)(~?)basic_(string|(?:[io]|io)stream)(?=$|<)", r"\1\2", name)  # constructors
+    name = re.sub(r"(?<=::)(~?)basic_(string|(?:[io]|io)stream)(?=$|<|\()", r"\1\2", name)  # constructors
     name = re.sub(r"\{lambda\((?:[^(){}]|\([^()]*\))*\)#\d+\}", "{lambda}", name)
     name = re.sub(r"\{unnamed type#\d+\}", "{unnamed}", name)
     return name.partition(" [clone")[0].replace("decltype(nullptr)", "std::nullptr_t").replace(" ", "")
