@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from ompd.contract import memory
 from ompd.contract.memory import StructView
 from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.dwarf_files import DebugFiles
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.dwarf_types import TypeInfo
 from ompd.debugger.formats.elf import ElfFile
@@ -189,9 +190,13 @@ def test_files_without_lies_are_understood() -> None:
             told["rows"] += table is not None and _told(table.row, address) is not None
             told["rows of .debug_frame"] += frames is not None and _told(frames.row, address) is not None
             told["lines"] += _told(lines.locate, address) is not None
-            told["functions"] += _told(lines.subprogram, address) is not None
+            told["functions"] += bool(_told(lines.functions, address))
+        files = DebugFiles(elf, formats.Itself(elf))
+        for unit in _told(lambda files: list(files.units(files.main, ".debug_info")), files) or ():
+            told["split units"] += _told(files.whole, unit) not in (None, unit)
         told["types"] += any(_told(types.find, name) is not None for name in ("S", "f", "omp_lock_t"))
-    assert all(told[what] > 5 for what in ("rows", "rows of .debug_frame", "lines", "functions", "types")), told
+    kinds = ("rows", "rows of .debug_frame", "lines", "functions", "types", "split units")
+    assert all(told[what] > 5 for what in kinds), told
 
 
 def _told(ask: Callable[[Any], Any], about: Any) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 
 CACHE = Path(__file__).parents[2] / ".cache" / "fuzz"
 SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
+os.environ["OMPD_CACHE"] = "off"  # one case must not answer another
 _MAX_LENGTH = 4096
 
 

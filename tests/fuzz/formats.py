@@ -10,12 +10,13 @@ import mmap
 import random
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.demangle import demangle
 from ompd.debugger.formats.dwarf_expression import evaluate
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.dwarf_types import TypeInfo
@@ -264,11 +265,14 @@ _FORMS = (0x08, 0x0B, 0x05, 0x06, 0x07, 0x0A, 0x0C, 0x0D, 0x0E, 0x0F, 0x13, 0x17
 _ODD_FORMS = (*range(0x01, 0x2D), 0x1F20, 0x1F21)
 _TAGS = (0x11, 0x2E, 0x1D, 0x34, 0x13, 0x16, 0x01, 0x21, 0x0D, 0x0F, 0x24, 0x26, 0x39, 0x0B, 0x1C, 0x17, 0x41, 0x4A)
 _ATTRIBUTES = (0x03, 0x02, 0x0B, 0x10, 0x11, 0x12, 0x1B, 0x22, 0x2F, 0x31, 0x38, 0x3A, 0x3B, 0x3C, 0x47, 0x49, 0x55)
-_ATTRIBUTES += (0x13, 0x37, 0x51, 0x69, 0x6B, 0x6E, 0x72, 0x73, 0x74, 0x8C, 0x2007)
+_ATTRIBUTES += (0x13, 0x37, 0x51, 0x69, 0x6B, 0x6E, 0x72, 0x73, 0x74, 0x8C, 0x2007, 0x58, 0x59, 0x01, 0x2132, 0x2133)
+_DWO_ID = 0x11223344  # of all units that are split, so that each may be the other half of any
 # What an attribute's value usually is, where it has not the form of any.
 _LIKELY = {
-    0x03: (0x08, 0x0E), 0x02: (0x18, 0x0A), 0x0B: (0x0B,), 0x10: (0x17, 0x06), 0x11: (0x01,), 0x12: (0x07, 0x01, 0x06),
-    0x31: (0x13, 0x11, 0x10), 0x47: (0x13,), 0x49: (0x13, 0x11, 0x15), 0x55: (0x17, 0x23), 0x38: (0x0B, 0x18),
+    0x03: (0x08, 0x0E, 0x1F21, 0x1D), 0x02: (0x18, 0x0A), 0x0B: (0x0B,), 0x10: (0x17, 0x06), 0x11: (0x01,),
+    0x12: (0x07, 0x01, 0x06),
+    0x31: (0x13, 0x11, 0x10, 0x1F20, 0x1C), 0x47: (0x13, 0x1F20), 0x49: (0x13, 0x11, 0x15, 0x20),
+    0x58: (0x0B,), 0x59: (0x0B,), 0x01: (0x13,), 0x55: (0x17, 0x23), 0x38: (0x0B, 0x18),
     0x3A: (0x0B,), 0x3B: (0x0B,), 0x2F: (0x0B, 0x0F), 0x22: (0x0B,), 0x37: (0x0B,),
 }  # fmt: skip
 
@@ -287,6 +291,8 @@ def dwarf(form: Form) -> dict[str, bytes]:
             pairs: list[tuple[int, int]] = []
             if code == 1:
                 pairs = [(0x03, 0x08), (0x10, 0x17 if version > 3 else 0x06), (0x11, 0x01), (0x12, 0x07)]
+                if version >= 4 and form.below(2):  # a skeleton, or what it stands for
+                    pairs += [(0x76, 0x08)] if version >= 5 else [(0x2130, 0x08), (0x2131, 0x07)]
             elif form.numbers.random() < 0.7:
                 pairs = [(0x03, form.numbers.choice((0x08, 0x0E)))]
                 if tag in (0x2E, 0x1D):
@@ -306,7 +312,8 @@ def dwarf(form: Form) -> dict[str, bytes]:
             abbrev += b"\0\0"
         abbrev += b"\0"
         start = len(info)
-        before = 12 if version >= 5 else 11
+        unit_type = form.numbers.choice((1, 1, 1, 4, 5) if not form.odd() else (2, 3, 6))
+        before = 11 if version < 5 else 20 if unit_type in (4, 5) else 12
         form.entries = [before]
         entries, depth = _entry(form, 1, known[0], places, len(line)), 1
         for _ in form.some(14):
@@ -321,7 +328,8 @@ def dwarf(form: Form) -> dict[str, bytes]:
         entries += bytes(depth)
         header = form.pack("H", version)
         if version >= 5:
-            header += form.pack("BBI", form.numbers.choice((1, 2, 3)) if form.odd() else 1, form.size, offset)
+            header += form.pack("BBI", unit_type, form.size, offset)
+            header += form.pack("Q", _DWO_ID) if unit_type in (4, 5) else b""
         else:
             header += form.pack("IB", offset, form.size)
         info += form.pack("I", len(header) + len(entries)) + header + entries
@@ -348,6 +356,18 @@ def dwarf(form: Form) -> dict[str, bytes]:
     return {name: raw for name, raw in found.items() if form.numbers.random() > form.lies}
 
 
+def package_index(form: Form) -> bytes:
+    """Return the index of a package with units that all begin where their sections do."""
+    slots, rows = form.numbers.choice((1, 2, 4, 8)), 1 + form.below(2)
+    columns = form.numbers.choice(((1, 3), (1, 3, 6), (1, 3, 6, 8)))
+    out = form.pack("I", 2) if form.below(2) else form.pack("HH", 5, 0)
+    out += form.pack("III", len(columns), rows, slots)
+    out += b"".join(form.pack("Q", form.numbers.choice((0, _DWO_ID, _DWO_ID + slots))) for _ in range(slots))
+    out += b"".join(form.pack("I", form.below(rows + 1)) for _ in range(slots))
+    out += form.pack("I" * len(columns), *columns)
+    return out + b"".join(form.pack("I", form.numbers.choice((0, 0, 16))) for _ in range(2 * rows * len(columns)))
+
+
 def _entry(
     form: Form, code: int, known: tuple[int, bool, list[tuple[int, int]]], places: Sequence[int], line: int
 ) -> bytes:
@@ -359,6 +379,8 @@ def _entry(
 
 def _value(form: Form, attribute: int, kind: int, places: Sequence[int], line: int, depth: int = 0) -> bytes:
     number = line if attribute == 0x10 else form.numbers.choice((0, 1, 2, 11, 12, 30, 64, form.below(200)))
+    if attribute == 0x2131:
+        number = _DWO_ID
     if attribute in (0x11, 0x12) and kind == 0x01:
         number = _ADDRESS + form.below(16)
     elif attribute == 0x12:
@@ -441,7 +463,16 @@ def elf_file(form: Form) -> bytes:
         (".note.gnu.build-id", 7, 2, 0x3000, build_id),
         (".gnu_debuglink", 1, 0, 0, form.numbers.choice((b"x.debug\0abcd", b"../x\0abcd", b"\0", b"xyz"))),
     ]
-    for name, raw in dwarf(form).items():
+    debug = dwarf(form)
+    if form.below(2):
+        debug |= {name + ".dwo": raw for name, raw in debug.items()}
+        if form.below(2):
+            debug[".debug_cu_index"] = package_index(form)
+    if form.below(4) == 0:
+        debug[".gnu_debugaltlink"] = b"other.debug\0" + bytes(form.below(21))
+    if form.below(8) == 0:
+        debug[".debug_sup"] = form.pack("HB", 5, form.below(2)) + b"other.debug\0" + form.uleb(4) + b"abcd"
+    for name, raw in debug.items():
         flags = 0
         if form.numbers.random() < 0.08:
             flags, raw = 0x800, _compressed(form, raw)
@@ -593,14 +624,39 @@ def read_unwinding(data: bytes) -> None:
             _try(lambda table=table: list(table.iter_fdes()))
 
 
+class Itself:
+    """Finds the file itself, whatever other file is looked for: the worst that a file can refer to."""
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+
+    def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
+        """Return the file."""
+        _try(lambda: is_proven(self._elf))
+        return self._elf
+
+    def split(self, folder: str, name: str) -> Iterator[ElfFile]:
+        """Yield the file."""
+        yield self._elf
+
+    def packages(self) -> Iterator[ElfFile]:
+        """Yield the file."""
+        yield self._elf
+
+
 def read_debug_information(data: bytes) -> None:
     """Ask for lines, functions, types and variables."""
     elf = ElfFile(data, "file")
-    found = LineInfo(elf)
+    for others in (None, Itself(elf)):
+        _read_debug_information(elf, others)
+
+
+def _read_debug_information(elf: ElfFile, others: Itself | None) -> None:
+    found = LineInfo(elf, others)
     for place in _PLACES:
-        for ask in (found.locate, found.subprogram, found.inlined):
+        for ask in (found.locate, found.functions):
             _try(lambda ask=ask, place=place: ask(place))
-    info = TypeInfo(elf)
+    info = TypeInfo(elf, others)
     for name in ("S", "omp_lock_t", "f", "main"):
         _try(lambda name=name: _layout(info, name))
     _try(lambda: find_variables(info, ("omp_lock_t", "S", "f")))
@@ -701,6 +757,39 @@ def read_core(data: bytes) -> None:
     target.close()
 
 
+_PIECES = (b"_Z", b"N", b"E", b"I", b"Z", b"S_", b"S0_", b"S1_", b"St", b"Ss", b"P", b"R", b"K", b"F", b"M", b"A3_")
+_PIECES += (
+    b"1a",
+    b"2bc",
+    b"Ul",
+    b"Ut_",
+    b"_",
+    b"i",
+    b"v",
+    b"Li5E",
+    b"J",
+    b"Dp",
+    b"T_",
+    b"C1",
+    b"D2",
+    b"cv",
+    b"cl",
+    b"X",
+)
+_PIECES += (b"DT", b"B1x", b"GV", b"Th4_", b"d_", b"s", b".x", b".0", b"99999999", b"\xff", b"_GLOBAL__N_1", b"L_Z1aE")
+
+
+def mangled(form: Form) -> bytes:
+    """Return a name as linkers have those of C++."""
+    return b"_Z" + b"".join(form.numbers.choice(_PIECES) for _ in form.some(form.numbers.choice((12, 12, 80, 900))))
+
+
+def read_name(data: bytes) -> None:
+    """Make a name of C++ readable."""
+    found = demangle(data.decode("utf-8", "replace"))
+    assert found is None or 0 <= len(found) < 1 << 16
+
+
 KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
     "elf": (elf_file, read_elf),
     "unwinding": (elf_file, read_unwinding),
@@ -712,13 +801,14 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
         read_notes,
     ),
     "core": (core_file, read_core),
+    "name": (mangled, read_name),
 }
 
 
 def built(kind: str, numbers: random.Random) -> bytes:
     """Return a file of a kind, as *numbers* have it: sound, with lies in it, or damaged besides."""
     form = Form(numbers, lies=numbers.choice((0.0, 0.005, 0.02, 0.1)))
-    if kind not in ("core", "notes", "expression", "stack"):
+    if kind not in ("core", "notes", "expression", "name", "stack"):
         form.bits, form.order = numbers.choice((64, 64, 64, 32)), numbers.choice("<<<>")
     data = bytearray(KINDS[kind][0](form))
     for _ in range(numbers.choice((0, 0, 0, 1, 4)) if data else 0):

@@ -212,5 +212,5 @@ class _Writer:
 
 def _last_name(text: str) -> str:
     # "vector" of "std::vector<int>": what constructors are called by.
-    name = text.partition("<")[0]
+    name = text.partition("<")[0].partition("[abi:")[0]
     return name.rpartition("::")[2]

@@ -91,14 +91,15 @@ class DebugFiles:
             return (elf.build_id() if found.is_build_id else checksum_of(elf)) == found.proof
 
         elf = self._others.supplementary(found.name, is_proven, found.proof if found.is_build_id else None)
-        sections = self._added(elf, split=False) if elf is not None else None
-        self.is_whole = sections is not None and not self._lacks_split
-        return sections
+        if elf is None or not self._is_of_this_machine(elf):
+            return None
+        self.is_whole = not self._lacks_split
+        return self._added(elf, split=False)
+
+    def _is_of_this_machine(self, elf: ElfFile) -> bool:
+        return (elf.byte_order, elf.ident_class) == (self._elf.byte_order, self._elf.ident_class)
 
     def _added(self, elf: ElfFile, *, split: bool) -> Sections:
-        # One with other sizes or order of bytes is none of this module.
-        if (elf.byte_order, elf.ident_class) != (self._elf.byte_order, self._elf.ident_class):
-            raise MalformedFile(f"{elf.name}: not of the machine that {self.name} is for")
         self._count += 1
         tag = f"#{self._count}"
         self._sections[tag] = Sections(elf, split=split, tag=tag)
@@ -108,6 +109,8 @@ class DebugFiles:
     def _packages(self) -> list[Sections]:
         found = []
         for elf in self._others.packages() if self._others is not None else ():
+            if not self._is_of_this_machine(elf):
+                continue
             try:
                 sections = self._added(elf, split=True)
                 if sections.package("cu") is not None:
@@ -145,6 +148,8 @@ class DebugFiles:
                 continue  # a damaged package is none; the split file may be there
         folder = skeleton.string(skeleton.top.get(DW_AT_COMP_DIR)) or ""
         for elf in self._others.split(folder, name):
+            if not self._is_of_this_machine(elf):
+                continue
             try:
                 sections = self._added(elf, split=True)
                 for offset in self.starts(sections, INFO):

@@ -221,14 +221,18 @@ class _Table:
         starts.frombytes(raw[len(mark) : half])
         indexes.frombytes(raw[half:])
         # Kept rows are of this table only if it has such symbols at such addresses.
-        if len(starts) > count or max(indexes, default=0) >= count:
+        if not 0 < len(starts) <= count or max(indexes) >= count:
             return None
-        rows = range(0, len(starts), max(len(starts) // _PROBES, 1))
-        return (starts, indexes) if all(self._symbol(indexes[i], "").address == starts[i] for i in rows) else None
+        for row in range(0, len(starts), max(len(starts) // _PROBES, 1)):
+            symbol = self._symbol(indexes[row], "")
+            if symbol.address != starts[row] or not _has_address(symbol.type, symbol.section):
+                return None
+        return starts, indexes
 
     def _sorted(self) -> tuple[list[int], list[int]]:
         infos, sections, values = self._columns()
         every = zip(range(len(values)), infos, sections, strict=True)
+        # As _has_address has it, without a call for each.
         indexes = [i for i, info, section in every if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE]
         indexes.sort(key=values.__getitem__)
         return [values[index] for index in indexes], indexes
@@ -399,6 +403,10 @@ class SymbolTable:
                 symbol = next(filter(None, (table.preceding(address) for table in self._tables())), None)
             self._at[address] = symbol and symbol._replace(name=symbol.name.partition("@")[0] or symbol.name)
         return self._at[address]
+
+
+def _has_address(kind: int, section: int) -> bool:
+    return kind in _ADDRESSED and 0 < section < _SHN_LORESERVE
 
 
 def _key(name: str) -> bytes:
