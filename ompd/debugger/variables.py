@@ -19,7 +19,7 @@ from ompd.debugger.formats.dwarf_index import Place
 from ompd.debugger.formats.dwarf_layouts import TypeReader
 from ompd.debugger.formats.dwarf_named import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
 from ompd.debugger.formats.dwarf_parts import Dereference, Part, PartFinder, Step, parse_steps
-from ompd.debugger.formats.dwarf_type_names import type_name
+from ompd.debugger.formats.dwarf_type_names import SHORTER, type_name
 from ompd.debugger.formats.dwarf_types import TypeInfo
 from ompd.debugger.formats.dwarf_values import Json, Options, Shown, ValueFormatter
 from ompd.debugger.formats.scalars import format_integer
@@ -187,6 +187,8 @@ class Variables:
         for module in modules:
             try:
                 found += self._in_debug_information(module, name)
+            except NoAnswer:
+                raise
             except OmpdError as error:
                 faults[module.record.name] = str(error)
         if not found:
@@ -297,6 +299,13 @@ class Variables:
         for block in blocks:
             for made in self._of_block(module, info, block, name.name.lower()):
                 found.setdefault(Location(made.mechanism or "", made.offset), made)
+        if blocks and not found:
+            members = dict.fromkeys(member.name for block in blocks for member in block.members)
+            raise NoAnswer(
+                f"the debug information of {module.record.name} tells no place of a member {name.name} of the COMMON"
+                f" block /{name.block}/",
+                hint=f"it tells that of {', '.join(members)}" if members else "",
+            )
         return list(found.values())
 
     def _of_block(
@@ -461,8 +470,17 @@ def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bo
 
 def _is_called(name: str, wanted: str, fold: bool) -> bool:
     if fold:
-        name, wanted = name.lower(), wanted.lower()
-    return name == wanted or (name.endswith(">") and name.partition("<")[0] == wanted)
+        return name.lower() == wanted.lower()
+    if "<" not in name:
+        return name == wanted
+    return name.partition("<")[0] == wanted or _canonical(name) == _canonical(wanted)
+
+
+def _canonical(name: str) -> str:
+    # Arguments of templates as one compiler spells them, without spaces.
+    for longer, shorter in SHORTER.items():
+        name = re.sub(rf"\b{longer}\b", shorter, name)
+    return name.replace(" ", "")
 
 
 def _is_path_end(wanted: str, path: str) -> bool:
@@ -495,7 +513,7 @@ def _best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVar
     variables = placed or variables
     if name.scopes:
         wanted = "::".join((*name.scopes, name.name))
-        exact = [variable for variable in variables if variable.name == wanted]
+        exact = [variable for variable in variables if _canonical(variable.name) == _canonical(wanted)]
         variables = exact or variables
     return variables
 

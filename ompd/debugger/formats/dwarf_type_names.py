@@ -35,15 +35,15 @@ _KEYWORDS = {
     DW_TAG_ENUMERATION_TYPE: "enum",
 }
 
-# gcc's spellings of types that have a shorter one
-_SHORTER = {
-    "short int": "short",
-    "short unsigned int": "unsigned short",
-    "long int": "long",
-    "long unsigned int": "unsigned long",
-    "long long int": "long long",
+SHORTER = {
     "long long unsigned int": "unsigned long long",
+    "long long int": "long long",
+    "long unsigned int": "unsigned long",
+    "long int": "long",
+    "short unsigned int": "unsigned short",
+    "short int": "short",
 }
+"""gcc's spellings of types that have a shorter one, longest first."""
 # DW_LANG_C89 … C17. Others have tags that are names of their own.
 C_LANGUAGES = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C))
 
@@ -114,7 +114,7 @@ class _Namer:
         if name is None:
             return f"{keyword} {{...}}" if keyword is not None else "..."
         if tag == DW_TAG_BASE_TYPE:
-            return _SHORTER.get(name, name)
+            return SHORTER.get(name, name)
         if language in C_LANGUAGES:
             return f"{keyword} {name}" if keyword is not None else name
         return scoped_name(self._info, place, name) if tag in NAMED_TYPES else name
