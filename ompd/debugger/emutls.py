@@ -8,7 +8,7 @@ Where the key has no symbol it is found by what lies under it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.contract.memory import read_unsigned
@@ -24,6 +24,7 @@ _MAX_KEYS = 1 << 12  # PTHREAD_KEYS_MAX is 1024
 _MAX_VARIABLES = 1 << 20
 _MAX_ROUNDS = 8  # PTHREAD_DESTRUCTOR_ITERATIONS is 4
 _MAX_SIZE = 1 << 40
+_MAX_KEPT = 1 << 20
 
 
 class Control(NamedTuple):
@@ -85,6 +86,14 @@ class EmulatedTls:
         word = self._process.pointer_size
         return read_unsigned(self._process, pointers + (number - 1) * word, word) or None
 
+    def read_copies(self, thread: int) -> None:
+        """Read all copies that *thread* has, for a target that notes what is read; what cannot be read is left."""
+        for _, control_address in self._process.symbols_with_prefix(PREFIX):
+            with suppress(OmpdError):
+                copy = self.address(control_address, thread)
+                if copy is not None:
+                    self._process.read(copy, min(self.control(control_address).size, _MAX_KEPT))
+
     # The key
 
     def _find_key(self, control: Control) -> int:
@@ -138,14 +147,3 @@ class EmulatedTls:
         # In front of a copy lies the address of the block that it was allocated in, to be freed.
         block = read_unsigned(self._process, copy - word, word)
         return True if copy - word - 2 * max(control.align, word) < block <= copy - word else None
-
-
-def read_copies(emulated: EmulatedTls, process: Process, controls: Sequence[int], thread: int) -> None:
-    """Read the copies that *thread* has of variables, for a target that notes what is read."""
-    for address in controls:
-        try:
-            copy = emulated.address(address, thread)
-            if copy is not None:
-                process.read(copy, min(emulated.control(address).size, 1 << 20))
-        except OmpdError:
-            continue

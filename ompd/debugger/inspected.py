@@ -677,6 +677,7 @@ class InspectedProcess:
     def read_thread_storage(self, thread: int) -> None:
         """Read all thread-local variables of *thread*, for a target that notes what is read."""
         self._storage.read_blocks(self._modules, thread)
+        self.emulated_tls.read_copies(thread)
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``."""

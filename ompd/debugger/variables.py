@@ -207,7 +207,8 @@ class Variables:
             return []
         if name.block is not None:
             return self._in_blocks(module, info, name)
-        entries = [entry for entry in _spelled(info, name.name) if _matches(entry, name)]
+        entries = [_in_function(module, entry) for entry in _spelled(info, name.name)]
+        entries = [entry for entry in entries if _matches(entry, name)]
         placed = {_identity(entry) for entry in entries if entry.location.kind in ("address", "tls", "constant")}
         found: list[StaticVariable] = []
         for entry in entries:
@@ -589,6 +590,29 @@ def _symbols(module: LoadedModule) -> SymbolTable:
     if module.symbols is None:
         raise Unavailable(f"there is no file of {module.record.name}")
     return module.symbols
+
+
+def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
+    # clang forgets the name of a function that it has inlined everywhere. The linker's name of the variable has it.
+    nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
+    if not nameless or entry.location.kind not in ("address", "tls", "none"):
+        return entry
+    try:
+        symbols = _symbols(module)
+        number, ending = entry.location.number, f".{entry.name}"
+        if entry.location.kind == "none":
+            found = [symbol for symbol in symbols.find_prefix(PREFIX) if symbol.name.endswith(ending)]
+            symbol = found[0] if len(found) == 1 else None
+        else:
+            symbol = symbols.at(number) if entry.location.kind == "address" else symbols.thread_local_at(number)
+            symbol = symbol if symbol is not None and symbol.address == number else None
+    except OmpdError:
+        return entry
+    if symbol is None or not symbol.name.endswith(ending):
+        return entry
+    scopes = list(entry.scopes)
+    scopes[nameless[-1]] = Scope("function", symbol.name.removeprefix(PREFIX).removesuffix(ending))
+    return entry._replace(scopes=tuple(scopes))
 
 
 def _symbol(module: LoadedModule, name: str) -> Symbol | None:

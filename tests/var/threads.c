@@ -37,18 +37,20 @@ int *linked_address(void);
 
 static int *count(void)
 {
-    static int calls = 100;
+    static int calls = 100, limit = 1000;
 #pragma omp threadprivate(calls)
-    calls++;
+    if (calls < limit--)
+        calls++;
     return &calls;
 }
 
 static int *count_again(void)
 {
-    static int calls = 200;
-#pragma omp threadprivate(calls)
-    calls += 2;
-    return &calls;
+    static int again = 200, limit = 2000;
+#pragma omp threadprivate(again)
+    if (again < limit--)
+        again += 2;
+    return &again;
 }
 
 static pthread_barrier_t started;
@@ -93,7 +95,7 @@ int main(int count_of_arguments, char **arguments)
         *linked_address() = number * number;
         if (number == 1)
             rare++;
-        int *calls = number % 3 != 2 ? count() : NULL, *other = count_again();
+        int *calls = number % 3 != 2 ? count() : NULL, *other_local = count_again();
         note("tp", &tp, "%d", tp);
         note("stp", stp, "[%g, %g, %g]", stp[0], stp[1], stp[2]);
         note("pt", &pt, "{\"x\": %d, \"y\": %ld, \"name\": \"%s\"}", pt.x, pt.y, pt.name);
@@ -105,7 +107,7 @@ int main(int count_of_arguments, char **arguments)
         note("global", &global, "%d", global);
         note("linked_variable", linked_address(), "%d", *linked_address());
         note("count::calls", calls, "%d", calls != NULL ? *calls : 0);
-        note("count_again::calls", other, "%d", *other);
+        note("count_again::again", other_local, "%d", *other_local);
         if (number == 1)
             note("rare", &rare, "%d", rare);
         if (opened_address != NULL && number % 2 == 0) {

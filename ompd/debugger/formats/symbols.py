@@ -207,6 +207,12 @@ class _Table:
         found = (starts.get(at) for at in dict.fromkeys(offsets[:_MAX_VARIABLES]))
         return [raw.decode("utf-8", "replace") for raw in found if raw is not None and len(raw) < _MAX_NAME]
 
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        rows = enumerate(zip(*self._columns(), strict=True))
+        found = (i for i, (info, at, value) in rows if info & 15 == STT_TLS and value == offset and at != SHN_UNDEF)
+        index = next(found, None)
+        return self._symbol(index, self._name_at(self._name_offsets[index])) if index is not None else None
+
     @cached_property
     def _by_address(self) -> tuple[Sequence[int], Sequence[int]]:
         # Start addresses, sorted, and the indexes of the symbols that begin there.
@@ -391,6 +397,13 @@ class SymbolTable:
             if names:
                 return names
         return []
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return next(filter(None, (table.thread_local_at(offset) for table in self._tables())), None)
 
     def find_prefix(self, prefix: str) -> list[Symbol]:
         """Return every symbol whose name begins with *prefix*, by name, then address; the same one of two tables once.

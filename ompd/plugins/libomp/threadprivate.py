@@ -14,15 +14,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.contract.memory import read_pointer
-from ompd.errors import BadInput, CorruptState, LayoutUnavailable, OmpdError, Unavailable
+from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
 
 if TYPE_CHECKING:
+    from ompd.contract.process import Module
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.structures import Structures
     from ompd.plugins.libomp.threads import Thread
 
 _MAX_COPIES, _MAX_COPY = 1 << 16, 1 << 32
 _INITIAL_GTID = 0
+_SUFFIXES = (".cache.", ".cache")
 
 
 class Copy(NamedTuple):
@@ -127,20 +129,35 @@ class Threadprivate:
         place = self._process.locate(address)
         if place.module is None or place.symbol is None or place.symbol_address is None:
             return None
-        # A variable of a function is called after both, and its cache after itself alone.
-        names = dict.fromkeys((place.symbol, place.symbol.rpartition(".")[2]))
-        spellings = [f"{name}{suffix}" for name in names for suffix in (".cache.", ".cache")]
-        found = self._process.symbols_in(place.module, spellings)
-        caches = frozenset(cache for cache in found.values() if self._fits(cache, place.symbol_address))
-        return _Prepared(place.symbol, address - place.symbol_address, caches)
+        start, symbol = place.symbol_address, place.symbol
+        own = [f"{symbol}{suffix}" for suffix in _SUFFIXES]
+        caches = frozenset(self._process.symbols_in(place.module, own).values())
+        if not caches and "." in symbol:
+            caches = self._caches_of_function(place.module, symbol, start)
+        return _Prepared(symbol, address - start, caches)
 
-    def _fits(self, cache: int, variable: int) -> bool:
-        # The first copy in it is that of the initial thread, once that has used it.
+    def _caches_of_function(self, module: Module, symbol: str, start: int) -> frozenset[int]:
+        # A variable in a function is called after both, and its cache after itself alone: it may be another one's.
+        last = symbol.rpartition(".")[2]
+        found = frozenset(self._process.symbols_in(module, [f"{last}{suffix}" for suffix in _SUFFIXES]).values())
+        if not found:
+            return found
         try:
-            array = read_pointer(self._process, cache)
-            return array is None or read_pointer(self._process, array) in (None, variable)
-        except OmpdError:
-            return False
+            if any(low <= start < high for low, high in self._variables):
+                return found
+        except LayoutUnavailable:
+            pass
+        first = [self._first_copy(cache) for cache in found]
+        if start in first:
+            return found
+        if not any(first) and not self._process.symbols_in(module, [last]):
+            return found
+        return frozenset()
+
+    def _first_copy(self, cache: int) -> int | None:
+        # That of the initial thread, which is the variable itself, once it has used it.
+        array = read_pointer(self._process, cache)
+        return read_pointer(self._process, array) if array is not None else None
 
     def _by_cache(self, thread: Thread, address: int, prepared: _Prepared) -> int | None:
         if len(prepared.caches) > 1:
