@@ -19,7 +19,7 @@ from ompd.debugger.formats.dwarf_index import Place
 from ompd.debugger.formats.dwarf_layouts import TypeReader
 from ompd.debugger.formats.dwarf_named import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
 from ompd.debugger.formats.dwarf_parts import Dereference, Part, PartFinder, Step, parse_steps
-from ompd.debugger.formats.dwarf_type_names import SHORTER, type_name
+from ompd.debugger.formats.dwarf_type_names import shortened, type_name
 from ompd.debugger.formats.dwarf_types import TypeInfo
 from ompd.debugger.formats.dwarf_values import Json, Options, Shown, ValueFormatter
 from ompd.debugger.formats.scalars import format_integer
@@ -479,9 +479,7 @@ def _is_called(name: str, wanted: str, fold: bool) -> bool:
 
 def _canonical(name: str) -> str:
     # Arguments of templates as one compiler spells them, without spaces.
-    for longer, shorter in SHORTER.items():
-        name = re.sub(rf"\b{longer}\b", shorter, name)
-    return name.replace(" ", "")
+    return shortened(name).replace(" ", "")
 
 
 def _is_path_end(wanted: str, path: str) -> bool:
@@ -498,7 +496,7 @@ def _identity(entry: NamedVariable) -> tuple[object, ...]:
 def _qualified(entry: NamedVariable) -> str:
     if entry.block is not None:
         return f"/{'' if entry.block == _BLANK else entry.block}/{entry.name}"
-    return "::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name))
+    return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
 
 
 def _best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:

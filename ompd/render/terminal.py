@@ -106,11 +106,19 @@ def print_stacks(console: Console, answer: Answer[StackRecord], *, unfold: bool,
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
-def print_variable(console: Console, answer: VariableAnswer, *, unfold: bool, verbose: bool) -> None:
-    """Print the answer to ``var``."""
+def print_variable(
+    console: Console,
+    answer: VariableAnswer,
+    *,
+    unfold: bool,
+    verbose: bool,
+    indices: Mapping[int, int] | None = None,
+) -> None:
+    """Print the answer to ``var``, with LLDB's numbers of the threads if there are *indices*."""
     _print_head(console, answer, verbose)
     console.print(Text(variables.variable_heading(answer)))
-    _print_table(console, variables.variable_table(answer, unfold=unfold, mark=console.color_system is None))
+    mark = console.color_system is None
+    _print_table(console, variables.variable_table(answer, unfold=unfold, mark=mark, indices=indices))
     if answer.stats is not None:
         console.print()
         for line in variables.stats_lines(answer.stats):

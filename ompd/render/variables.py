@@ -50,7 +50,6 @@ def variable_table(
     answer: Answer[VariableRecord],
     *,
     unfold: bool = False,
-    verbose: bool = False,
     mark: bool = True,
     indices: Mapping[int, int] | None = None,
 ) -> Table:

@@ -5,6 +5,8 @@ Bytes only, no target. What is too deep or leads back to itself is called ``...`
 
 from __future__ import annotations
 
+import re
+
 from ompd.debugger.formats.dwarf_arrays import FORTRAN_LANGUAGES, constant_bounds, language_of
 from ompd.debugger.formats.dwarf_index import NAMED_TYPES, Place
 from ompd.debugger.formats.dwarf_types import TypeInfo
@@ -50,6 +52,14 @@ C_LANGUAGES = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C))
 _MAX_DEPTH = 32
 _MAX_PARAMETERS = 64
 _MAX_NAME = 512
+
+
+def shortened(name: str) -> str:
+    """Return *name* with arguments of templates that gcc spells with more words as others do."""
+    if "<" in name:
+        for longer, shorter in SHORTER.items():
+            name = re.sub(rf"\b{longer}\b", shorter, name)
+    return name
 
 
 def type_name(info: TypeInfo, place: Place | None) -> str:
@@ -117,7 +127,7 @@ class _Namer:
             return SHORTER.get(name, name)
         if language in C_LANGUAGES:
             return f"{keyword} {name}" if keyword is not None else name
-        return scoped_name(self._info, place, name) if tag in NAMED_TYPES else name
+        return shortened(scoped_name(self._info, place, name) if tag in NAMED_TYPES else name)
 
     def _qualified(self, place: Place, inner: str, depth: int) -> str:
         # All qualifiers in a row; of a pointer they stand behind its star, of others in front.

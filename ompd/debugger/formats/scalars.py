@@ -107,8 +107,9 @@ def _general(value: Fraction, digits: int) -> str:
     # What C's "%.{digits}g" makes of a number that is not negative, rounded to even.
     if not value:
         return "0"
-    power = len(str(value.numerator)) - len(str(value.denominator))
-    power -= value < Fraction(10) ** power
+    power = math.floor((value.numerator.bit_length() - value.denominator.bit_length()) * math.log10(2)) - 1
+    while value >= Fraction(10) ** (power + 1):  # at most three times
+        power += 1
     scaled = round(value / Fraction(10) ** (power - digits + 1))
     if scaled == 10**digits:
         scaled, power = scaled // 10, power + 1
