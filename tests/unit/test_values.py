@@ -31,7 +31,7 @@ from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.runs import _require_kernel_cores, allow_cores
 
-SOURCES = Path(__file__).parents[1] / "var" / "values"
+SOURCES = Path(__file__).parents[1] / "values"
 BUILDS = {
     "c-gcc": ("gcc", "gcc", "c.c", ()),
     "c-gcc-O2-dwarf4": ("gcc", "gcc", "c.c", ("-O2", "-gdwarf-4")),
