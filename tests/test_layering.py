@@ -46,6 +46,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.formats.dwarf_names", "ompd.debugger.formats.demangle"),
     ("ompd.debugger.inspected", "ompd.debugger.emutls"),
     ("ompd.debugger.types", "ompd.debugger.variables"),
+    ("ompd.debugger.variables", "ompd.debugger.formats.demangle"),
     ("ompd.questions.variables", "ompd.debugger.variables"),
     ("ompd.debugger.modules", "ompd.debugger.formats.minidebuginfo"),
     ("ompd.debugger.modules", "ompd.debugger.images"),

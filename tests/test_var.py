@@ -58,8 +58,6 @@ NATIVE_IN_CACHED = ("native", "small")
 UNTOLD = {
     "flang-19": ("/block/first", "/block/three", "/block/last", "/ordinary/plain"),
     "flang-22": ("/block/three", "/block/last"),
-    # clang forgets the names of functions that it inlined, and of templates the linker's name is all there is.
-    "members-clang-O2": ("counted<int>::calls", "counted<double>::calls", "Class::method::local"),
 }
 COMPARED = {"threads": 8, "members": 9, "fortran": 9}  # values of each thread of a team, at least
 ALL = pytest.mark.parametrize("name", RECIPES)

@@ -558,6 +558,8 @@ def _linker_names(name: VariableName) -> Iterator[str]:
 
 def _source_names(names: Iterable[str]) -> Iterator[str]:
     # Names of symbols as the source may have them, of those that can be variables of the user's.
+    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  few names need it
+
     for name in names:
         module = re.fullmatch(r"__(\w+)_MOD_(\w+)|_QM([a-z0-9_]+)E([a-z0-9_]+)", name)
         if module is not None:
@@ -565,23 +567,11 @@ def _source_names(names: Iterable[str]) -> Iterator[str]:
         elif re.fullmatch(r"[a-z]\w*_", name):
             yield f"/{name[:-1]}/"
         elif re.fullmatch(r"_ZN[\w]+E", name):
-            yield from _unmangled(name)
+            yield from filter(None, (demangle(name),))
         elif not name.startswith(("_", ".")):
             yield name.removeprefix(PREFIX).partition(".")[0]
         elif name.startswith(PREFIX):
             yield name.removeprefix(PREFIX)
-
-
-def _unmangled(name: str) -> Iterator[str]:
-    rest, parts = name[3:-1], []
-    while rest:
-        length = re.match(r"\d+", rest)
-        if length is None:
-            return
-        end = length.end() + int(length[0])
-        parts.append(rest[length.end() : end])
-        rest = rest[end:]
-    yield "::".join(parts)
 
 
 def _symbols(module: LoadedModule) -> SymbolTable:
@@ -599,18 +589,29 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
         symbols = _symbols(module)
         number, ending = entry.location.number, f".{entry.name}"
         if entry.location.kind == "none":
-            found = [symbol for symbol in symbols.find_prefix(PREFIX) if symbol.name.endswith(ending)]
+            found = [s for s in symbols.find_prefix(PREFIX) if re.search(rf"(?:\.|E\d+){entry.name}(?:_\d+)?$", s.name)]
             symbol = found[0] if len(found) == 1 else None
         else:
             symbol = symbols.at(number) if entry.location.kind == "address" else symbols.thread_local_at(number)
             symbol = symbol if symbol is not None and symbol.address == number else None
     except OmpdError:
         return entry
-    if symbol is None or not symbol.name.endswith(ending):
+    if symbol is None:
         return entry
-    scopes = list(entry.scopes)
-    scopes[nameless[-1]] = Scope("function", symbol.name.removeprefix(PREFIX).removesuffix(ending))
-    return entry._replace(scopes=tuple(scopes))
+    name = symbol.name.removeprefix(PREFIX)
+    around = [name.removesuffix(ending)] if name.endswith(ending) else _around(name, entry.name)
+    if not around:
+        return entry
+    named = (*(Scope("type", part) for part in around[:-1]), Scope("function", around[-1]))
+    return entry._replace(scopes=(*entry.scopes[: nameless[-1]], *named))
+
+
+def _around(symbol: str, name: str) -> list[str]:
+    # What a variable of a function of C++ lies in, as the linker's name tells.
+    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  few names need it
+
+    parts = _split_scopes(demangle(symbol) or "")
+    return parts[:-1] if parts[-1] == name else []
 
 
 def _symbol(module: LoadedModule, name: str) -> Symbol | None:

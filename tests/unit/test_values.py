@@ -46,7 +46,6 @@ NOT_COMPARED = {
     "zz": "gdb stops a run of equal elements at the limit of elements",
     "cd": "gdb does not show the text",
     "cp": "its symbols are of the module's file in gdb",
-    "bottom": "gdb demangles the names of virtual tables",
 }
 
 

@@ -15,7 +15,6 @@ from ompd.debugger.formats.dwarf_index import Place
 from ompd.debugger.formats.dwarf_types import TypeInfo
 from ompd.debugger.formats.dwarf_units import (
     DW_AT_ABSTRACT_ORIGIN,
-    DW_AT_DECL_LINE,
     DW_AT_LINKAGE_NAME,
     DW_AT_MIPS_LINKAGE_NAME,
     DW_AT_NAME,
@@ -34,7 +33,7 @@ _DW_TAG_MODULE, _DW_TAG_NAMESPACE, _DW_TAG_COMPILE_UNIT, _DW_TAG_PARTIAL_UNIT = 
 _TYPES = frozenset((0x02, 0x13, 0x17, 0x04))  # class, structure, union, enumeration
 _FUNCTIONS = frozenset((DW_TAG_SUBPROGRAM, _DW_TAG_ENTRY_POINT, _DW_TAG_INLINED_SUBROUTINE))
 _NAMED = frozenset((_DW_TAG_VARIABLE, _DW_TAG_COMMON_BLOCK, _DW_TAG_CONSTANT))
-_DW_AT_LOCATION, _DW_AT_CONST_VALUE, _DW_AT_DECLARATION = 0x02, 0x1C, 0x3C
+_DW_AT_LOCATION, _DW_AT_CONST_VALUE, _DW_AT_DECLARATION, _DW_AT_DECL_LINE = 0x02, 0x1C, 0x3C, 0x3B
 _DW_AT_EXTERNAL, _DW_AT_TYPE, _DW_AT_EXPORT_SYMBOLS = 0x3F, 0x49, 0x89
 
 _OP_ADDR, _OP_CONST8U, _OP_CONST4U, _OP_CONSTU, _OP_PLUS, _OP_PLUS_UCONST = 0x03, 0x0E, 0x0C, 0x10, 0x22, 0x23
@@ -190,7 +189,7 @@ class _Walk:
             if own.kind not in ("address", "tls") and members:
                 own = members[0].location
             if own.kind in ("address", "tls"):
-                line = self._unit.number(attributes.get(DW_AT_DECL_LINE))
+                line = self._unit.number(attributes.get(_DW_AT_DECL_LINE))
                 yield CommonBlock(name, self._file, line, own, tuple(members))
 
     @property
@@ -203,7 +202,7 @@ class _Walk:
         if location.kind not in ("address", "tls") or name is None:
             return None
         type_ = self._info.target(self._unit, attributes[_DW_AT_TYPE]) if _DW_AT_TYPE in attributes else None
-        line = self._unit.number(attributes.get(DW_AT_DECL_LINE))
+        line = self._unit.number(attributes.get(_DW_AT_DECL_LINE))
         return NamedVariable(name, (), block, self._file, line, None, True, True, location, type_)
 
     # The walk
@@ -312,7 +311,7 @@ class _Walk:
             scopes,
             block,
             self._file,
-            declared.unit.number(merged.get(DW_AT_DECL_LINE)),
+            declared.unit.number(merged.get(_DW_AT_DECL_LINE)),
             linkage,
             _DW_AT_EXTERNAL in merged,
             is_fortran(unit),
