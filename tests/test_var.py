@@ -27,7 +27,11 @@ RECIPES = {
         (Recipe("threads", "gcc"), "tls"),
         (Recipe("threads", "gcc", ("-O2",)), "tls"),
         (Recipe("threads", "gcc", ("-fPIC", "-mtls-dialect=gnu2")), "tls"),
+        (Recipe("threads", "gcc", ("-O2", "-flto")), "tls"),
+        (Recipe("threads", "gcc", ("-gsplit-dwarf",)), "tls"),
+        (Recipe("threads", "gcc", ("-gdwarf-4", "-fdebug-types-section", "-gz")), "tls"),
         (Recipe("threads", "clang"), "tls"),
+        (Recipe("threads", "clang", ("-gsplit-dwarf", "-fnoopenmp-use-tls")), "cached"),
         (Recipe("threads", "clang", ("-O2",)), "tls"),
         (Recipe("threads", "clang", ("-fnoopenmp-use-tls",)), "cached"),
         (Recipe("threads", "clang", ("-O2", "-fnoopenmp-use-tls")), "cached"),
@@ -119,7 +123,13 @@ def test_every_thread_has_what_it_says_however_many_there_are(name: str, threads
         check(session, told, name)
 
 
-@pytest.mark.parametrize("name", [*list(RECIPES)[3:9:2], "threads-gcc-O2", "members-clang", "fortran-gfortran"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("threads-gcc-O2", "threads-clang", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"),
+        *("members-clang", "fortran-gfortran"),
+    ],
+)
 def test_every_thread_has_what_it_says_in_a_core_by_gdb(name: str) -> None:
     told = stopped(RECIPES[name][0], 3, "gcore")
     with ompd.open_core(told.core) as session:

@@ -22,6 +22,7 @@ from ompd.debugger.formats.dwarf_parts import Dereference, Part, PartFinder, Ste
 from ompd.debugger.formats.dwarf_type_names import shortened, type_name
 from ompd.debugger.formats.dwarf_types import TypeInfo
 from ompd.debugger.formats.dwarf_values import Json, Options, Shown, ValueFormatter
+from ompd.debugger.formats.elf import PT_TLS
 from ompd.debugger.formats.scalars import format_integer
 from ompd.debugger.formats.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
 from ompd.errors import BadInput, MalformedFile, NoAnswer, NoStorage, OmpdError, Unavailable
@@ -242,7 +243,7 @@ class Variables:
         if kind == "address":
             return self._preempted(module, entry, replace(made, mechanism=GLOBAL, offset=number + module.bias))
         if kind == "tls":
-            return replace(made, mechanism=TLS, offset=number)
+            return replace(made, mechanism=TLS, offset=_block_offset(module, number))
         if kind == "constant":
             size = made.size or 8
             order = module.elf.byte_order if module.elf is not None else "little"
@@ -329,7 +330,7 @@ class Variables:
             name=f"/{shown}/",
             module=module.record,
             mechanism=TLS if is_tls else GLOBAL,
-            offset=start if is_tls else start + module.bias,
+            offset=_block_offset(module, start) if is_tls else start + module.bias,
             size=max(ends, default=0),
             info=info,
             type=None,
@@ -578,6 +579,14 @@ def _symbols(module: LoadedModule) -> SymbolTable:
     if module.symbols is None:
         raise Unavailable(f"there is no file of {module.record.name}")
     return module.symbols
+
+
+def _block_offset(module: LoadedModule, number: int) -> int:
+    # With split debug information gcc has the linker write an address where the offset in the TLS block belongs.
+    segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
+    if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
+        return number - segment.p_vaddr
+    return number
 
 
 def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:

@@ -116,7 +116,12 @@ def build(recipe: Recipe) -> Path:
         for library, output in (("linked", "liblinked.so"), ("opened", "opened.so")):
             sources = [str(SOURCES / f"{library}.c"), "-o", output]
             run([str(gcc.path), "-g", "-fPIC", "-shared", *sources], plain)
-        run([driver, "-g", "-fopenmp", *recipe.flags, *own, "-c", str(source), "-o", "program.o"], environment)
+        # The folder has another name when it is complete, and split files are looked for where they were written.
+        moved = (
+            [] if "flang" in recipe.compiler else [f"-fdebug-prefix-map={folder}={str(folder).removesuffix('.part')}"]
+        )
+        options = ["-g", "-fopenmp", *recipe.flags, *own, *moved]
+        run([driver, *options, "-c", str(source), "-o", "program.o"], environment)
         libraries = ["-L.", "-llinked", "-Wl,-rpath,$ORIGIN"] if recipe.name == "threads" else []
         run([str(gcc.path), "program.o", "truth.o", "-o", recipe.name, *libraries, *link], plain)
 

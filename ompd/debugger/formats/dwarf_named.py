@@ -211,11 +211,8 @@ class _Walk:
         # One long function, because this is where all the time goes. Yields what is called *name*, and what has no name
         # of its own but refers to what may.
         unit = self._unit
-        span = unit.sections.span(unit.section)
-        if span is None:
-            return
-        data, around, steps_of = span[0], self._around, self._steps
         start, position, end = unit.bounds
+        data, around, steps_of = unit.cursor(position - start).data, self._around, self._steps
         stack: list[int] = []
         parent = 0
         while position < end:
