@@ -672,6 +672,10 @@ class VariableReader:
         :raises Unavailable: if it has no place, or that is not to be told
         """
         variable = self.variable
+        if variable.module.unproven is not None:
+            raise Unavailable(
+                f"{variable.module.name}: its variables are not read, since it is {variable.module.unproven}"
+            )
         if variable.mechanism == GLOBAL:
             return variable.offset
         if variable.mechanism == TLS:

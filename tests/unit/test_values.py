@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.dwarf_layouts import TypeReader
 from ompd.debugger.formats.dwarf_named import NamedVariable, find_named
-from ompd.debugger.formats.dwarf_parts import Dereference, Field, Index, parse_steps
+from ompd.debugger.formats.dwarf_parts import Dereference, Field, Index, PartFinder, parse_steps
 from ompd.debugger.formats.dwarf_type_names import type_name
 from ompd.debugger.formats.dwarf_types import TypeInfo
 from ompd.debugger.formats.dwarf_values import Options, Shown, ValueFormatter, format_value
@@ -276,6 +276,46 @@ def test_references_are_followed_to_what_they_refer_to() -> None:
     place, source = reader.follow(variable.type, variable.location.number + taken.bias)
     assert source == taken.variable("x").location.number + taken.bias
     assert ValueFormatter(reader).show(place, source).text == "5"
+
+
+def test_what_has_no_end_is_shown_as_far_as_it_is_worth() -> None:
+    taken = sample("c-gcc")
+    reads: list[tuple[int, int]] = []
+
+    def letters(address: int, size: int) -> bytes:
+        reads.append((address, size))
+        return bytes(0x41 + (address + index) % 50 for index in range(size))
+
+    reader = TypeReader(taken.info, letters)
+    formatter = ValueFormatter(reader)
+    place = taken.variable("v_within").type
+    assert place is not None
+    for steps in (".huge", ".self->self->self->self", ""):
+        part = PartFinder(reader).select(place, 0x1000, parse_steps(steps))
+        assert formatter.show_part(part).text
+    shown = formatter.show_part(PartFinder(reader).select(place, 0x1000, (Field("huge"), Dereference())))
+    assert shown.truncated and isinstance(shown.value, str) and len(shown.value) == 200
+    shown = formatter.show_part(PartFinder(reader).select(place, 0x1000, (Field("wide"), Dereference())))
+    assert shown.truncated and len(shown.text) < 1 << 17
+    text = taken.variable("v_str").type
+    assert text is not None
+    shown = formatter.show(text, 0x2000)
+    assert shown.truncated and shown.text.endswith('"...')
+    assert sum(size for _, size in reads) < 1 << 24
+
+
+def test_no_memory_is_no_value() -> None:
+    taken = sample("c-gcc")
+
+    def nothing(address: int, size: int) -> bytes:
+        raise MemoryFault(address, size)
+
+    for name in names_of(taken, "c-gcc"):
+        place = taken.variable(name).type
+        assert place is not None
+        if name not in ("v_empty",):
+            with pytest.raises(MemoryFault):
+                format_value(taken.info, place, nothing, 0x1000)
 
 
 # Numbers

@@ -106,6 +106,11 @@ arr_t v_arrt = {1, 2, 3};
 struct empty {
 } v_empty;
 ptrdiff_t v_pd = -1;
+struct within {
+    struct within *self;
+    char (*huge)[1ul << 60];
+    int (*wide)[1ul << 29][1ul << 29];
+} v_within;
 typedef double v4 __attribute__((vector_size(32)));
 v4 v_vec = {1, 2, 3, 4};
 

@@ -235,8 +235,11 @@ class TypeReader:
                     names.setdefault(value.raw, f"{prefix}::{name}" if prefix else name)
                 if len(names) > _MAX_ENUMERATORS:
                     raise MalformedFile("an enumeration of too many values")
+            size = self.info.size_at(place)
+            if not 0 < size <= _MAX_SCALAR:
+                raise Unsupported(f"an enumeration of {size} bytes")
             flags = tuple(names.items()) if all(v >= 0 and v & v - 1 == 0 for v in names) else None
-            self._enumerations[key] = Enumeration(self.info.size_at(place), names, flags)
+            self._enumerations[key] = Enumeration(size, names, flags)
         return self._enumerations[key]
 
     def evaluate(self, place: Place, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:

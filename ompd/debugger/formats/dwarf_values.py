@@ -604,16 +604,15 @@ class ValueFormatter:
         last = min(count, index + _MAX_SCANNED // stride)
         first = data.take(offset + index * stride, size)
         following = index + 1
-        while following < last:
-            if size == stride:
-                # Many at a time, as long as they are all equal.
-                many = min(_WINDOW // size, last - following)
-                if many > 1 and data.take(offset + following * stride, many * size) == first * many:
-                    following += many
-                    continue
-            if data.take(offset + following * stride, size) != first:
-                break
+        while following < last and data.take(offset + following * stride, size) == first:
             following += 1
+            # A long run is compared many at a time, as long as they are all equal.
+            many = min(_WINDOW // size, last - following)
+            while size == stride and following - index > self._options.repeats and many > 1:
+                if data.take(offset + following * stride, many * size) != first * many:
+                    break
+                following += many
+                many = min(_WINDOW // size, last - following)
         return following - index, following < last or last == count
 
     def _string(
