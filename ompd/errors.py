@@ -135,6 +135,10 @@ class NotInitialised(Unavailable):
     """The OpenMP runtime is loaded, but no OpenMP routine or construct has run yet."""
 
 
+class NoStorage(Unavailable):
+    """A thread has no copy of a variable yet: it gets one when it uses it for the first time."""
+
+
 class CorruptState(OmpdError):
     """The runtime's structures contradict themselves.
 

@@ -12,8 +12,9 @@ from ompd.model import (
     SnapshotRecord,
     TaskRecord,
     ThreadRecord,
+    VariableAnswer,
 )
-from ompd.questions import icvs, regions, runtimes, snapshot, tasks, threads
+from ompd.questions import icvs, regions, runtimes, snapshot, tasks, threads, variables
 from ompd.session import Session
 
 
@@ -51,6 +52,21 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return self.ask(icvs.ask)
+
+    def ask_variable(
+        self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
+    ) -> VariableAnswer:
+        """Return a variable, or a part of one, as each thread has it.
+
+        :param name: as the source has it, qualified where that is needed: ``x``, ``file.c::x``, ``ns::x``,
+            ``function::x``, ``/block/member``, ``x.member[2]``
+        :param format: one of gdb's letters (x d u o t c f s a z) for the text
+        :param stats: have the answer's ``stats``
+        :param elements: how many elements of an array, and characters of a string, are shown; 200 if it is not given
+        :raises NoAnswer: if there is no such variable, or more than one
+        :raises BadInput: if it has no such part
+        """
+        return self.ask(lambda session: variables.ask(session, name, format=format, stats=stats, elements=elements))
 
     def snapshot(
         self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False

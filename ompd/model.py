@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +253,65 @@ class IcvRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableRecord:
+    """A variable, or the part of one that was asked for, as one thread has it.
+
+    ``mechanism`` says by what a thread has a copy of its own: ``tls`` (thread-local storage), ``cached`` (copies that
+    the OpenMP runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key); ``global`` is
+    one place for all threads. ``value`` is what JSON can hold: whole numbers beyond 2**53 and floating-point numbers
+    that no double holds are strings, as are addresses, ``NaN`` and ``Infinity``. ``text`` is the value as gdb's
+    ``print`` writes it, None without a value. ``truncated`` says that the end of an array or string is left out. A
+    thread that has no storage yet has neither ``address`` nor ``value``. ``initialized`` tells of a variable of C++
+    whether its initialisation has run in this thread, None of one that needs none. ``outlier`` marks a value that
+    stands out from those of the other threads.
+    """
+
+    native_thread_id: int | None
+    runtime: str | None = None
+    parallel: str | None = None
+    thread_num: int | None = None
+    team_size: int | None = None
+    name: str
+    module: str
+    type: str | None = None
+    mechanism: str | None = None
+    address: int | None = None
+    value: Any = None
+    text: str | None = None
+    truncated: bool = False
+    initialized: bool | None = None
+    outlier: bool = False
+    file: str | None = None
+    line: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctValue:
+    """A value that threads have, as in :class:`VariableRecord`, and the native ids of these threads."""
+
+    value: Any
+    text: str
+    threads: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableStats:
+    """What the values of a variable have in common: how many threads have one, and those that differ, commonest first.
+
+    ``minimum``, ``maximum`` and ``mean`` are of numbers, None of other values. ``outliers`` are the native ids of
+    threads whose value stands out.
+    """
+
+    count: int
+    distinct: tuple[DistinctValue, ...]
+    minimum: Any
+    maximum: Any
+    mean: float | None
+    outliers: tuple[int | None, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
     """What was asked. ``kind`` is ``core`` or ``live``; ``signal`` the signal that ended it, by number and name.
@@ -295,6 +354,13 @@ class Answer(Generic[Row]):
     rows: tuple[Row, ...]
     complete: bool
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableAnswer(Answer[VariableRecord]):
+    """The answer to ``var``. ``stats`` is None unless they were asked for."""
+
+    stats: VariableStats | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ TOLD = {"hang": ("wait_lock", "is in a region of simulate at level 1", "waited f
 @pytest.mark.parametrize("mode", ["debug", "neither"])
 def test_the_examples_of_the_python_page_run(mode: str) -> None:
     core = stopped("hang", mode=mode)
-    namespace = {"CORE": str(core.core)}
+    namespace = {"CORE": str(core.core), "NAME": "thread_count"}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for example in EXAMPLES:

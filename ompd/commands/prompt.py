@@ -15,7 +15,7 @@ import click
 from ompd.commands.main import OWN, cli
 from ompd.commands.table import Command
 from ompd.errors import BadInput
-from ompd.model import ThreadRecord
+from ompd.model import ThreadRecord, VariableRecord
 from ompd.render.json import format_answer
 from ompd.session import Session
 
@@ -127,13 +127,17 @@ def format_reply(
         return format_answer(
             command.name,
             answer,
-            lambda row: {"lldb_index": indices.get(row.native_thread_id or 0)} if isinstance(row, ThreadRecord) else {},
+            lambda row: (
+                {"lldb_index": indices.get(row.native_thread_id or 0)}
+                if isinstance(row, (ThreadRecord, VariableRecord))
+                else {}
+            ),
         )
     import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
 
     text = io.StringIO()
     console = terminal.make_console("always" if screen.color else "never", file=text, width=screen.width)
-    numbered = {"indices": indices} if command.name == "threads" else {}
+    numbered = {"indices": indices} if command.name in ("threads", "var") else {}
     getattr(terminal, command.printer)(
         console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ompd.model import Answer
-from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.session import Session
 
 
@@ -164,5 +164,37 @@ COMMANDS = (
         "run-sched-var  task    dynamic,7",
         folds=True,
         options=(Option("changed", "Only the variables that differ between threads, regions or tasks.", icvs.changed),),
+    ),
+    Command(
+        "var",
+        "A variable as every thread has it.",
+        "Shows the value and address of a variable in static storage in each thread: of a threadprivate or thread-local"
+        " one each thread's own copy, whatever keeps it. NAME may be qualified (file.c::x, ns::Class::x, function::x,"
+        " module::x, /block/member) and be a part of a variable (x.member[2], *x). Equal values are one row; those that"
+        " stand out are marked.",
+        variables.ask,
+        "print_variable",
+        "counter   int   thread-local (tls)   hang.c:12   in hang\n"
+        "   OMP      THREADS         ADDRESS         VALUE\n"
+        "   0,2-3/4  1234,1236,1237  3 copies        7\n"
+        "*  1/4      1235            0x7f1c8e5ff63c  1003",
+        folds=True,
+        argument=Argument("name", "NAME", "the variable, as the source names it", "counter"),
+        options=(
+            Option(
+                "format",
+                "Write values as gdb's print/LETTER does.",
+                kind="text",
+                metavar="LETTER",
+                choices=variables.FORMATS,
+            ),
+            Option("stats", "Tell what the values have in common: least, greatest, mean, distinct ones, outliers."),
+            Option(
+                "elements",
+                "How many elements of an array, and characters of a string, are shown; 200 if not given.",
+                kind="number",
+                metavar="N",
+            ),
+        ),
     ),
 )

@@ -162,7 +162,9 @@ class ThreadHandle(Protocol):
     def threadprivate_address(self, address: int) -> int | None:
         """Return where this thread's copy of the variable at *address* lies, None where it has no storage yet.
 
-        DMPL ``DMPL_get_tls_address``.
+        Of variables of which the runtime keeps the copies. DMPL ``DMPL_get_tls_address``.
+
+        :raises BadInput: if it keeps none of it: it is not threadprivate, or thread-local storage has the copies
         """
 
 

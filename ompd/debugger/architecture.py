@@ -47,7 +47,8 @@ class Architecture:
     unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI). ``tls_variant`` is
     1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS lies above the thread
     pointer, ``tcb_size`` bytes of control block between, or below it; ``tpoff_relocation`` is the number of the
-    relocation (with addend) that asks the loader for a variable's distance from the thread pointer.
+    relocation (with addend) that asks the loader for a variable's distance from the thread pointer. ``x87`` says that
+    ``long double`` is the x87's format of 80 bits.
 
     What machine code tells where no unwind data does: ``signal_returns`` are codes of the return from a signal handler,
     each with how far in them the pc may be; where it is there, ``signal_context`` tells at which distances from the
@@ -94,6 +95,7 @@ class Architecture:
     tls_variant: int
     tcb_size: int
     tpoff_relocation: int
+    x87: bool = False
 
 
 # mov $15, %eax or %rax (rt_sigreturn); syscall
@@ -173,6 +175,7 @@ X86_64 = Architecture(
     tls_variant=2,
     tcb_size=0,
     tpoff_relocation=18,  # R_X86_64_TPOFF64
+    x87=True,
 )
 
 ARCHITECTURES: Mapping[int, Architecture] = {X86_64.e_machine: X86_64}

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.memory import ByteOrder, StructLayout
@@ -15,7 +16,8 @@ from ompd.debugger.callsites import CallSites
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.dwarf_lines import Function
-from ompd.debugger.formats.elf import PF_X, PT_LOAD
+from ompd.debugger.formats.elf import PF_W, PF_X, PT_LOAD
+from ompd.debugger.formats.notes import NT_OMPD_FILE
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import Loader
@@ -36,6 +38,10 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
+
+if TYPE_CHECKING:
+    from ompd.debugger.emutls import EmulatedTls
+    from ompd.debugger.variables import Variables
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
@@ -586,6 +592,74 @@ class InspectedProcess:
             self, self._target.architecture, self._glibc, self._loader, self._program, self.thread_pointer
         )
 
+    # Variables by name
+
+    @property
+    def named_variables(self) -> Variables:
+        """The variables of all modules by their names; see :mod:`ompd.debugger.variables`."""
+        return self._types.named
+
+    def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int) -> int:
+        """See :meth:`ompd.debugger.tls.ThreadLocalStorage.offset_address`."""
+        return self._storage.offset_address(self._by_start[module.start], offset, size, name, thread)
+
+    @cached_property
+    def emulated_tls(self) -> EmulatedTls:
+        """The thread-local variables that are kept by a POSIX thread key."""
+        from ompd.debugger.emutls import EmulatedTls  # noqa: PLC0415  few programs have any
+
+        return EmulatedTls(self)
+
+    def symbolize(self, address: int) -> str | None:
+        """Return the name of what lies at *address*, ``name+8`` for an address inside of it; None without a symbol."""
+        place = self.locate(address)
+        if place.symbol is None or place.symbol_address is None:
+            return None
+        distance = address - place.symbol_address
+        name = self.source_name(place.module, place.symbol)
+        return f"{name}+{distance}" if distance else name
+
+    def read_data(self, address: int, size: int) -> bytes:
+        """Return *size* bytes of a variable: :meth:`read`, but of pages that no one ever wrote to, too.
+
+        Linux does not write a mapping into a core whose pages were never touched: a module's zeroed data is zero then.
+        """
+        try:
+            return self.read(address, size)
+        except PageOmitted as fault:
+            found = b""
+            while len(found) < size:
+                at = address + len(found)
+                count = min(size - len(found), _PAGE - at % _PAGE)
+                try:
+                    found += self.read(at, count)
+                except PageOmitted:
+                    if not self._is_unwritten(at, count):
+                        raise fault from None
+                    found += bytes(count)
+            return found
+
+    def _is_unwritten(self, address: int, size: int) -> bool:
+        # Whether the bytes are zeroed data of a module in a mapping that a whole core leaves out altogether, while it
+        # does hold others that are no file's: so it was not meant to leave them out.
+        target, module = self._target, self._modules.at(address)
+        if target.kind != "core" or target.loss is not None or module is None or module.elf is None:
+            return False
+        if any(target.extract(other.start, NT_OMPD_FILE) is not None for other in self._modules):
+            return False  # a snapshot holds what was asked for when it was taken
+        held = set(target.segment_starts())
+        regions = [region for region in target.regions() if region.flags & PF_W]
+        own = next((region for region in regions if region.start <= address and address + size <= region.end), None)
+        files = {mapping.start for mapping in target.mappings()}
+        if own is None or own.start in held or not any(r.start in held and r.start not in files for r in regions):
+            return False
+        return any(
+            segment.p_type == PT_LOAD
+            and -(-(module.bias + segment.p_vaddr + segment.p_filesz) // _PAGE) * _PAGE <= address
+            and address + size <= module.bias + segment.p_vaddr + segment.p_memsz
+            for segment in module.elf.segments
+        )
+
     def pthread_key(self, thread: int, key: int) -> int | None:
         """See :meth:`Callbacks.pthread_key`.
 
@@ -603,6 +677,7 @@ class InspectedProcess:
     def read_thread_storage(self, thread: int) -> None:
         """Read all thread-local variables of *thread*, for a target that notes what is read."""
         self._storage.read_blocks(self._modules, thread)
+        self.emulated_tls.read_copies(thread)
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``."""

@@ -28,7 +28,7 @@ from ompd.debugger.formats.symbols import Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import LinkMap, Loader
 from ompd.debugger.modules import LoadedModule
-from ompd.errors import CorruptState, MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.errors import CorruptState, MalformedFile, MemoryFault, NoStorage, OmpdError, Unavailable
 
 # A thread-local block that is larger is not kept whole.
 _MAX_BLOCK = 1 << 24
@@ -68,14 +68,26 @@ class ThreadLocalStorage:
     def address(self, module: LoadedModule, symbol: Symbol, thread: int) -> int:
         """Return where *thread* has its copy of the thread-local *symbol* of *module*.
 
-        :raises Unavailable: if it has none yet, or this C library does not tell
+        :raises NoStorage: if it has none yet
+        :raises Unavailable: if this C library does not tell
         :raises MalformedFile: if the symbol does not lie in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
+        return self.offset_address(module, symbol.address, symbol.size, symbol.name, thread)
+
+    def offset_address(self, module: LoadedModule, offset: int, size: int, name: str, thread: int) -> int:
+        """Return where *thread* has what lies *offset* bytes from the start of the TLS block of *module*.
+
+        :param name: what to call it in errors
+        :raises NoStorage: if it has no copy yet
+        :raises Unavailable: if this C library does not tell
+        :raises MalformedFile: if it does not lie in the module's TLS segment
+        :raises CorruptState: if the loader's structures contradict themselves
+        """
         segment = _tls_segment(module)
-        if segment is None or symbol.address + symbol.size > segment.p_memsz:
-            raise MalformedFile(f"{module.name}: {symbol.name} does not lie in the segment of thread-local variables")
-        return self._block_address(module, segment, symbol.name, thread) + symbol.address
+        if segment is None or offset < 0 or offset + size > segment.p_memsz:
+            raise MalformedFile(f"{module.name}: {name} does not lie in the segment of thread-local variables")
+        return self._block_address(module, segment, name, thread) + offset
 
     def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
         """Read every block that *thread* has, and its control block; what cannot be read is left."""
@@ -105,7 +117,7 @@ class ThreadLocalStorage:
         except Unavailable as error:
             raise Unavailable(f"{name}: {error}", hint=error.hint) from error
         if block is None:
-            raise Unavailable(
+            raise NoStorage(
                 f"{name}: thread {thread} has not used any thread-local variable of {module.name}, so it has no copy"
             )
         return block

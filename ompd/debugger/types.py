@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import TypeRef
 from ompd.contract.memory import Field, StructLayout
@@ -11,6 +13,9 @@ from ompd.debugger.formats.dwarf_types import DwarfType, TypeInfo
 from ompd.debugger.formats.dwarf_variables import find_variables
 from ompd.debugger.modules import LoadedModule, ModuleList
 from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
+
+if TYPE_CHECKING:
+    from ompd.debugger.variables import Variables
 
 SOURCE = "dwarf"
 
@@ -81,6 +86,17 @@ class Types:
         loaded = self._loaded(module)
         info = self._info(loaded) if loaded is not None else None
         return find_variables(info, names) if info is not None else []
+
+    @cached_property
+    def named(self) -> Variables:
+        """The variables of all modules by their names."""
+        from ompd.debugger.variables import Variables  # noqa: PLC0415  for one question alone
+
+        return Variables(self._modules, self.info_of)
+
+    def info_of(self, module: LoadedModule) -> TypeInfo | None:
+        """Return the types of one module, None if it has no debug information."""
+        return self._info(module)
 
     def _loaded(self, module: Module) -> LoadedModule | None:
         return next((m for m in self._modules if m.start == module.start), None)

@@ -15,6 +15,9 @@ ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data"))
 """Keys whose values are addresses, or words that may be."""
 
 
+_COMMON = 5  # what every answer has: target, runtimes, rows, complete, warnings
+
+
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
@@ -49,6 +52,9 @@ def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapp
         "warnings": _dump(list(answer.warnings)),
         command: _dump_rows(answer.rows, extra),
     }
+    for name in [field.name for field in fields(answer)][_COMMON:]:
+        value = getattr(answer, name)
+        members[name] = _dump(_plain(value) if value is not None else None)
     return "{\n" + ",\n".join(f"{_dump(key)}: {text}" for key, text in members.items()) + "\n}"
 
 

@@ -21,10 +21,13 @@ ROWS: Mapping[str, type[Any]] = {
     "tasks": model.TaskRecord,
     "stack": model.StackRecord,
     "icvs": model.IcvRecord,
+    "var": model.VariableRecord,
 }
 """The record of each command's rows."""
+ANSWERS: Mapping[str, type[Any]] = {"var": model.VariableAnswer}
+"""Answers that have more than rows."""
 
-_PLAIN: Mapping[type[Any], str] = {int: "integer", bool: "boolean", str: "string"}
+_PLAIN: Mapping[type[Any], str] = {int: "integer", bool: "boolean", str: "string", float: "number"}
 _ADDRESS = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
 
 
@@ -40,6 +43,10 @@ def format_schema(command: str) -> str:
         "warnings": {"type": "array", "items": {"type": "string"}},
         command: rows,
     }
+    if command in ANSWERS:
+        hints, common = typing.get_type_hints(ANSWERS[command]), {field.name for field in fields(model.Answer)}
+        own = (field.name for field in fields(ANSWERS[command]) if field.name not in common)
+        members |= {name: _of_type(hints[name], definitions) for name in own}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"ompd {command} --json",
@@ -79,6 +86,8 @@ def _of_field(name: str, hint: Any, definitions: dict[str, Any]) -> dict[str, An
 
 def _of_type(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return {}
     if hint is type(None):
         return {"type": "null"}
     if hint in _PLAIN:

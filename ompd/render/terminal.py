@@ -10,11 +10,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ompd.model import Answer, IcvRecord, ParallelRecord, RuntimeRecord, StackRecord, TaskRecord, ThreadRecord
-from ompd.render import icvs, regions, runtimes, stacks, tasks, threads, words
+from ompd.model import (
+    Answer,
+    IcvRecord,
+    ParallelRecord,
+    RuntimeRecord,
+    StackRecord,
+    TaskRecord,
+    ThreadRecord,
+    VariableAnswer,
+)
+from ompd.render import icvs, regions, runtimes, stacks, tasks, threads, variables, words
 
 # Styles by the names that words.Line uses.
-_STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold"}
+_STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold"}
 # Recursion of tasks, and of regions, goes thousands of levels deep.
 _MAX_INDENT = 40
 # A pipe has no width; nothing may be cut off or wrapped in it.
@@ -94,6 +103,26 @@ def print_stacks(console: Console, answer: Answer[StackRecord], *, unfold: bool,
         console.file.write("".join(f"{line}\n" for line, _ in lines))
     else:
         console.print(Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines))
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def print_variable(
+    console: Console,
+    answer: VariableAnswer,
+    *,
+    unfold: bool,
+    verbose: bool,
+    indices: Mapping[int, int] | None = None,
+) -> None:
+    """Print the answer to ``var``, with LLDB's numbers of the threads if there are *indices*."""
+    _print_head(console, answer, verbose)
+    console.print(Text(variables.variable_heading(answer)))
+    mark = console.color_system is None
+    _print_table(console, variables.variable_table(answer, unfold=unfold, mark=mark, indices=indices))
+    if answer.stats is not None:
+        console.print()
+        for line in variables.stats_lines(answer.stats):
+            console.print(Text(line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

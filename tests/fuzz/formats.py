@@ -18,8 +18,13 @@ from ompd.debugger.formats import notes
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.demangle import demangle
 from ompd.debugger.formats.dwarf_expression import evaluate
+from ompd.debugger.formats.dwarf_layouts import TypeReader
 from ompd.debugger.formats.dwarf_lines import LineInfo
+from ompd.debugger.formats.dwarf_named import find_common, find_named
+from ompd.debugger.formats.dwarf_parts import PartFinder, parse_steps
+from ompd.debugger.formats.dwarf_type_names import type_name
 from ompd.debugger.formats.dwarf_types import TypeInfo
+from ompd.debugger.formats.dwarf_values import Options, ValueFormatter
 from ompd.debugger.formats.dwarf_variables import find_variables
 from ompd.debugger.formats.elf import ElfFile, iter_notes
 from ompd.debugger.formats.symbols import SymbolTable
@@ -264,8 +269,10 @@ def debug_frame(form: Form) -> bytes:
 _FORMS = (0x08, 0x0B, 0x05, 0x06, 0x07, 0x0A, 0x0C, 0x0D, 0x0E, 0x0F, 0x13, 0x17, 0x18, 0x19, 0x1E, 0x21, 0x25)
 _ODD_FORMS = (*range(0x01, 0x2D), 0x1F20, 0x1F21)
 _TAGS = (0x11, 0x2E, 0x1D, 0x34, 0x13, 0x16, 0x01, 0x21, 0x0D, 0x0F, 0x24, 0x26, 0x39, 0x0B, 0x1C, 0x17, 0x41, 0x4A)
+_TAGS += (0x04, 0x28, 0x0F, 0x10, 0x12, 0x1A, 0x1F, 0x42)
 _ATTRIBUTES = (0x03, 0x02, 0x0B, 0x10, 0x11, 0x12, 0x1B, 0x22, 0x2F, 0x31, 0x38, 0x3A, 0x3B, 0x3C, 0x47, 0x49, 0x55)
 _ATTRIBUTES += (0x13, 0x37, 0x51, 0x69, 0x6B, 0x6E, 0x72, 0x73, 0x74, 0x8C, 0x2007, 0x58, 0x59, 0x01, 0x2132, 0x2133)
+_ATTRIBUTES += (0x0D, 0x19, 0x1C, 0x3E, 0x4E, 0x4F, 0x50, 0x65, 0x6D)
 _DWO_ID = 0x11223344  # of all units that are split, so that each may be the other half of any
 # What an attribute's value usually is, where it has not the form of any.
 _LIKELY = {
@@ -273,6 +280,7 @@ _LIKELY = {
     0x12: (0x07, 0x01, 0x06),
     0x31: (0x13, 0x11, 0x10, 0x1F20, 0x1C), 0x47: (0x13, 0x1F20), 0x49: (0x13, 0x11, 0x15, 0x20),
     0x58: (0x0B,), 0x59: (0x0B,), 0x01: (0x13,), 0x55: (0x17, 0x23), 0x38: (0x0B, 0x18),
+    0x19: (0x18,), 0x1C: (0x0B, 0x0A), 0x3E: (0x0B,), 0x4E: (0x18, 0x0B), 0x50: (0x18,),
     0x3A: (0x0B,), 0x3B: (0x0B,), 0x2F: (0x0B, 0x0F), 0x22: (0x0B,), 0x37: (0x0B,),
 }  # fmt: skip
 
@@ -662,6 +670,43 @@ def _read_debug_information(elf: ElfFile, others: Itself | None) -> None:
     _try(lambda: find_variables(info, ("omp_lock_t", "S", "f")))
 
 
+def read_values(data: bytes) -> None:
+    """Show values of all that may be a type, of bytes and in memory, and look variables up by their names."""
+    elf = ElfFile(data, "file")
+    info = TypeInfo(elf)
+    reads = 0
+
+    def read(address: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        if not 0x1000 <= address < 1 << 40 or not 0 <= size <= 1 << 24:
+            raise MemoryFault(address, size)
+        return (struct.pack("<Q", address & 0xFFF0 | 0x4000) * (size // 8 + 2))[address % 8 :][:size]
+
+    for name in _NAMES:
+        _try(lambda name=name: find_named(info, name.decode("latin-1")))
+        _try(lambda name=name: find_common(info, name.decode("latin-1")))
+    formatters = [ValueFormatter(TypeReader(info, read), Options(letter=letter)) for letter in ("", "x", "c", "f")]
+    for start in (0, 40):
+        for offset in range(11, 160, 3):
+            try:
+                place = info.index.place_at(start + offset)
+            except OmpdError:
+                break
+            _try(lambda place=place: _bounded(type_name(info, place)))
+            _try(
+                lambda place=place: PartFinder(TypeReader(info, read)).select(place, 0x2000, parse_steps(".f[1].main"))
+            )
+            for formatter in formatters:
+                for source in (0x2000, bytes(range(64))):
+                    _try(lambda f=formatter, place=place, source=source: _bounded(f.show(place, source).text))
+    assert reads < 1 << 20
+
+
+def _bounded(text: str) -> None:
+    assert len(text) < 1 << 20
+
+
 def _layout(info: TypeInfo, name: str) -> None:
     found = info.find(name)
     if found is not None:
@@ -794,6 +839,7 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
     "elf": (elf_file, read_elf),
     "unwinding": (elf_file, read_unwinding),
     "debug_information": (elf_file, read_debug_information),
+    "values": (elf_file, read_values),
     "expression": (expression, read_expression),
     "stack": (stack_bytes, read_stack),
     "notes": (

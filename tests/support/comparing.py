@@ -22,6 +22,7 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "parallel": ("id",),
     "tasks": ("id",),
     "stack": ("native_thread_id",),
+    "var": ("native_thread_id",),
     "icvs": ("runtime", "name", "scope", "handle"),
 }
 # What is about the answer and not about the process. Frames are compared apart.

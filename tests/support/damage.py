@@ -8,6 +8,7 @@ import shutil
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ from ompd.errors import OmpdError
 from ompd.session import Session
 from tests.support.comparing import Compared, as_json, compare
 
-QUESTIONS = {command.name: command.ask for command in COMMANDS}
+# A variable that every program of the fixtures has.
+_NAMED = {"name": "truth_held"}
+QUESTIONS = {command.name: partial(command.answer, given=_NAMED) for command in COMMANDS}
 
 _EHDR_PHOFF, _EHDR_PHNUM = 32, 56
 _PHDR = struct.Struct("<IIQQQQQQ")

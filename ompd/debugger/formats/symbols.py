@@ -35,6 +35,7 @@ STB_GNU_UNIQUE = 10
 _BIND_RANK = {STB_GLOBAL: 0, STB_GNU_UNIQUE: 0, STB_WEAK: 1, STB_LOCAL: 2}
 # Of several symbols that cover an address, code comes first.
 _TYPE_RANK = {STT_FUNC: 0, STT_GNU_IFUNC: 0, STT_OBJECT: 1, STT_COMMON: 1}
+_VARIABLES = frozenset((STT_OBJECT, STT_COMMON, STT_TLS))
 _ADDRESSED = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_GNU_IFUNC))
 
 # Elf32_Sym and Elf64_Sym. st_name comes first in both; the rest is in another order.
@@ -47,6 +48,7 @@ _SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not a
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
 _MIN_KEPT, _PROBES = 1 << 12, 64  # below that, sorting takes no longer than reading what was kept
+_MAX_VARIABLES = 1 << 18
 _MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
 # Templates of C++ have names of some thousand bytes. Names may share their ends, so that a table of n bytes may hold
 # names of n * n.
@@ -196,6 +198,20 @@ class _Table:
                 found += [self._symbol(index, name) for index in indexes]
             position = strings.find(key, position + 1)
         return found
+
+    def data_names(self) -> list[str]:
+        infos, sections, _ = self._columns()
+        rows = zip(self._name_offsets, infos, sections, strict=True)
+        offsets = [at for at, info, section in rows if info & 15 in _VARIABLES and section != SHN_UNDEF]
+        starts = self._string_starts
+        found = (starts.get(at) for at in dict.fromkeys(offsets[:_MAX_VARIABLES]))
+        return [raw.decode("utf-8", "replace") for raw in found if raw is not None and len(raw) < _MAX_NAME]
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        rows = enumerate(zip(*self._columns(), strict=True))
+        found = (i for i, (info, at, value) in rows if info & 15 == STT_TLS and value == offset and at != SHN_UNDEF)
+        index = next(found, None)
+        return self._symbol(index, self._name_at(self._name_offsets[index])) if index is not None else None
 
     @cached_property
     def _by_address(self) -> tuple[Sequence[int], Sequence[int]]:
@@ -374,6 +390,24 @@ class SymbolTable:
                     answer[name] = best
                     missing.discard(name)
         return answer
+
+    def data_names(self) -> list[str]:
+        """Return the names of variables: of the first table that has some, at most some hundred thousand.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        for table in reversed(list(self._tables())):
+            names = table.data_names()
+            if names:
+                return names
+        return []
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return next(filter(None, (table.thread_local_at(offset) for table in self._tables())), None)
 
     def find_prefix(self, prefix: str) -> list[Symbol]:
         """Return every symbol whose name begins with *prefix*, by name, then address; the same one of two tables once.

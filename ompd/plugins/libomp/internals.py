@@ -24,8 +24,8 @@ _BARRIERS = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", *constructs
 # enum barrier_type of kmp.h: plain 0, fork and join 1, reduction 2. Only those are counted.
 _BARRIER_KINDS, _COUNTED_BARRIERS = 3, (0, 2)
 _MAX_SOURCE = 4096
-# Of a thread's own copies of threadprivate variables: how many, and of how many bytes.
-_MAX_COPIES, _MAX_COPY = 1 << 16, 1 << 24
+# Of a thread's own copy of a threadprivate variable so many bytes are worth keeping.
+_MAX_COPY = 1 << 24
 
 
 class Internals:
@@ -165,20 +165,8 @@ class Internals:
         caches = self._process.symbol_in(self._runtime.module, "__kmp_threadpriv_cache_list")
         if caches is None or read_pointer(self._process, caches) is None:
             return []
-        found: dict[int, int] = {}
-        for thread in self._runtime.threads():
-            here = self._structures.view("kmp_base_info_t.th_pri_head", thread.address).pointer("th_pri_head")
-            seen: set[int] = set()
-            while here is not None:
-                if here in seen or len(seen) >= _MAX_COPIES:
-                    raise CorruptState(here, "the list of a thread's threadprivate variables does not end")
-                seen.add(here)
-                node = self._structures.view("private_common", here)
-                copy, size = node.pointer("par_addr"), node.unsigned("cmn_size")
-                if copy is not None and size <= _MAX_COPY:
-                    found[copy] = size
-                here = node.pointer("link")
-        return list(found.items())
+        copies = (copy for thread in self._runtime.threads() for copy in self._runtime.threadprivate.copies(thread))
+        return list({copy.par_addr: copy.cmn_size for copy in copies if copy.cmn_size <= _MAX_COPY}.items())
 
     def queued_tasks(self) -> list[Task]:
         """See :meth:`RuntimeInternals.queued_tasks`."""

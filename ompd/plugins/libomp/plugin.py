@@ -20,6 +20,7 @@ from ompd.plugins.libomp.pages import Heap
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
+from ompd.plugins.libomp.threadprivate import Threadprivate
 from ompd.plugins.libomp.threads import Thread
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
@@ -301,6 +302,11 @@ class Runtime:
     def internals(self) -> Internals:
         """See :meth:`AddressSpace.internals`."""
         return self._internals
+
+    @cached_property
+    def threadprivate(self) -> Threadprivate:
+        """The copies of threadprivate variables that the runtime keeps."""
+        return Threadprivate(self, self.structures)
 
     def innermost_region(self, team: Team) -> Region | None:
         """Return the innermost region that *team* executes: its own, or, for a league's, that of a team around it.

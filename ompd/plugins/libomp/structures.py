@@ -45,7 +45,7 @@ _HIDDEN: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "kmp_task_pri_t": ("kmp_task_pri_t", ("td", "next")),
     "kmp_base_info_t.th_pri_head": ("kmp_base_info", ("th_pri_head",)),
-    "private_common": ("private_common", ("link", "par_addr", "cmn_size")),
+    "private_common": ("private_common", ("link", "gbl_addr", "par_addr", "cmn_size")),
 }
 
 # These lie where the compiler or the user put them; and at what is asked for as a lock there may be none.

@@ -141,5 +141,5 @@ class Thread:
         return stacks.construct_code(self)
 
     def threadprivate_address(self, address: int) -> int | None:
-        """Not told by this plugin yet."""
-        raise Unavailable("threadprivate addresses are not told yet")
+        """See :meth:`ThreadHandle.threadprivate_address`: in the copies that the runtime itself keeps."""
+        return self.runtime.threadprivate.address(self, address)

@@ -1,0 +1,227 @@
+"""Numbers, characters and strings out of bytes, and as text the way gdb's ``print`` writes them."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import groupby
+from typing import NamedTuple
+
+from ompd.contract.memory import ByteOrder
+from ompd.errors import Unsupported
+
+LARGEST_EXACT = 1 << 53
+"""Whole numbers up to this one are exact in a reader of JSON that has nothing but doubles."""
+
+_ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
+_MAX_FLOAT = 16
+
+
+class _Format(NamedTuple):
+    # Widths in bits. Where ``leading`` is set the number's first bit is stored, which it is not in IEEE's formats.
+    exponent: int
+    mantissa: int
+    leading: bool
+
+
+_FORMATS = {"half": _Format(5, 10, False), "bfloat": _Format(8, 7, False), "single": _Format(8, 23, False)}
+_FORMATS |= {"double": _Format(11, 52, False), "x87": _Format(15, 64, True), "quad": _Format(15, 112, False)}
+_BY_SIZE = {2: "half", 4: "single", 8: "double", 10: "x87", 12: "x87", 16: "quad"}
+_QUADS = ("float128", "real(kind=16)", "complex(kind=16)", "real*16", "complex*32")
+
+
+def float_format(name: str, size: int, *, x87: bool) -> str:
+    """Return what a floating-point type called *name* of *size* bytes is: ``half`` … ``x87``, ``quad``.
+
+    :param x87: ``long double`` is the 80-bit format of the x87, whatever its size
+    :raises Unsupported: if there is none of that size
+    """
+    if size == 2 and "bf" in name:
+        return "bfloat"
+    if size == 16 and x87 and not any(word in name.lower() for word in _QUADS):
+        return "x87"
+    if size not in _BY_SIZE:
+        raise Unsupported(f"a floating-point number of {size} bytes")
+    return _BY_SIZE[size]
+
+
+class Float(NamedTuple):
+    """A floating-point number: ``value`` exactly, None for what is none: then ``text`` alone says what it is."""
+
+    value: Fraction | None
+    text: str
+    format: str
+
+    @property
+    def plain(self) -> float | str:
+        """As JSON has it: a number where a double holds it, else its text; ``NaN``, ``Infinity``, ``-Infinity``."""
+        if self.value is None:
+            return "NaN" if "nan" in self.text else "-Infinity" if self.text.startswith("-") else "Infinity"
+        try:
+            number = float(self.value)
+        except OverflowError:
+            return self.text
+        if self.value == 0:
+            return -0.0 if self.text.startswith("-") else 0.0
+        return number if Fraction(number) == self.value else self.text
+
+
+def parse_float(raw: bytes, kind: str, byte_order: ByteOrder) -> Float:
+    """Return the number in the first bytes of *raw*; its text has as many digits as tell it from all others."""
+    exponent_bits, mantissa_bits, leading = layout = _FORMATS[kind]
+    width = 1 + exponent_bits + mantissa_bits
+    word = int.from_bytes(raw[: width // 8] if byte_order == "little" else raw[-(width // 8) :], byte_order)
+    if kind in ("single", "double"):
+        return _native(word, kind, layout)
+    sign = "-" if word >> (width - 1) else ""
+    exponent = word >> mantissa_bits & (1 << exponent_bits) - 1
+    mantissa = word & (1 << mantissa_bits) - 1
+    if exponent == (1 << exponent_bits) - 1:
+        if mantissa & (1 << mantissa_bits - leading) - 1 == 0:
+            return Float(None, f"{sign}inf", kind)
+        return Float(None, f"{sign}nan({mantissa:#x})", kind)
+    fraction_bits = mantissa_bits - leading
+    if not leading and exponent:
+        mantissa |= 1 << mantissa_bits
+    scale = max(exponent, 1) - ((1 << exponent_bits - 1) - 1) - fraction_bits
+    value = Fraction(mantissa << scale) if scale >= 0 else Fraction(mantissa, 1 << -scale)
+    digits = math.ceil(1 + (fraction_bits + 1) * math.log10(2))
+    text = sign + _general(value, digits)
+    return Float(-value if sign else value, text, kind)
+
+
+def _native(word: int, kind: str, layout: _Format) -> Float:
+    # Those that Python knows: quicker, and by the C library's own rounding.
+    pair = ("<I", "<f", 9) if kind == "single" else ("<Q", "<d", 17)
+    (number,) = struct.unpack(pair[1], struct.pack(pair[0], word))
+    if math.isfinite(number):
+        return Float(Fraction(number), f"{number:.{pair[2]}g}", kind)
+    sign = "-" if word >> layout.exponent + layout.mantissa else ""
+    mantissa = word & (1 << layout.mantissa) - 1
+    return Float(None, f"{sign}nan({mantissa:#x})" if mantissa else f"{sign}inf", kind)
+
+
+def _general(value: Fraction, digits: int) -> str:
+    # What C's "%.{digits}g" makes of a number that is not negative, rounded to even.
+    if not value:
+        return "0"
+    power = math.floor((value.numerator.bit_length() - value.denominator.bit_length()) * math.log10(2)) - 1
+    while value >= Fraction(10) ** (power + 1):  # at most three times
+        power += 1
+    scaled = round(value / Fraction(10) ** (power - digits + 1))
+    if scaled == 10**digits:
+        scaled, power = scaled // 10, power + 1
+    text = str(scaled)
+    if -4 <= power < digits:
+        whole, rest = (text[: power + 1], text[power + 1 :]) if power >= 0 else ("0", "0" * (-power - 1) + text)
+        return f"{whole}.{rest}".rstrip("0").rstrip(".")
+    mantissa = f"{text[0]}.{text[1:]}".rstrip("0").rstrip(".")
+    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02}"
+
+
+def plain_integer(value: int) -> int | str:
+    """Return a whole number as JSON has it: one that not every reader can hold as its decimal digits."""
+    return value if -LARGEST_EXACT <= value <= LARGEST_EXACT else str(value)
+
+
+def format_integer(value: int, letter: str, size: int) -> str:
+    """Return a whole number as gdb's letter *letter* says: x, o, t, d, u, z; *size* bytes wide."""
+    bits = 8 * size
+    unsigned = value & (1 << bits) - 1
+    if letter == "x":
+        return f"{unsigned:#x}"
+    if letter == "z":
+        return f"{unsigned:#0{2 * size + 2}x}"
+    if letter == "o":
+        return f"0{unsigned:o}" if unsigned else "0"
+    if letter == "t":
+        return f"{unsigned:b}"
+    if letter == "u":
+        return str(unsigned)
+    return str(unsigned - (1 << bits) if unsigned >> bits - 1 else unsigned)
+
+
+# Characters and strings
+
+
+def _escaped(unit: int, width: int, quote: str) -> str:
+    # One unit of a string, *width* bytes wide, as it stands between quotes.
+    if unit in _ESCAPES:
+        return _ESCAPES[unit]
+    if unit < 128 or (width > 1 and unit <= 0x10FFFF and not 0xD800 <= unit < 0xE000):
+        character = chr(unit)
+        if character.isprintable():
+            return "\\" + character if character in (quote, "\\") else character
+    return f"\\{unit:03o}" if unit <= 0o777 else f"\\x{unit:x}"
+
+
+def format_character(value: int, width: int = 1, prefix: str = "") -> str:
+    """Return a character as gdb writes one: ``97 'a'``, ``120 L'x'``."""
+    return f"{value} {prefix}'{_escaped(value & (1 << 8 * width) - 1, width, chr(39))}'"
+
+
+def _pieces(units: Sequence[int], width: int, quote: str) -> list[str]:
+    # Each character as it is written; bytes that are UTF-8 together are one.
+    found: list[str] = []
+    position = 0
+    while position < len(units):
+        unit = units[position]
+        count = 4 if unit >= 0xF0 else 3 if unit >= 0xE0 else 2
+        if width == 1 and 0xC2 <= unit < 0xF5:
+            try:
+                character = bytes(units[position : position + count]).decode("utf-8")
+            except UnicodeDecodeError:
+                character = ""
+            if len(character) == 1 and character.isprintable():
+                found.append(character)
+                position += count
+                continue
+        found.append(_escaped(unit, width, quote))
+        position += 1
+    return found
+
+
+def format_string(
+    units: Sequence[int],
+    *,
+    width: int = 1,
+    prefix: str = "",
+    quote: str = '"',
+    limit: int = 200,
+    repeats: int = 10,
+    cut: bool = False,
+) -> str:
+    """Return characters as gdb writes a string: in quotes, with what is repeated more than *repeats* times apart.
+
+    :param limit: of how many the rest is left out, after the run of equal ones that passes it
+    :param cut: there are more than *units* has
+    """
+    segments: list[str] = []
+    plain = ""
+    shown = 0
+    runs = ((piece, len(list(same))) for piece, same in groupby(_pieces(units, width, quote)))
+    for piece, count in runs:
+        if shown >= limit:
+            cut = True
+            break
+        shown += count
+        if count > repeats:
+            if plain:
+                segments.append(f"{prefix}{quote}{plain}{quote}")
+            mark = "'"
+            single = piece if quote == mark else {'\\"': '"', mark: "\\'"}.get(piece, piece)
+            segments.append(f"{prefix}{mark}{single}{mark} <repeats {count} times>")
+            plain = ""
+        else:
+            plain += piece * count
+    if plain or not segments:
+        segments.append(f"{prefix}{quote}{plain}{quote}")
+    return ", ".join(segments) + ("..." if cut else "")
+
+
+def split_units(raw: bytes, width: int, byte_order: ByteOrder) -> Iterator[int]:
+    """Yield the units of *width* bytes that *raw* consists of."""
+    for at in range(0, len(raw) - width + 1, width):
+        yield int.from_bytes(raw[at : at + width], byte_order)

@@ -1,0 +1,798 @@
+"""The variables of a process by the names that its source has for them: where each thread has them, and their values.
+
+The program is searched first: its debug information, then its symbols; other modules only if it has no variable of that
+name, or if the name is qualified by theirs. A symbol alone tells address and size, and no type.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import read_unsigned
+from ompd.contract.process import Module
+from ompd.debugger.emutls import PREFIX
+from ompd.debugger.formats.dwarf_index import Place
+from ompd.debugger.formats.dwarf_layouts import TypeReader
+from ompd.debugger.formats.dwarf_named import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
+from ompd.debugger.formats.dwarf_parts import Dereference, Part, PartFinder, Step, parse_steps
+from ompd.debugger.formats.dwarf_type_names import shortened, type_name
+from ompd.debugger.formats.dwarf_types import TypeInfo
+from ompd.debugger.formats.dwarf_values import Json, Options, Shown, ValueFormatter
+from ompd.debugger.formats.elf import PT_TLS
+from ompd.debugger.formats.scalars import format_integer
+from ompd.debugger.formats.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
+from ompd.errors import BadInput, MalformedFile, NoAnswer, NoStorage, OmpdError, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.inspected import InspectedProcess
+    from ompd.debugger.modules import LoadedModule
+
+TLS, EMUTLS, GLOBAL = "tls", "emutls", "global"
+"""Mechanisms: native and emulated thread-local storage, one place for all threads."""
+
+_DATA = frozenset((STT_OBJECT, STT_COMMON, STT_NOTYPE))
+_MAX_LISTED = 20
+_MAX_NEAR = 5
+_MAX_WORDS = 64
+_BLANK = "__BLNK__"  # what compilers call the COMMON block that has no name
+_BLOCK = re.compile(r"/([^\W\d]?\w*)/(.*)", re.DOTALL)
+_NAME = re.compile(r"([^\W\d]\w*(?:\$\w+)*)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableName:
+    """What a user may call a variable: ``file.c::x``, ``ns::Class::x``, ``function::x``, ``/block/member``, ``x.a[2]``.
+
+    ``scopes`` are from outside in; ``block`` is the COMMON block's name, ``""`` the blank one's, None without one.
+    ``name`` is empty where a whole block is meant.
+    """
+
+    text: str
+    scopes: tuple[str, ...]
+    block: str | None
+    name: str
+    steps: tuple[Step, ...]
+    is_global: bool = False
+
+
+def parse_name(text: str) -> VariableName:
+    """Return what *text* names.
+
+    :raises BadInput: if it can be no variable's name
+    """
+    rest = text.strip()
+    stars = len(rest) - len(rest.lstrip("* "))
+    dereferences = (Dereference(),) * rest[:stars].count("*")
+    rest = rest[stars:]
+    block = _BLOCK.fullmatch(rest)
+    if block is not None:
+        name = _NAME.fullmatch(block[2]) if block[2] else None
+        if block[2] and name is None:
+            raise _no_name(text)
+        member, steps = (name[1], parse_steps(name[2])) if name is not None else ("", ())
+        return VariableName(text, (), block[1], member, (*steps, *dereferences))
+    parts = _split_scopes(rest)
+    last = _NAME.fullmatch(parts[-1].strip())
+    if last is None:
+        raise _no_name(text)
+    scopes = tuple(re.sub(r"\(.*\)$", "", part.strip().strip("'\"")) for part in parts[:-1])
+    is_global = len(scopes) > 0 and not scopes[0]
+    steps = parse_steps(last[2])
+    return VariableName(text, tuple(s for s in scopes if s), None, last[1], (*steps, *dereferences), is_global)
+
+
+def _no_name(text: str) -> BadInput:
+    return BadInput(
+        f"{text!r} is no name of a variable", hint="as in x, file.c::x, ns::x, function::x, /block/x, x.a[2]"
+    )
+
+
+def _split_scopes(text: str) -> list[str]:
+    parts, depth, start, quote = [], 0, 0, ""
+    index = 0
+    while index < len(text):
+        character = text[index]
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "<([{":
+            depth += 1
+        elif character in ">)]}" and not text.startswith("->", index - 1):
+            depth -= 1
+        elif depth <= 0 and text.startswith("::", index):
+            parts.append(text[start:index])
+            start = index + 2
+            index += 1
+        index += 1
+    return [*parts, text[start:]]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticVariable:
+    """A variable that was found, or a part of one.
+
+    ``name`` is how the source would name it, ``mechanism`` one of :data:`TLS` …, None for one that has no place.
+    ``offset`` is a target address, of thread-local ones an offset in the module's TLS block, of emulated ones the
+    address of the control object. ``type`` is None where nothing tells it, ``members`` those of a COMMON block, from
+    its start. ``constant`` are the bytes of one that the compiler made a constant of. ``fault`` says why it has no
+    place.
+    """
+
+    name: str
+    module: Module
+    mechanism: str | None
+    offset: int
+    size: int | None
+    info: TypeInfo | None
+    type: Place | None
+    file: str | None = None
+    line: int | None = None
+    linkage: str | None = None
+    is_fortran: bool = False
+    members: tuple[tuple[str, int, Place], ...] = ()
+    constant: bytes | None = None
+    fault: str | None = None
+    short_name: str = ""
+    scopes: tuple[Scope, ...] = field(default=(), repr=False)
+
+
+class Variables:
+    """Finds variables in the files of a process's modules. What is found is kept: it does not change between stops.
+
+    :param info_of: gives a module's types, None without debug information
+    """
+
+    def __init__(self, modules: Iterable[LoadedModule], info_of: Callable[[LoadedModule], TypeInfo | None]) -> None:
+        self._modules = list(modules)
+        self._info_of = info_of
+        self._found: dict[str, tuple[StaticVariable, ...]] = {}
+
+    def find(self, name: VariableName) -> tuple[StaticVariable, ...]:
+        """Return the variables that *name* may mean, those of one place once; several differ in their names.
+
+        :raises NoAnswer: if there is none
+        """
+        if name.text not in self._found:
+            self._found[name.text] = tuple(self._find(name))
+        return self._found[name.text]
+
+    def _find(self, name: VariableName) -> list[StaticVariable]:
+        faults: dict[str, str] = {}
+        for modules, wanted in self._searches(name):
+            found = self._in_modules(modules, wanted, faults)
+            if found:
+                return _told_apart(_best(found, wanted))
+        raise self._not_found(name, faults)
+
+    def _searches(self, name: VariableName) -> Iterator[tuple[list[LoadedModule], VariableName]]:
+        # A name that begins with a module's asks for that module.
+        if name.scopes:
+            named = [m for m in self._modules if _is_path_end(name.scopes[0], m.record.name)]
+            if named:
+                yield named, replace(name, scopes=name.scopes[1:])
+        program = [m for m in self._modules if m.record.is_program]
+        others = [m for m in self._modules if not m.record.is_program]
+        yield program, name
+        yield [m for m in others if not m.record.is_system_library], name
+        yield [m for m in others if m.record.is_system_library], name
+
+    def _in_modules(
+        self, modules: Sequence[LoadedModule], name: VariableName, faults: dict[str, str]
+    ) -> list[StaticVariable]:
+        found: list[StaticVariable] = []
+        for module in modules:
+            try:
+                found += self._in_debug_information(module, name)
+            except NoAnswer:
+                raise
+            except OmpdError as error:
+                faults[module.record.name] = str(error)
+        if not found:
+            for module in modules:
+                try:
+                    found += self._in_symbols(module, name)
+                except OmpdError as error:
+                    faults[module.record.name] = str(error)
+        return found
+
+    # Debug information
+
+    def _in_debug_information(self, module: LoadedModule, name: VariableName) -> list[StaticVariable]:
+        info = self._info_of(module)
+        if info is None:
+            return []
+        if name.block is not None:
+            return self._in_blocks(module, info, name)
+        entries = [_in_function(module, entry) for entry in _spelled(info, name.name)]
+        entries = [entry for entry in entries if _matches(entry, name)]
+        placed = {_identity(entry) for entry in entries if entry.location.kind in ("address", "tls", "constant")}
+        found: list[StaticVariable] = []
+        for entry in entries:
+            if entry.location.kind in ("declared", "none") and _identity(entry) in placed:
+                continue
+            variable = self._variable(module, info, entry)
+            if variable is not None:
+                found.append(variable)
+        if not found and not name.scopes:
+            # A COMMON block may be meant, which the source names between slashes.
+            found = self._in_blocks(module, info, replace(name, block=name.name, name=""))
+        return found
+
+    def _variable(self, module: LoadedModule, info: TypeInfo, entry: NamedVariable) -> StaticVariable | None:
+        made = StaticVariable(
+            name=_qualified(entry),
+            module=module.record,
+            mechanism=None,
+            offset=0,
+            size=_size(info, entry.type),
+            info=info,
+            type=entry.type,
+            file=entry.file,
+            line=entry.line,
+            linkage=entry.linkage or entry.name,
+            is_fortran=entry.is_fortran,
+            short_name=entry.name,
+            scopes=entry.scopes,
+        )
+        kind, number, raw = entry.location
+        if kind == "address":
+            return self._preempted(module, entry, replace(made, mechanism=GLOBAL, offset=number + module.bias))
+        if kind == "tls":
+            return replace(made, mechanism=TLS, offset=_block_offset(module, number))
+        if kind == "constant":
+            size = made.size or 8
+            order = module.elf.byte_order if module.elf is not None else "little"
+            constant = raw or (number & (1 << 8 * size) - 1).to_bytes(size, order)
+            return replace(made, constant=constant, fault="the compiler made a constant of it, which lies nowhere")
+        emulated = self._emulated(module, entry)
+        if emulated is not None:
+            return replace(made, mechanism=EMUTLS, offset=emulated)
+        if kind == "declared":
+            return self._declared(made)
+        return replace(made, fault="its debug information tells no place: the compiler may have left it out")
+
+    def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
+        # A variable of a library of which the program has the only copy in use, made by a copy relocation.
+        if module.record.is_program or not entry.is_external:
+            return made
+        for program in (m for m in self._modules if m.record.is_program):
+            symbol = _symbol(program, entry.linkage or entry.name)
+            if symbol is not None and symbol.type == STT_OBJECT:
+                return replace(made, offset=symbol.address + program.bias)
+        return made
+
+    def _declared(self, made: StaticVariable) -> StaticVariable | None:
+        # What another file defines, without debug information of its own: its symbol tells where.
+        for module in sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library)):
+            symbol = _symbol(module, made.linkage or made.short_name)
+            if symbol is None:
+                continue
+            if symbol.type == STT_TLS:
+                return replace(made, module=module.record, mechanism=TLS, offset=symbol.address)
+            if symbol.type in _DATA:
+                return replace(made, module=module.record, mechanism=GLOBAL, offset=symbol.address + module.bias)
+        return None
+
+    def _emulated(self, module: LoadedModule, entry: NamedVariable) -> int | None:
+        # The control object of a variable: called after its linker's name, one in a function after both.
+        symbols = _symbols(module)
+        function = next((scope.name for scope in reversed(entry.scopes) if scope.kind == "function"), None)
+        names = [entry.linkage or entry.name]
+        if function is not None:
+            names = [*([entry.linkage] if entry.linkage else []), f"{function}.{entry.name}"]
+        found = symbols.find_many([PREFIX + name for name in names])
+        addresses = {symbol.address for symbol in found.values()}
+        if not addresses and function is not None:
+            local = re.compile(rf"(?:{re.escape(entry.name)}\.\d+|_ZZ.*E\d+{re.escape(entry.name)}(?:_\d+)?)")
+            every = symbols.find_prefix(PREFIX)
+            addresses = {s.address for s in every if local.fullmatch(s.name.removeprefix(PREFIX))}
+        return addresses.pop() + module.bias if len(addresses) == 1 else None
+
+    def _in_blocks(self, module: LoadedModule, info: TypeInfo, name: VariableName) -> list[StaticVariable]:
+        assert name.block is not None
+        spellings = dict.fromkeys((name.block, name.block.lower(), name.block.upper()) if name.block else (_BLANK,))
+        blocks = [block for spelling in spellings for block in find_common(info, spelling)]
+        found: dict[Location, StaticVariable] = {}
+        for block in blocks:
+            for made in self._of_block(module, info, block, name.name.lower()):
+                found.setdefault(Location(made.mechanism or "", made.offset), made)
+        if blocks and not found:
+            members = dict.fromkeys(member.name for block in blocks for member in block.members)
+            raise NoAnswer(
+                f"the debug information of {module.record.name} tells no place of a member {name.name} of the COMMON"
+                f" block /{name.block}/",
+                hint=f"it tells that of {', '.join(members)}" if members else "",
+            )
+        return list(found.values())
+
+    def _of_block(
+        self, module: LoadedModule, info: TypeInfo, block: CommonBlock, member: str
+    ) -> Iterator[StaticVariable]:
+        if member:
+            for entry in block.members:
+                if entry.name.lower() == member:
+                    made = self._variable(module, info, entry)
+                    if made is not None:
+                        yield made
+            return
+        start = block.location.number
+        rows = [(entry.name, entry.location.number - start, entry.type) for entry in block.members]
+        members = tuple((name, offset, type_) for name, offset, type_ in rows if type_ is not None and offset >= 0)
+        ends = [offset + (_size(info, type_) or 0) for _, offset, type_ in members]
+        is_tls = block.location.kind == "tls"
+        shown = "" if block.name == _BLANK else block.name
+        yield StaticVariable(
+            name=f"/{shown}/",
+            module=module.record,
+            mechanism=TLS if is_tls else GLOBAL,
+            offset=_block_offset(module, start) if is_tls else start + module.bias,
+            size=max(ends, default=0),
+            info=info,
+            type=None,
+            file=block.file,
+            line=block.line,
+            is_fortran=True,
+            members=members,
+            short_name=shown,
+        )
+
+    # Symbols
+
+    def _in_symbols(self, module: LoadedModule, name: VariableName) -> Iterator[StaticVariable]:
+        symbols = _symbols(module)
+        spellings = list(_linker_names(name))
+        found = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
+        for spelling, symbol in found.items():
+            made = StaticVariable(
+                name=spelling.removeprefix(PREFIX),
+                module=module.record,
+                mechanism=GLOBAL,
+                offset=symbol.address + module.bias,
+                size=symbol.size or None,
+                info=None,
+                type=None,
+                linkage=spelling.removeprefix(PREFIX),
+                short_name=name.name,
+            )
+            if spelling.startswith(PREFIX):
+                yield replace(made, mechanism=EMUTLS, size=None)
+            elif symbol.type == STT_TLS:
+                yield replace(made, mechanism=TLS, offset=symbol.address)
+            elif symbol.type in _DATA:
+                yield made
+
+    def guards(self, variable: StaticVariable) -> list[Symbol]:
+        """Return the thread-local symbols that may say whether a thread-local *variable* of C++ is initialised.
+
+        Empty for one that needs no code for it (Itanium C++ ABI, 2.8, and the thread wrappers of gcc and clang).
+        """
+        module = next(m for m in self._modules if m.start == variable.module.start)
+        symbols, linkage = _symbols(module), variable.linkage or variable.short_name
+        mangled = linkage[2:] if linkage.startswith("_Z") else f"{len(linkage)}{linkage}"
+        own = symbols.find(f"_ZGV{mangled}")
+        if own is not None:
+            return [own] if own.type == STT_TLS else []
+        if symbols.find(f"_ZTH{mangled}") is not None:
+            return [symbol for symbol in symbols.find_prefix("__tls_guard") if symbol.type == STT_TLS]
+        if any(scope.kind == "function" for scope in variable.scopes) and linkage == variable.short_name:
+            # clang does not tell the linker's name of a variable in a function.
+            local = re.compile(rf"_ZGVZ.*E{len(linkage)}{re.escape(linkage)}(?:_\d+)?")
+            function = next(s.name.partition("<")[0] for s in reversed(variable.scopes) if s.kind == "function")
+            return [
+                symbol
+                for symbol in symbols.find_prefix("_ZGVZ")
+                if symbol.type == STT_TLS
+                and local.fullmatch(symbol.name)
+                and f"{len(function)}{function}" in symbol.name
+            ]
+        return []
+
+    # What is said of a name that there is not
+
+    def _not_found(self, name: VariableName, faults: Mapping[str, str]) -> NoAnswer:
+        near = self._near(name)
+        hint = f"there is {', '.join(near)}" if near else "names are those of the source: x, file.c::x, ns::x, /block/x"
+        unread = [f"{module} could not be searched: {fault}" for module, fault in list(faults.items())[:_MAX_NEAR]]
+        without = [
+            m.record.name.rpartition("/")[2]
+            for m in self._modules
+            if not m.record.is_system_library and (m.elf is None or self._info_of(m) is None)
+        ]
+        if without:
+            more = "" if len(without) <= _MAX_NEAR else f" and {len(without) - _MAX_NEAR} more"
+            unread.append(f"no debug information of {', '.join(without[:_MAX_NEAR])}{more}")
+        reasons = f" ({'; '.join(unread)})" if unread else ""
+        return NoAnswer(f"no variable {name.text} in static storage{reasons}", hint=hint)
+
+    def _near(self, name: VariableName) -> list[str]:
+        wanted = name.name or name.block or ""
+        known: dict[str, None] = {}
+        for module in self._modules:
+            if module.record.is_system_library:
+                continue
+            try:
+                known.update(dict.fromkeys(_source_names(_symbols(module).data_names())))
+            except MalformedFile:
+                continue
+        by_end: dict[str, str] = {}
+        for spelling in known:
+            by_end.setdefault(re.split(r"::|/", spelling.rstrip("/"))[-1], spelling)
+        ends = difflib.get_close_matches(wanted, by_end, n=_MAX_NEAR, cutoff=0.6)
+        return [by_end[end] for end in ends]
+
+
+def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
+    """Return what is said where several variables are called so: each by a name that tells it from the others."""
+    shown = [variable.name for variable in found[:_MAX_LISTED]]
+    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+    return NoAnswer(
+        f"{name.text} may be any of {len(found)} variables: {', '.join(shown)}{more}", hint="name one of them"
+    )
+
+
+# Names
+
+
+def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
+    # Fortran's names have no case; its compilers write them in one.
+    found = find_named(info, name)
+    for other in dict.fromkeys((name.lower(), name.upper())):
+        if other != name:
+            found += [entry for entry in find_named(info, other) if entry.is_fortran]
+    return found
+
+
+def _matches(entry: NamedVariable, name: VariableName) -> bool:
+    wanted = list(name.scopes)
+    if name.is_global:
+        return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not wanted
+    if wanted and entry.file is not None and _is_path_end(wanted[0], entry.file):
+        rest = wanted[1:]
+        return not rest or _ends_with(entry.scopes, rest, entry.is_fortran)
+    return not wanted or _ends_with(entry.scopes, wanted, entry.is_fortran)
+
+
+def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
+    # Whether the innermost scopes are called *wanted*, but for those that the source may leave out.
+    rest = list(wanted)
+    for scope in reversed(scopes):
+        if not rest:
+            return True
+        if _is_called(scope.name, rest[-1], fold):
+            rest.pop()
+        elif not scope.optional:
+            return False
+    return not rest
+
+
+def _is_called(name: str, wanted: str, fold: bool) -> bool:
+    if fold:
+        return name.lower() == wanted.lower()
+    if "<" not in name:
+        return name == wanted
+    return name.partition("<")[0] == wanted or _canonical(name) == _canonical(wanted)
+
+
+def _canonical(name: str) -> str:
+    # Arguments of templates as one compiler spells them, without spaces.
+    return shortened(name).replace(" ", "")
+
+
+def _is_path_end(wanted: str, path: str) -> bool:
+    # A file by its name, or by the end of its path.
+    return path == wanted or path.endswith("/" + wanted.removeprefix("./"))
+
+
+def _identity(entry: NamedVariable) -> tuple[object, ...]:
+    if entry.is_external:
+        return entry.name, tuple(scope.name for scope in entry.scopes), entry.block
+    return entry.name, tuple(scope.name for scope in entry.scopes), entry.block, entry.file
+
+
+def _qualified(entry: NamedVariable) -> str:
+    if entry.block is not None:
+        return f"/{'' if entry.block == _BLANK else entry.block}/{entry.name}"
+    return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
+
+
+def _best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
+    # Those at one place once; those that have a place before others; those called exactly so before others.
+    unique: dict[object, StaticVariable] = {}
+    for variable in found:
+        key: object = (variable.module.start, variable.mechanism, variable.offset)
+        if variable.mechanism is None:
+            key = (variable.module.start, variable.name, variable.file)
+        unique.setdefault(key, variable)
+    variables = list(unique.values())
+    placed = [variable for variable in variables if variable.mechanism is not None or variable.constant is not None]
+    variables = placed or variables
+    if name.scopes:
+        wanted = "::".join((*name.scopes, name.name))
+        exact = [variable for variable in variables if _canonical(variable.name) == _canonical(wanted)]
+        variables = exact or variables
+    return variables
+
+
+def _told_apart(found: Sequence[StaticVariable]) -> list[StaticVariable]:
+    # Names that are shared, or might be taken for one of those in scopes, get their file's in front, or their module's.
+    if len(found) < 2:
+        return list(found)
+    named = [_in_file(v) if "::" not in v.name and "/" not in v.name else v for v in found]
+    for qualify in (_in_file, _in_module):
+        shared = {v.name for v in named if sum(other.name == v.name for other in named) > 1}
+        named = [qualify(v) if v.name in shared else v for v in named]
+    return sorted(named, key=lambda variable: variable.name)
+
+
+def _in_file(variable: StaticVariable) -> StaticVariable:
+    file = (variable.file or "").rpartition("/")[2]
+    if not file or variable.name.startswith(f"{file}::"):
+        return variable
+    return replace(variable, name=f"{file}::{variable.name}")
+
+
+def _in_module(variable: StaticVariable) -> StaticVariable:
+    return replace(variable, name=f"{variable.module.name.rpartition('/')[2]}::{variable.name}")
+
+
+def _linker_names(name: VariableName) -> Iterator[str]:
+    # What compilers call a variable of that name in symbol tables, as far as it can be told without its type.
+    if name.block is not None:
+        if name.name:
+            return  # nothing tells where in its block a member lies
+        yield f"{name.block.lower()}_" if name.block else "__BLNK__"
+        return
+    yield "::".join((*name.scopes, name.name)) if name.scopes else name.name
+    if name.scopes:
+        parts = "".join(f"{len(part)}{part}" for part in (*name.scopes, name.name))
+        yield f"_ZN{parts}E"
+        if len(name.scopes) == 1:
+            scope, last = name.scopes[0].lower(), name.name.lower()
+            yield f"__{scope}_MOD_{last}"
+            yield f"_QM{scope}E{last}"
+
+
+def _source_names(names: Iterable[str]) -> Iterator[str]:
+    # Names of symbols as the source may have them, of those that can be variables of the user's.
+    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  few names need it
+
+    for name in names:
+        module = re.fullmatch(r"__(\w+)_MOD_(\w+)|_QM([a-z0-9_]+)E([a-z0-9_]+)", name)
+        if module is not None:
+            yield f"{module[1] or module[3]}::{module[2] or module[4]}"
+        elif re.fullmatch(r"[a-z]\w*_", name):
+            yield f"/{name[:-1]}/"
+        elif re.fullmatch(r"_ZN[\w]+E", name):
+            yield from filter(None, (demangle(name),))
+        elif not name.startswith(("_", ".")):
+            yield name.removeprefix(PREFIX).partition(".")[0]
+        elif name.startswith(PREFIX):
+            yield name.removeprefix(PREFIX)
+
+
+def _symbols(module: LoadedModule) -> SymbolTable:
+    if module.symbols is None:
+        raise Unavailable(f"there is no file of {module.record.name}")
+    return module.symbols
+
+
+def _block_offset(module: LoadedModule, number: int) -> int:
+    # With split debug information gcc has the linker write an address where the offset in the TLS block belongs.
+    segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
+    if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
+        return number - segment.p_vaddr
+    return number
+
+
+def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
+    # clang forgets the name of a function that it has inlined everywhere. The linker's name of the variable has it.
+    nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
+    if not nameless or entry.location.kind not in ("address", "tls", "none"):
+        return entry
+    try:
+        symbols = _symbols(module)
+        number, ending = entry.location.number, f".{entry.name}"
+        if entry.location.kind == "none":
+            found = [s for s in symbols.find_prefix(PREFIX) if re.search(rf"(?:\.|E\d+){entry.name}(?:_\d+)?$", s.name)]
+            symbol = found[0] if len(found) == 1 else None
+        else:
+            symbol = symbols.at(number) if entry.location.kind == "address" else symbols.thread_local_at(number)
+            symbol = symbol if symbol is not None and symbol.address == number else None
+    except OmpdError:
+        return entry
+    if symbol is None:
+        return entry
+    name = symbol.name.removeprefix(PREFIX)
+    around = [name.removesuffix(ending)] if name.endswith(ending) else _around(name, entry.name)
+    if not around:
+        return entry
+    named = (*(Scope("type", part) for part in around[:-1]), Scope("function", around[-1]))
+    return entry._replace(scopes=(*entry.scopes[: nameless[-1]], *named))
+
+
+def _around(symbol: str, name: str) -> list[str]:
+    # What a variable of a function of C++ lies in, as the linker's name tells.
+    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  few names need it
+
+    parts = _split_scopes(demangle(symbol) or "")
+    return parts[:-1] if parts[-1] == name else []
+
+
+def _symbol(module: LoadedModule, name: str) -> Symbol | None:
+    try:
+        return _symbols(module).find(name)
+    except OmpdError:
+        return None  # no file, or a damaged table: it names nothing
+
+
+def _size(info: TypeInfo, type_: Place | None) -> int | None:
+    try:
+        return info.size_at(type_) if type_ is not None else None
+    except OmpdError:
+        return None
+
+
+# Values
+
+
+class VariableReader:
+    """One variable, or a part of one, as each thread of one stop has it.
+
+    :param steps: the steps to the part, see :func:`parse_name`
+    :param letter: how values are written, and ``elements``, ``x87``: see :class:`Options`
+    """
+
+    def __init__(
+        self,
+        process: InspectedProcess,
+        variable: StaticVariable,
+        steps: Sequence[Step],
+        *,
+        letter: str = "",
+        elements: int = 200,
+        x87: bool = False,
+    ) -> None:
+        self._process = process
+        self.variable = variable
+        self._steps = steps
+        self._options = Options(letter=letter, elements=elements, x87=x87)
+        self._shown: dict[int, tuple[int, Shown, str | None]] = {}
+        self._guards: list[Symbol] | None = None
+        bias = variable.module.bias
+        self._types = TypeReader(variable.info, process.read_data, bias) if variable.info is not None else None
+
+    def address(self, thread: int) -> int | None:
+        """Return where *thread* has its copy of the whole variable, None if it has no storage yet.
+
+        :raises Unavailable: if it has no place, or that is not to be told
+        """
+        variable = self.variable
+        if variable.module.unproven is not None:
+            raise Unavailable(
+                f"{variable.module.name}: its variables are not read, since it is {variable.module.unproven}"
+            )
+        if variable.mechanism == GLOBAL:
+            return variable.offset
+        if variable.mechanism == TLS:
+            try:
+                return self._process.thread_local_address(
+                    variable.module, variable.offset, variable.size or 0, variable.name, thread
+                )
+            except NoStorage:
+                return None
+        if variable.mechanism == EMUTLS:
+            return self._process.emulated_tls.address(variable.offset, thread)
+        raise Unavailable(f"{variable.name}: {variable.fault}")
+
+    def show(self, address: int | None) -> tuple[int | None, Shown, str | None]:
+        """Return address, value and type of the part that is asked for, in the copy that lies at *address*.
+
+        :param address: None for a variable that the compiler made a constant of
+        :raises OmpdError: if it cannot be read, or its type is not known
+        """
+        if address is None:
+            return None, *self._constant()
+        if address not in self._shown:
+            self._shown[address] = self._show(address)
+        return self._shown[address]
+
+    def _constant(self) -> tuple[Shown, str | None]:
+        variable = self.variable
+        if variable.constant is None or variable.type is None or self._types is None:
+            raise Unavailable(f"{variable.name}: {variable.fault}")
+        if self._steps:
+            raise Unavailable(f"{variable.name} is a constant of the compiler's, of which no part lies anywhere")
+        shown = self._formatter(self._types).show(variable.type, variable.constant)
+        return shown, type_name(self._types.info, variable.type)
+
+    def _show(self, address: int) -> tuple[int, Shown, str | None]:
+        variable = self.variable
+        if variable.members and self._types is not None:
+            return self._show_block(self._types, address)
+        if variable.type is None or self._types is None:
+            if self._steps:
+                raise BadInput(f"{variable.name} has no parts that are known: {self.untyped}")
+            return address, self._words(address), None
+        part = PartFinder(self._types).select(variable.type, address, self._steps)
+        return part.address, self._formatter(self._types).show_part(part), type_name(self._types.info, part.type)
+
+    def _formatter(self, types: TypeReader) -> ValueFormatter:
+        return ValueFormatter(types, self._options, self._process.symbolize)
+
+    def _show_block(self, types: TypeReader, address: int) -> tuple[int, Shown, str | None]:
+        if self._steps:
+            raise BadInput("the members of a COMMON block are named with it, as in /block/member")
+        texts: list[str] = []
+        values: dict[str, Json] = {}
+        truncated = False
+        for name, offset, type_ in self.variable.members:
+            shown = self._formatter(types).show_part(Part(type_, address + offset))
+            texts.append(f"{name} = {shown.text}")
+            values[name] = shown.value
+            truncated = truncated or shown.truncated
+        return address, Shown(f"( {', '.join(texts)} )", values, truncated), "COMMON block"
+
+    @property
+    def type(self) -> str | None:
+        """The type's name, None where nothing tells it, or only a value would tell that of the part."""
+        variable = self.variable
+        if variable.members:
+            return "COMMON block"
+        return type_name(variable.info, variable.type) if variable.info is not None and not self._steps else None
+
+    @property
+    def untyped(self) -> str:
+        """Why the type is not known."""
+        return f"no debug information of {self.variable.module.name} tells its type"
+
+    def _words(self, address: int) -> Shown:
+        # Without a type: bytes of the size of a number as one, others as words.
+        size = self.variable.size
+        if self.variable.mechanism == EMUTLS:
+            size = self._process.emulated_tls.control(self.variable.offset).size
+        if not size:
+            raise Unavailable(f"{self.variable.name}: {self.untyped}, and its symbol no size")
+        order = self._process.byte_order
+        unit = next(unit for unit in (8, 4, 2, 1) if size % unit == 0)
+        count = min(size // unit, _MAX_WORDS)
+        raw = self._process.read_data(address, count * unit)
+        letter = self._options.letter if self._options.letter in ("x", "d", "u", "o", "t", "z") else "z"
+        words = [
+            format_integer(int.from_bytes(raw[at : at + unit], order), letter, unit) for at in range(0, len(raw), unit)
+        ]
+        if size == unit:
+            return Shown(words[0], words[0], False)
+        cut = count * unit < size
+        values: list[Json] = list(words)
+        return Shown(f"{{{', '.join(words)}{'...' if cut else ''}}}", values, cut)
+
+    # Variables of C++ that code initialises
+
+    def initialised(self, thread: int) -> bool | None:
+        """Tell whether the code that initialises the copy of *thread* has run; None if there is no such code.
+
+        A thread runs it when it uses the variable, or another one of its file, for the first time.
+
+        :raises Unavailable: if it is not to be told which guard is this variable's
+        """
+        if self.variable.mechanism != TLS or self.variable.is_fortran or self.variable.info is None:
+            return None
+        if self._guards is None:
+            self._guards = self._process.named_variables.guards(self.variable)
+        if not self._guards:
+            return None
+        if len(self._guards) > 1:
+            raise Unavailable(f"{self.variable.name}: several guards may be those of its initialisation")
+        guard = self._guards[0]
+        try:
+            where = self._process.thread_local_address(
+                self.variable.module, guard.address, guard.size, guard.name, thread
+            )
+        except NoStorage:
+            return False
+        return bool(read_unsigned(self._process, where, 1))

@@ -1,0 +1,336 @@
+"""``var``: a variable as every thread of the process has it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import fsum, isfinite
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import ParallelHandle, ThreadHandle
+from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError
+from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
+from ompd.questions.facts import Facts, Problems, answer, begin, each, readable_runtimes
+from ompd.questions.runtimes import records
+from ompd.session import LoadedRuntime, Session
+
+if TYPE_CHECKING:
+    from ompd.debugger.formats.dwarf_values import Shown
+    from ompd.debugger.variables import StaticVariable, VariableReader
+
+FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
+"""gdb's letters."""
+
+_CACHED, _GLOBAL = "cached", "global"
+_ELEMENTS, _MAX_ELEMENTS = 200, 1 << 14
+_WHOLE = re.compile(r"-?\d+", re.ASCII)
+# Of fewer values than this none stands out by its distance; Tukey's outer fences are three quartile distances away.
+_MIN_SPREAD, _FENCE = 8, 3
+
+
+def ask(
+    session: Session, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
+) -> VariableAnswer:
+    """Return the variable *name* as each thread has it: OpenMP's by region and thread number, then idle ones, others.
+
+    :param name: as the source has it; ``file.c::x``, ``ns::Class::x``, ``function::x``, ``module::x`` and
+        ``/block/member`` qualify it, and ``x.member[2]``, ``*x`` are parts of one
+    :param format: one of gdb's letters, for the text
+    :param stats: tell what the values have in common
+    :param elements: how many elements of an array, and characters of a string, are shown
+    :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that tell them apart
+    :raises BadInput: if it has no such part
+    """
+    import ompd.debugger.variables as variables  # noqa: PLC0415  for this question alone
+
+    problems = begin(session)
+    if format is not None and format not in FORMATS:
+        raise BadInput(f"there is no format {format!r}", hint=f"formats are gdb's: {' '.join(FORMATS)}")
+    if elements is not None and not 0 < elements <= _MAX_ELEMENTS:
+        raise BadInput(f"{elements} elements: between 1 and {_MAX_ELEMENTS} can be shown")
+    wanted = variables.parse_name(name)
+    found = session.process.named_variables.find(wanted)
+    if len(found) > 1:
+        raise variables.list_choices(wanted, found)
+    reader = variables.VariableReader(
+        session.process,
+        found[0],
+        wanted.steps,
+        letter=format or "",
+        elements=elements or _ELEMENTS,
+        x87=session.target.architecture.x87,
+    )
+    runtimes = _runtimes(session, problems)
+    copies = _Copies(session, reader, runtimes)
+    known = [(thread, _handle(runtimes, thread, problems)) for thread in session.process.threads()]
+    unread = "; ".join(
+        str(runtime.fault or f"{runtime.id} cannot be read")
+        for runtime in session.runtimes
+        if runtime.space is None and runtime.is_initialised
+    )
+
+    def record(asked: tuple[int, tuple[LoadedRuntime, ThreadHandle] | None]) -> VariableRecord:
+        return _record(copies, reader, asked[0], asked[1], unread, wanted.text, problems)
+
+    rows = _marked(sorted(each(session, known, record), key=_order))
+    plain = answer(session, rows, records(session, problems), problems)
+    return VariableAnswer(
+        plain.target, plain.runtimes, plain.rows, plain.complete, plain.warnings, _stats(rows) if stats else None
+    )
+
+
+def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
+    # A program has variables without OpenMP, too.
+    if not session.runtimes and not session.lost_runtimes:
+        return []
+    try:
+        return list(readable_runtimes(session, problems, needed=False))
+    except NoAnswer as error:
+        problems.note(str(error))
+        return []
+
+
+def _handle(
+    runtimes: Sequence[LoadedRuntime], thread: int, problems: Problems
+) -> tuple[LoadedRuntime, ThreadHandle] | None:
+    for runtime in runtimes:
+        try:
+            handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread) if runtime.space is not None else None
+        except OmpdError as error:
+            problems.lost(f"{runtime.id}: threads", error)
+            continue
+        if handle is not None:
+            return runtime, handle
+    return None
+
+
+class _Copies:
+    """Where threads have their copies, and by what."""
+
+    def __init__(self, session: Session, reader: VariableReader, runtimes: Sequence[LoadedRuntime]) -> None:
+        self._reader = reader
+        self._keeping: set[str] = set()  # runtimes that keep the copies
+        self._doubt: OmpdError | None = None
+        variable = reader.variable
+        for runtime in runtimes if variable.mechanism == _GLOBAL else ():
+            try:
+                handles = runtime.space.threads() if runtime.space is not None else ()
+                if handles:
+                    handles[0].threadprivate_address(variable.offset)
+                    self._keeping.add(runtime.id)
+            except (BadInput, NotInitialised):
+                continue
+            except OmpdError as error:
+                self._doubt = error
+
+    @property
+    def mechanism(self) -> str | None:
+        """By what threads have copies; see :class:`VariableRecord`.
+
+        :raises OmpdError: if the runtime may keep copies, and does not tell
+        """
+        if self._doubt is not None and not self._keeping:
+            raise self._doubt
+        return _CACHED if self._keeping else self._reader.variable.mechanism
+
+    def address(self, thread: int, found: tuple[LoadedRuntime, ThreadHandle] | None) -> int | None:
+        """Return where *thread* has its copy, None if it has no storage yet."""
+        if self.mechanism != _CACHED:
+            return self._reader.address(thread)
+        if found is None or found[0].id not in self._keeping:
+            return None  # the runtime has no copies for threads that it does not know
+        return found[1].threadprivate_address(self._reader.variable.offset)
+
+
+def _record(
+    copies: _Copies,
+    reader: VariableReader,
+    thread: int,
+    found: tuple[LoadedRuntime, ThreadHandle] | None,
+    unread: str,
+    name: str,
+    problems: Problems,
+) -> VariableRecord:
+    facts = Facts(f"thread {thread}", problems)
+    variable = reader.variable
+    runtime: str | None = None
+    thread_num: int | None = None
+    team_size: int | None = None
+    region: ParallelHandle | None = None
+    if found is not None:
+        handle = found[1]
+        runtime = found[0].id
+        region = facts.get("parallel", handle.current_parallel)
+        thread_num = facts.get("thread_num", handle.thread_num)
+        if region is not None:
+            team_size = facts.get("team_size", region.size)
+        elif thread_num is not None and "parallel" not in facts.unavailable:
+            team_size = 1
+    elif unread:
+        facts.unavailable.update(dict.fromkeys(("runtime", "parallel", "thread_num", "team_size"), unread))
+    mechanism = facts.get("mechanism", lambda: copies.mechanism)
+    row = VariableRecord(
+        native_thread_id=thread,
+        runtime=runtime,
+        parallel=region.id if region is not None else None,
+        thread_num=thread_num,
+        team_size=team_size,
+        name=_shown_name(variable, name),
+        module=variable.module.name,
+        mechanism=mechanism,
+        file=variable.file,
+        line=variable.line,
+    )
+    if mechanism is None and "mechanism" in facts.unavailable:
+        reason = facts.unavailable["mechanism"]
+        facts.unavailable.update(address=reason, value=reason, text=reason, type=reason)
+        return replace(row, unavailable=facts.unavailable)
+    return _with_value(row, copies, reader, thread, found, facts)
+
+
+def _with_value(
+    row: VariableRecord,
+    copies: _Copies,
+    reader: VariableReader,
+    thread: int,
+    found: tuple[LoadedRuntime, ThreadHandle] | None,
+    facts: Facts,
+) -> VariableRecord:
+    variable = reader.variable
+    address: int | None = None
+    if variable.mechanism is None:
+        facts.unavailable["address"] = f"{variable.name}: {variable.fault}"
+        facts.unavailable["mechanism"] = facts.unavailable["address"]
+    else:
+        address = facts.get("address", lambda: copies.address(thread, found))
+    told = "address" not in facts.unavailable
+    shown = None
+    if address is not None or variable.constant is not None:
+        shown = _checked(facts, lambda: reader.show(address))
+    elif not told:
+        facts.unavailable["value"] = facts.unavailable["address"]
+    if "value" in facts.unavailable:
+        facts.unavailable["text"] = facts.unavailable["value"]
+    initialised = facts.get("initialized", lambda: reader.initialised(thread)) if told else None
+    if shown is None:
+        return replace(row, address=address, type=reader.type, initialized=initialised, unavailable=facts.unavailable)
+    at, value, type_ = shown
+    if type_ is None:
+        facts.unavailable["type"] = reader.untyped
+    return replace(
+        row,
+        address=at,
+        value=value.value,
+        text=value.text,
+        truncated=value.truncated,
+        type=type_,
+        initialized=initialised,
+        unavailable=facts.unavailable,
+    )
+
+
+def _checked(
+    facts: Facts, ask: Callable[[], tuple[int | None, Shown, str | None]]
+) -> tuple[int | None, Shown, str | None] | None:
+    # A part that there is not is the user's mistake, and no thread's.
+    try:
+        return ask()
+    except BadInput:
+        raise
+    except OmpdError as error:
+        return facts.get("value", partial(_fail, error))
+
+
+def _fail(error: OmpdError) -> NoReturn:
+    raise error
+
+
+def _shown_name(variable: StaticVariable, text: str) -> str:
+    # As the source names it, with the part that was asked for.
+    rest = text.strip()
+    stars = rest[: len(rest) - len(rest.lstrip("* "))].replace(" ", "")
+    place = rest.rfind(variable.short_name) if variable.short_name else -1
+    return stars + variable.name + (rest[place + len(variable.short_name) :] if place >= 0 else "").lstrip("/")
+
+
+def _order(row: VariableRecord) -> tuple[bool, str, bool, str, int, int]:
+    return (
+        row.runtime is None,
+        row.runtime or "",
+        row.thread_num is None,
+        row.parallel or "",
+        row.thread_num or 0,
+        row.native_thread_id or 0,
+    )
+
+
+# What values have in common
+
+
+def _number(row: VariableRecord) -> int | float | None:
+    # The row's value as a number, None if it is none.
+    value = row.value
+    if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str) and _WHOLE.fullmatch(value) and not (row.text or "").startswith(("'", '"', "{", "(")):
+        return int(value)
+    return None
+
+
+def _marked(rows: Sequence[VariableRecord]) -> list[VariableRecord]:
+    # A value that most threads share makes outliers of all others. Where there is none, numbers stand out that lie far
+    # from the middle half of them.
+    own = [row for row in rows if row.text is not None and row.mechanism not in (None, _GLOBAL)]
+    texts = Counter(row.text for row in own)
+    common, count = texts.most_common(1)[0] if texts else (None, 0)
+    shared = 2 * count > len(own)
+    outliers = {id(row) for row in own if row.text != common} if shared else _far(own)
+    return [replace(row, outlier=True) if id(row) in outliers else row for row in rows]
+
+
+def _far(rows: Sequence[VariableRecord]) -> set[int]:
+    numbers = [(number, id(row)) for row in rows if (number := _number(row)) is not None]
+    if len(numbers) < _MIN_SPREAD or len(numbers) < len(rows):
+        return set()
+    ordered = sorted(number for number, _ in numbers)
+    low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+    reach = _FENCE * (high - low)
+    return {row for number, row in numbers if not low - reach <= number <= high + reach}
+
+
+def _stats(rows: Sequence[VariableRecord]) -> VariableStats:
+    own = [row for row in rows if row.text is not None]
+    groups: dict[str, list[VariableRecord]] = {}
+    for row in own:
+        groups.setdefault(row.text or "", []).append(row)
+    distinct = sorted(groups.values(), key=lambda group: -len(group))
+    numbers = [(number, row.value) for row in own if (number := _number(row)) is not None]
+    least = greatest = mean = None
+    if numbers and len(numbers) == len(own):
+        least, greatest = min(numbers, key=_first)[1], max(numbers, key=_first)[1]
+        with suppress(OverflowError):
+            plain = [number for number, _ in numbers]
+            whole = all(isinstance(number, int) for number in plain)
+            mean = (sum(plain) if whole else fsum(plain)) / len(plain)
+    return VariableStats(
+        count=len(own),
+        distinct=tuple(
+            DistinctValue(group[0].value, group[0].text or "", tuple(row.native_thread_id for row in group))
+            for group in distinct
+        ),
+        minimum=least,
+        maximum=greatest,
+        mean=mean,
+        outliers=tuple(row.native_thread_id for row in rows if row.outlier),
+    )
+
+
+def _first(pair: tuple[int | float, Any]) -> int | float:
+    return pair[0]

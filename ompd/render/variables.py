@@ -1,0 +1,148 @@
+"""``var`` as a table, with threads folded that have the same value, and what the values have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ompd.model import Answer, VariableRecord, VariableStats
+from ompd.render.words import (
+    LISTED,
+    NONE,
+    UNKNOWN,
+    Line,
+    Table,
+    basename,
+    clean,
+    format_count,
+    format_field,
+    format_ranges,
+    format_threads,
+)
+
+_MECHANISMS = {
+    "tls": "thread-local (tls)",
+    "cached": "copies of the OpenMP runtime (cached)",
+    "emutls": "emulated thread-local (emutls)",
+    "key": "thread-specific data (key)",
+    "global": "one for all threads (global)",
+}
+_NO_STORAGE = "no storage allocated yet"
+_MAX_DISTINCT = 10
+_MARK = "*"
+
+
+def variable_heading(answer: Answer[VariableRecord]) -> str:
+    """Return the line above the table: name, type, by what threads have copies, and where it is declared."""
+    if not answer.rows:
+        return ""
+    row = answer.rows[0]
+    typed = next((r.type for r in answer.rows if r.type is not None), None)
+    words = [row.name, typed if typed is not None else format_field(row, "type")]
+    words.append(_MECHANISMS.get(row.mechanism or "", "no place"))
+    if row.file is not None:
+        words.append(f"{basename(row.file)}:{row.line}" if row.line is not None else basename(row.file))
+    words.append(f"in {basename(row.module)}")
+    return clean("   ".join(words))
+
+
+def variable_table(
+    answer: Answer[VariableRecord],
+    *,
+    unfold: bool = False,
+    mark: bool = True,
+    indices: Mapping[int, int] | None = None,
+) -> Table:
+    """Return the table of ``var``. Rows that differ in nothing but number and address are one, unless *unfold*.
+
+    :param mark: mark values that stand out by a star, not by their style alone
+    :param indices: LLDB's numbers of the threads by native id, which get a column then
+    """
+    groups: dict[Any, list[VariableRecord]] = {}
+    for number, row in enumerate(answer.rows):
+        groups.setdefault(number if unfold else _alike(row), []).append(row)
+    many = len(answer.runtimes) > 1
+    starred = mark and any(row.outlier for row in answer.rows)
+    titles: tuple[str, ...] = ("OMP", "THREADS", "ADDRESS", "VALUE")
+    if indices is not None:
+        titles = ("OMP", "LLDB", *titles[1:])
+    if many:
+        titles = ("RUNTIME", *titles)
+    if starred:
+        titles = ("", *titles)
+    lines = []
+    for rows in groups.values():
+        first = rows[0]
+        cells: tuple[str, ...] = (_numbers(rows), _natives(rows), _address(rows), _value(first))
+        if indices is not None:
+            cells = (cells[0], _indices(rows, indices), *cells[1:])
+        if many:
+            cells = (clean(first.runtime or NONE), *cells)
+        if starred:
+            cells = (_MARK if first.outlier else "", *cells)
+        style = "outlier" if first.outlier else "dim" if first.text is None and not first.unavailable else ""
+        lines.append(Line(cells, style))
+    return Table(titles, tuple(lines))
+
+
+def _alike(row: VariableRecord) -> tuple[Any, ...]:
+    if row.mechanism == "global":
+        return ("global", row.address, row.text, tuple(sorted(row.unavailable.items())))
+    reasons = tuple(sorted(row.unavailable.items()))
+    team = (row.runtime, row.thread_num is not None, row.team_size)
+    return (team, row.mechanism, row.text, row.address is None, row.initialized, row.outlier, reasons)
+
+
+def _numbers(rows: Sequence[VariableRecord]) -> str:
+    row = rows[0]
+    if row.mechanism == "global" and len(rows) > 1:
+        return "all"
+    if row.runtime is None:
+        return UNKNOWN if "runtime" in row.unavailable else NONE
+    if row.thread_num is None:
+        return UNKNOWN if "thread_num" in row.unavailable else "pool"
+    numbers = format_ranges({r.thread_num for r in rows if r.thread_num is not None})
+    return f"{numbers}/{row.team_size}" if row.team_size is not None else numbers
+
+
+def _natives(rows: Sequence[VariableRecord]) -> str:
+    count = f" ({len(rows)})" if len(rows) > LISTED else ""
+    return format_threads([row.native_thread_id for row in rows]) + count
+
+
+def _indices(rows: Sequence[VariableRecord], indices: Mapping[int, int]) -> str:
+    natives = (row.native_thread_id for row in rows)
+    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
+
+
+def _address(rows: Sequence[VariableRecord]) -> str:
+    addresses = dict.fromkeys(row.address for row in rows)
+    if len(addresses) > 1:
+        return format_count(len(addresses), "copy").replace("copys", "copies")
+    row = rows[0]
+    return format_field(row, "address", f"{row.address:#x}" if row.address is not None else None)
+
+
+def _value(row: VariableRecord) -> str:
+    if row.text is None:
+        reason = row.unavailable.get("value")
+        return f"{UNKNOWN} {clean(reason)}" if reason is not None else _NO_STORAGE
+    note = "   (not initialised yet)" if row.initialized is False else ""
+    untyped = "   (type not known)" if "type" in row.unavailable else ""
+    return clean(row.text) + note + untyped
+
+
+def stats_lines(stats: VariableStats) -> Iterator[str]:
+    """Yield the lines of what the values have in common."""
+    words = [f"{format_count(stats.count, 'value')}, {len(stats.distinct)} distinct"]
+    for title, number in (("min", stats.minimum), ("max", stats.maximum), ("mean", stats.mean)):
+        if number is not None:
+            words.append(f"{title} {number:g}" if isinstance(number, float) else f"{title} {number}")
+    yield "   ".join(words)
+    for distinct in stats.distinct[:_MAX_DISTINCT]:
+        threads = format_threads(distinct.threads)
+        yield clean(f"  {len(distinct.threads)} x   {distinct.text}   [{threads.replace(',', ' ')}]")
+    if len(stats.distinct) > _MAX_DISTINCT:
+        yield f"  and {len(stats.distinct) - _MAX_DISTINCT} more values"
+    if stats.outliers:
+        yield f"outliers: {format_threads(stats.outliers)}"

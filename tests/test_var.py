@@ -1,0 +1,451 @@
+"""``ompd var``: what each thread says of its variables, for every mechanism and compiler, and how gdb writes values."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import ompd
+from ompd.errors import BadInput, NoAnswer
+from ompd.inspection import Inspection
+from ompd.model import VariableAnswer, VariableRecord
+from tests.support import clean_environment, require
+from tests.support.runs import _require_kernel_cores, allow_cores
+from tests.support.variables import Recipe, Told, running, stopped
+
+RECIPES = {
+    recipe.id: (recipe, mechanism)
+    for recipe, mechanism in (
+        (Recipe("threads", "gcc"), "tls"),
+        (Recipe("threads", "gcc", ("-O2",)), "tls"),
+        (Recipe("threads", "gcc", ("-fPIC", "-mtls-dialect=gnu2")), "tls"),
+        (Recipe("threads", "gcc", ("-O2", "-flto")), "tls"),
+        (Recipe("threads", "gcc", ("-gsplit-dwarf",)), "tls"),
+        (Recipe("threads", "gcc", ("-gdwarf-4", "-fdebug-types-section", "-gz")), "tls"),
+        (Recipe("threads", "clang"), "tls"),
+        (Recipe("threads", "clang", ("-gsplit-dwarf", "-fnoopenmp-use-tls")), "cached"),
+        (Recipe("threads", "clang", ("-O2",)), "tls"),
+        (Recipe("threads", "clang", ("-fnoopenmp-use-tls",)), "cached"),
+        (Recipe("threads", "clang", ("-O2", "-fnoopenmp-use-tls")), "cached"),
+        (Recipe("threads", "clang", ("-femulated-tls",)), "emutls"),
+        (Recipe("threads", "clang", ("-O2", "-femulated-tls")), "emutls"),
+        (Recipe("members", "gcc"), "tls"),
+        (Recipe("members", "gcc", ("-O2",)), "tls"),
+        (Recipe("members", "clang"), "tls"),
+        (Recipe("members", "clang", ("-O2",)), "tls"),
+        (Recipe("fortran", "gfortran"), "tls"),
+        (Recipe("fortran", "gfortran", ("-O2",)), "tls"),
+        (Recipe("fortran", "flang-19"), "cached"),
+        (Recipe("fortran", "flang-22"), "cached"),
+        (Recipe("fortran", "flang-22", ("-O2",)), "cached"),
+    )
+}
+# Variables that are not the program's own threadprivate ones.
+OTHER_MECHANISMS = {
+    "global": "global",
+    "linked_variable": "tls",
+    "opened_variable": "tls",
+    "ns::Base::common": "global",
+    "m::shared": "global",
+    "/ordinary/plain": "global",
+}
+NATIVE_IN_CACHED = ("native", "small")
+# LLVM's Fortran compiler does not tell where the other members of a COMMON block lie, or (19) where any does.
+UNTOLD = {
+    "flang-19": ("/block/first", "/block/three", "/block/last", "/ordinary/plain"),
+    "flang-22": ("/block/three", "/block/last"),
+}
+COMPARED = {"threads": 8, "members": 9, "fortran": 9}  # values of each thread of a team, at least
+ALL = pytest.mark.parametrize("name", RECIPES)
+
+
+def check(session: Inspection, told: Told, name: str, *, lacking: str | None = None) -> None:
+    recipe, mechanism = RECIPES[name]
+    variables = dict.fromkeys(key for thread in told.threads for key in thread["variables"])
+    compared = 0
+    for variable in variables:
+        if variable == lacking:
+            continue
+        if variable in UNTOLD.get(recipe.compiler, ()) or variable in UNTOLD.get(name, ()):
+            with pytest.raises(NoAnswer):
+                session.ask_variable(variable)
+            continue
+        answer = session.ask_variable(variable)
+        assert answer.complete, answer.warnings
+        rows = {row.native_thread_id: row for row in answer.rows}
+        expected = OTHER_MECHANISMS.get(variable, mechanism)
+        if mechanism == "cached" and variable in NATIVE_IN_CACHED:
+            expected = "tls"
+        for thread in told.threads:
+            row = rows[thread["id"]]
+            assert row.mechanism == expected, (variable, row)
+            assert (row.thread_num if row.runtime is not None else -1) == thread["number"]
+            fact = thread["variables"].get(variable)
+            if fact is not None:
+                compared += compare(variable, row, fact)
+    teams = sum(thread["number"] >= 0 for thread in told.threads)
+    assert compared >= (COMPARED[recipe.name] - len(UNTOLD.get(name, ()))) * teams, compared
+
+
+def compare(variable: str, row: VariableRecord, fact: dict[str, Any]) -> int:
+    if fact["address"] is None:
+        # The variables of the program's own block have storage in every thread.
+        if row.mechanism != "tls" or variable == "opened_variable":
+            assert (row.address, row.value, row.text) == (None, None, None), (variable, row)
+            assert not row.unavailable
+        return 1
+    assert row.value == fact["value"], (variable, row, fact)
+    if variable != "m::mal":  # which lies behind its descriptor
+        assert row.address == fact["address"], (variable, row, fact)
+    return 1
+
+
+@ALL
+def test_every_thread_has_what_it_says_in_a_core(name: str) -> None:
+    told = stopped(RECIPES[name][0], 4)
+    with ompd.open_core(told.core) as session:
+        check(session, told, name)
+
+
+@pytest.mark.parametrize("name", ["threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"])
+@pytest.mark.parametrize("threads", [1, 2, 64])
+def test_every_thread_has_what_it_says_however_many_there_are(name: str, threads: int) -> None:
+    told = stopped(RECIPES[name][0], threads)
+    with ompd.open_core(told.core) as session:
+        check(session, told, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("threads-gcc-O2", "threads-clang", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"),
+        *("members-clang", "fortran-gfortran"),
+    ],
+)
+def test_every_thread_has_what_it_says_in_a_core_by_gdb(name: str) -> None:
+    told = stopped(RECIPES[name][0], 3, "gcore")
+    with ompd.open_core(told.core) as session:
+        check(session, told, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "threads-gcc",
+        "threads-clang-O2-fnoopenmp-use-tls",
+        "threads-clang-femulated-tls",
+        "members-gcc",
+        "fortran-flang-22",
+    ],
+)
+def test_every_thread_has_what_it_says_alive(name: str, tmp_path: Path) -> None:
+    with running(RECIPES[name][0], 4, tmp_path) as told, ompd.attach(told.pid) as session:
+        check(session, told, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls", "fortran-gfortran"]
+)
+def test_a_snapshot_tells_the_same_or_why_not(name: str, tmp_path: Path) -> None:
+    told = stopped(RECIPES[name][0], 4)
+    file = tmp_path / "small.core"
+    with ompd.open_core(told.core) as session:
+        session.snapshot(file)
+    with ompd.open_core(file) as session:
+        check(session, told, name, lacking="m::mal")
+        if name.startswith("fortran"):  # what lies behind a descriptor, on the heap, is not kept
+            for row in session.ask_variable("m::mal").rows:
+                assert row.value is None and "leaves out" in row.unavailable["value"]
+    with ompd.open_core(told.core) as session:
+        session.snapshot(file, data_limit=0)
+    with ompd.open_core(file) as session:
+        whole = "global" if name.startswith("threads") else "m::shared"
+        for row in session.ask_variable(whole).rows:
+            fact = next(t["variables"][whole] for t in told.threads if whole in t["variables"])
+            assert row.address == fact["address"]
+            if row.value is None:
+                assert "leaves out" in row.unavailable["value"]
+            else:
+                assert row.value == fact["value"]
+
+
+def gdb(program: Path, core: Path, *commands: str) -> str:
+    words = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off"]
+    words += ["-iex", "set style enabled off"]
+    for command in commands:
+        words += ["-ex", command]
+    environment = {**clean_environment(), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [*words, str(program), str(core)], capture_output=True, text=True, env=environment, check=False
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["threads-clang-fnoopenmp-use-tls", "fortran-flang-22"])
+def test_where_gdb_shows_the_primary_threads_copy_everywhere(name: str) -> None:
+    told = stopped(RECIPES[name][0], 4)
+    variable, word = ("tp", "tp") if name.startswith("threads") else ("m::mtp", "'m::mtp'")
+    values = {thread["number"]: thread["variables"].get(variable, {}).get("value") for thread in told.threads}
+    said = gdb(told.program, told.core, f"thread apply all -q print {word}")
+    if name.startswith("threads"):
+        shown = {int(value) for value in re.findall(r"^\$\d+ = (-?\d+)$", said, re.MULTILINE)}
+        assert shown == {values[0]}, said  # gdb's answer: one value for all threads
+    with ompd.open_core(told.core) as session:
+        rows = [row for row in session.ask_variable(variable).rows if row.thread_num is not None]
+    assert {row.thread_num: row.value for row in rows} == {n: v for n, v in values.items() if n >= 0}
+    assert len({row.value for row in rows}) == 4
+
+
+def test_a_variable_in_a_team_that_was_not_touched_has_no_storage_yet() -> None:
+    for name in ("threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"):
+        told = stopped(RECIPES[name][0], 4)
+        with ompd.open_core(told.core) as session:
+            rows = {row.thread_num: row for row in session.ask_variable("rare").rows if row.runtime is not None}
+        assert rows[1].value == 78
+        for number in (2, 3):
+            assert (rows[number].address, rows[number].value, dict(rows[number].unavailable)) == (None, None, {})
+        if name.endswith("use-tls"):  # the initial thread's copy is the variable itself
+            assert (rows[0].value, rows[0].mechanism) == (77, "cached")
+
+
+def test_variables_that_code_initialises_are_said_to_be_so_or_not() -> None:
+    for compiler in ("gcc", "clang"):
+        told = stopped(RECIPES[f"members-{compiler}"][0], 4)
+        with ompd.open_core(told.core) as session:
+            for variable, divisor in (("dynamic", 2), ("Class::method::local", 3)):
+                rows = session.ask_variable(variable).rows
+                assert [row.initialized for row in rows] == [row.thread_num % divisor == 0 for row in rows]
+            assert {row.initialized for row in session.ask_variable("ns::hidden").rows} == {None}
+
+
+# Names
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Inspection]:
+    with ompd.open_core(stopped(RECIPES["threads-gcc"][0], 4).core) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[Inspection]:
+    with ompd.open_core(stopped(RECIPES["members-gcc"][0], 4).core) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def fortran() -> Iterator[Inspection]:
+    with ompd.open_core(stopped(RECIPES["fortran-gfortran"][0], 4).core) as session:
+        yield session
+
+
+def values(answer: VariableAnswer) -> list[Any]:
+    return [row.value for row in answer.rows if row.thread_num is not None]
+
+
+@pytest.mark.parametrize("name", ["tp", "threads.c::tp", "'threads.c'::tp", "::tp", "threads::tp", " tp "])
+def test_ways_to_name_a_variable_of_c(threads: Inspection, name: str) -> None:
+    assert values(threads.ask_variable(name)) == [5, 15, 25, 35]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ns::Base::shared", "Base::shared", "shared", "members.cc::ns::Base::shared", "members.cc::shared"],
+)
+def test_ways_to_name_a_member_of_a_class(members: Inspection, name: str) -> None:
+    answer = members.ask_variable(name)
+    assert values(answer) == [10, 11, 12, 13]
+    assert answer.rows[0].name == "ns::Base::shared"
+
+
+@pytest.mark.parametrize("name", ["ns::inlined", "ns::v1::inlined", "ns::hidden", "counted<int>::calls"])
+def test_scopes_that_the_source_may_leave_out(members: Inspection, name: str) -> None:
+    assert len(values(members.ask_variable(name))) == 4
+
+
+@pytest.mark.parametrize(
+    "name", ["/block/first", "/BLOCK/First", "first", "FIRST", "main::first", "fortran.f90::first"]
+)
+def test_ways_to_name_a_member_of_a_common_block(fortran: Inspection, name: str) -> None:
+    if name == "main::first":
+        name = "MAIN__::first"
+    answer = fortran.ask_variable(name)
+    assert values(answer) == [1, 101, 201, 301]
+    assert answer.rows[0].name == "/block/first"
+
+
+def test_a_whole_common_block(fortran: Inspection) -> None:
+    for name in ("/block/", "block", "/Block/"):
+        answer = fortran.ask_variable(name)
+        assert values(answer)[2] == {"first": 201, "three": [1, -2, 3], "last": 2.25}
+        assert answer.rows[2].text == "( first = 201, three = (1, -2, 3), last = 2.25 )"
+
+
+@pytest.mark.parametrize("name", ["m::mtp", "mtp", "MTP", "M::Mtp"])
+def test_ways_to_name_a_variable_of_a_module(fortran: Inspection, name: str) -> None:
+    assert values(fortran.ask_variable(name)) == [4, 5, 6, 7]
+
+
+def test_parts_of_variables(threads: Inspection, fortran: Inspection, members: Inspection) -> None:
+    whole = threads.ask_variable("stp").rows[1]
+    assert threads.ask_variable("stp[1]").rows[1].address == (whole.address or 0) + 8
+    assert values(threads.ask_variable("stp[1]")) == [0.0, 0.25, 0.5, 0.75]
+    assert values(threads.ask_variable("pt.y")) == [0, *(-1000000000000 * n for n in (1, 2, 3))]
+    assert values(threads.ask_variable("pt.name[1]")) == [ord(str(n)) for n in range(4)]
+    assert values(threads.ask_variable("*pointer")) == [5, 15, 25, 35]
+    assert values(threads.ask_variable("pointer[0]")) == [5, 15, 25, 35]
+    assert values(fortran.ask_variable("mthree(0)")) == [0, 1, 2, 3]
+    assert values(fortran.ask_variable("mal(1)")) == [0, 1, 2, 3]
+    assert values(members.ask_variable("dynamic.value"))[::2] == [43, 43]
+
+
+@pytest.mark.parametrize("name", ["tp.x", "pt.z", "stp[3]", "stp[-1]", "*tp", "pt->x", "tp[0]", "pt.name.x"])
+def test_parts_that_there_are_not(threads: Inspection, name: str) -> None:
+    with pytest.raises(BadInput):
+        threads.ask_variable(name)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "1x", "a b", "x.", "x[", "x[y]", "/block", "x::", "*", "a..b", "\x1b[2J"])
+def test_what_is_no_name(threads: Inspection, name: str) -> None:
+    with pytest.raises(BadInput):
+        threads.ask_variable(name)
+
+
+def test_several_variables_of_a_name_are_listed(threads: Inspection, members: Inspection) -> None:
+    with pytest.raises(NoAnswer, match=r"any of 2 variables: count::limit, count_again::limit"):
+        threads.ask_variable("limit")
+    with pytest.raises(NoAnswer, match=r"counted<double>::calls, counted<int>::calls"):
+        members.ask_variable("counted::calls")
+    with pytest.raises(NoAnswer, match="kept") as raised:
+        members.ask_variable("kept")
+    for name in re.findall(r"ns::Box<[^>]+>::kept", str(raised.value)):
+        assert len(values(members.ask_variable(name))) == 4
+
+
+def test_of_a_name_that_there_is_not_near_ones_are_told(threads: Inspection) -> None:
+    with pytest.raises(NoAnswer, match="no variable natve") as raised:
+        threads.ask_variable("natve")
+    assert "native" in raised.value.hint
+    with pytest.raises(NoAnswer):
+        threads.ask_variable("other_local")  # a local variable is none in static storage
+
+
+def test_without_debug_information_nothing_is_taken_for_a_number(tmp_path: Path) -> None:
+    told = stopped(RECIPES["threads-gcc"][0], 4)
+    bare = tmp_path / "threads"
+    strip = ["objcopy", "--strip-debug", str(told.program), str(bare)]
+    subprocess.run(strip, check=True, env=clean_environment())
+    with ompd.open_core(told.core, exe=bare) as session:
+        rows = {row.native_thread_id: row for row in session.ask_variable("tp").rows}
+        for thread in told.threads:
+            fact = thread["variables"].get("tp")
+            row = rows[thread["id"]]
+            assert row.mechanism == "tls" and row.type is None and "no debug information" in row.unavailable["type"]
+            if fact is not None:
+                assert (row.address, row.value) == (fact["address"], f"{fact['value']:#010x}")
+        assert session.ask_variable("pt").rows[0].value[0] == f"{0:#018x}"
+        with pytest.raises(BadInput, match="no debug information"):
+            session.ask_variable("pt.x")
+
+
+# What values have in common, formats, and how they are shown
+
+
+def test_values_that_stand_out_are_marked(threads: Inspection) -> None:
+    rows = threads.ask_variable("count_again::again").rows
+    assert [row.outlier for row in rows] == [row.runtime is None for row in rows]  # 202 in the team, 200 outside
+    assert not any(row.outlier for row in threads.ask_variable("tp").rows)
+    assert not any(row.outlier for row in threads.ask_variable("global").rows)
+
+
+def test_statistics(threads: Inspection) -> None:
+    stats = threads.ask_variable("tp", stats=True).stats
+    assert stats is not None
+    numbers = sorted([5, 15, 25, 35, 5])
+    assert (stats.count, stats.minimum, stats.maximum, stats.mean) == (5, 5, 35, sum(numbers) / 5)
+    assert sorted(len(value.threads) for value in stats.distinct) == [1, 1, 1, 2]
+    assert sum(len(value.threads) for value in stats.distinct) == 5
+    texts = threads.ask_variable("text", stats=True).stats
+    assert texts is not None and texts.mean is None and texts.minimum is None
+    assert threads.ask_variable("tp").stats is None
+
+
+def test_formats_are_gdbs(threads: Inspection) -> None:
+    told = stopped(RECIPES["threads-gcc"][0], 4)
+    names = ("tp", "stp", "pt", "text", "big", "native", "small", "global", "zeroed")
+    for letter in ("x", "d", "u", "o", "t", "z", "s", ""):
+        words = [f"print{'/' + letter if letter else ''} {name}" for name in names]
+        said = gdb(told.program, told.core, *words)
+        shown = re.findall(r"^\$\d+ = (.*)$", said, re.MULTILINE)
+        assert len(shown) == len(names)
+        first = told.threads[0] if told.threads[0]["number"] == 0 else next(t for t in told.threads if t["number"] == 0)
+        for name, text in zip(names, shown, strict=True):
+            row = next(
+                row
+                for row in threads.ask_variable(name, format=letter or None).rows
+                if row.native_thread_id == first["id"]
+            )
+            assert row.text == text, (name, letter)
+
+
+def test_a_part_of_a_long_array_is_enough(threads: Inspection) -> None:
+    row = threads.ask_variable("text", elements=3).rows[0]
+    assert (row.value, row.text, row.truncated) == ("thr", '"thr"...', True)
+    with pytest.raises(BadInput):
+        threads.ask_variable("text", elements=0)
+    with pytest.raises(BadInput):
+        threads.ask_variable("text", format="y")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("ompd")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+
+
+def test_the_command_folds_marks_and_says_what_it_knows() -> None:
+    told = stopped(RECIPES["threads-gcc"][0], 4)
+    done = run("var", str(told.core), "count_again::again", "--stats")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[2] == "count_again::again   int   thread-local (tls)   threads.c:49   in threads"
+    assert lines[3].split() == ["OMP", "THREADS", "ADDRESS", "VALUE"]
+    assert re.match(r"   0-3/4  .*  4 copies  +202", lines[4])
+    assert re.match(r"\*  -      \d+ +0x[0-9a-f]+  200", lines[5])
+    assert any(line.startswith("5 values, 2 distinct   min 200   max 202   mean 201.6") for line in lines)
+    unfolded = run("var", str(told.core), "count_again::again", "--all").stdout
+    assert len(re.findall(r"  202 *$", unfolded, re.MULTILINE)) == 4
+    done = run("var", str(told.core), "limit")
+    assert (done.returncode, done.stdout) == (1, "") and "count::limit" in done.stderr
+    assert run("var", str(told.core)).returncode == 2
+
+
+def test_json_is_what_its_schema_says() -> None:
+    told = stopped(RECIPES["threads-gcc"][0], 4)
+    schema = json.loads(run("schema", "var").stdout)
+    for arguments in (["pt", "--stats"], ["big"], ["opened_variable"], ["zeroed", "--format", "x"]):
+        answer = json.loads(run("var", str(told.core), *arguments, "--json").stdout)
+        jsonschema.validate(answer, schema)
+        assert answer["schema"] == "ompd/var/1"
+    keys = {"native_thread_id", "runtime", "parallel", "thread_num", "address", "value", "mechanism"}
+    assert all(keys <= row.keys() for row in answer["var"])
+
+
+def test_a_process_without_openmp_has_variables_too(tmp_path: Path) -> None:
+    source = tmp_path / "plain.c"
+    source.write_text("#include <stdlib.h>\n__thread int own = 7; int main(void) { own++; abort(); }\n")
+    subprocess.run([str(require("gcc")), "-g", str(source), "-o", str(tmp_path / "plain")], check=True)
+    _require_kernel_cores()
+    subprocess.run([str(tmp_path / "plain")], cwd=tmp_path, preexec_fn=allow_cores, check=False)
+    core = next(tmp_path.glob("core*"))
+    with ompd.open_core(core) as session:
+        answer = session.ask_variable("own")
+        assert [(row.value, row.runtime, row.mechanism) for row in answer.rows] == [(8, None, "tls")]
+        assert answer.complete
