@@ -204,6 +204,17 @@ class InspectedProcess:
         loaded = self._by_start.get(module.start)
         return loaded.lost_data() if loaded is not None else None
 
+    def check_data(self, address: int) -> None:
+        """Make sure that what is read at *address* of a module's variables is not the zeros of a page that is lost.
+
+        :raises CorruptState: if it is
+        """
+        loaded = self._modules.at(address)
+        if loaded is not None and loaded.is_lost(address):
+            raise CorruptState(
+                address, f"a page of {loaded.name}'s variables is lost: zeros stand where its file has others"
+            )
+
     @property
     def unseen_libraries(self) -> Sequence[str]:
         """Names of libraries that the process has, and that were not found in what is left of it."""

@@ -330,6 +330,25 @@ class LoadedModule:
                     return self.bias + low
         return None
 
+    def is_lost(self, address: int) -> bool:
+        """Tell whether the page at the target's *address* reads as zeros though the module's file has other values for
+        it to begin with; see :meth:`lost_data`. That a program set all of a page to zero is not impossible, but rare.
+        """
+        elf, link = self.elf, address - self.bias
+        for segment in elf.segments if elf is not None else ():
+            start, end = segment.p_vaddr, segment.p_vaddr + segment.p_filesz
+            if segment.p_type != PT_LOAD or not segment.p_flags & PF_W or not start <= link < end or elf is None:
+                continue
+            low, high = max(link // _PAGE * _PAGE, start), min((link // _PAGE + 1) * _PAGE, end)
+            at = segment.p_offset + low - start
+            if not any(elf.data[at : at + high - low]):
+                return False
+            try:
+                return not any(self._target.read(self.bias + low, high - low))
+            except MemoryFault:
+                return False  # which says so itself
+        return False
+
     @property
     def elf(self) -> ElfFile | None:
         """The module's file, proven to be the one that was mapped, or None; ``record.fault`` then says why."""

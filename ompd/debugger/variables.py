@@ -698,6 +698,7 @@ class VariableReader:
         if address is None:
             return None, *self._constant()
         if address not in self._shown:
+            self._process.check_data(address)
             self._shown[address] = self._show(address)
         return self._shown[address]
 

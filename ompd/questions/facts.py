@@ -174,6 +174,14 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
     )
 
 
+def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
+    """Return *error* as it has to be told of a target that has lost something: with what that is."""
+    loss = session.target.loss
+    if loss is None:
+        return error
+    return NoAnswer(f"{session.target.name}: {loss.what}: {error}", hint=_LOSS_HINT)
+
+
 def native_thread(session: Session, handle: ThreadHandle) -> int:
     """Return the operating system's identifier of an OpenMP thread."""
     return session.process.thread_for_id(ThreadIdKind.PTHREAD, handle.native_id(ThreadIdKind.PTHREAD))

@@ -49,8 +49,9 @@ def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int 
         # A stack can be followed without knowing its runtime; what is missing then is said.
         if not session.process.threads():
             raise
-        problems.note(str(error))
-        runtimes, doubt = [], str(error) if session.target.loss is not None else None
+        lost = session.target.loss is not None
+        problems.note("no OpenMP runtime is found in what is left" if lost else str(error))
+        runtimes, doubt = [], str(error) if lost else None
     reader = _Reader(session, runtimes, problems, raw, doubt)
     rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
     if fold:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
-from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError
+from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
-from ompd.questions.facts import Facts, Problems, answer, begin, each, readable_runtimes
+from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
 from ompd.questions.runtimes import records
+from ompd.questions.threads import Doubts
 from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def ask(
     if elements is not None and not 0 < elements <= _MAX_ELEMENTS:
         raise BadInput(f"{elements} elements: between 1 and {_MAX_ELEMENTS} can be shown")
     wanted = variables.parse_name(name)
-    found = session.process.named_variables.find(wanted)
+    try:
+        found = session.process.named_variables.find(wanted)
+    except (NoAnswer, Unavailable) as error:
+        raise in_what_is_left(session, error) from error
     if len(found) > 1:
         raise variables.list_choices(wanted, found)
     reader = variables.VariableReader(
@@ -68,11 +72,8 @@ def ask(
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
     known = [(thread, _handle(runtimes, thread, problems)) for thread in session.process.threads()]
-    unread = "; ".join(
-        str(runtime.fault or f"{runtime.id} cannot be read")
-        for runtime in session.runtimes
-        if runtime.space is None and runtime.is_initialised
-    )
+    matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
+    unread = Doubts(session, runtimes, matched).reason or ""
 
     def record(asked: tuple[int, tuple[LoadedRuntime, ThreadHandle] | None]) -> VariableRecord:
         return _record(copies, reader, asked[0], asked[1], unread, wanted.text, problems)
@@ -91,7 +92,8 @@ def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
     try:
         return list(readable_runtimes(session, problems, needed=False))
     except NoAnswer as error:
-        problems.note(str(error))
+        if session.target.loss is None:  # else what is lost is told already
+            problems.note(str(error))
         return []
 
 
@@ -169,7 +171,9 @@ def _record(
         thread_num = facts.get("thread_num", handle.thread_num)
         if region is not None:
             team_size = facts.get("team_size", region.size)
-        elif thread_num is not None and "parallel" not in facts.unavailable:
+        elif "parallel" in facts.unavailable:
+            facts.unavailable["team_size"] = facts.unavailable["parallel"]
+        elif thread_num is not None:
             team_size = 1
     elif unread:
         facts.unavailable.update(dict.fromkeys(("runtime", "parallel", "thread_num", "team_size"), unread))

@@ -88,7 +88,8 @@ def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] 
 
 def _wrong_frames(row: Row, true: Row) -> Iterator[str]:
     # Frames may be missing, where the row says so, or be called a guess. The others are those of the intact core.
-    known = [frame for frame in row["frames"] if not frame["guessed"]]
+    # Of code that nothing is left to tell of, nothing is told but that it is there.
+    known = [frame for frame in row["frames"] if not frame["guessed"] and frame["kind"] != "unknown"]
     rest = iter(true["frames"])
     for frame in known:
         for other in rest:
@@ -104,7 +105,7 @@ def _wrong_frames(row: Row, true: Row) -> Iterator[str]:
 def _is_same_frame(frame: Row, true: Row) -> bool:
     for key in _FRAME:
         # Whether a frame is inlined shows only where its file is known, and whose code it is where its symbols are.
-        if frame[key] != true[key] and not (key == "inlined" and frame["function"] is None) and frame[key] != "unknown":
+        if frame[key] != true[key] and not (key == "inlined" and frame["function"] is None):
             return False
     told = [key for key in _TOLD_OF_FRAME if frame[key] is not None and not _same(key, frame[key], true[key])]
     return not told or (told == ["construct"] and _is_part(frame["construct"], true["construct"]))
