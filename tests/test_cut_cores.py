@@ -131,15 +131,17 @@ def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind
     core = deadlock[kind]
     intact = intact_of(core)
     told = ask_all(DAMAGES[damage](core.core, tmp_path / "core"), exe=core.executable)
-    facts = {name: found.told for name, found in told.compared(intact).items()}
+    # Without the notes there are neither registers, which stacks begin with, nor the name of the program.
+    asked = [name for name in QUESTIONS if kind == "kernel" or name not in ("stack", "var")]
+    facts = {name: found.told for name, found in told.compared(intact).items() if name in asked}
     if kind == "kernel":
         threads = told.answers["threads"]["threads"]
         assert told.exit_code("threads") == 3
         assert {row["native_thread_id"] for row in threads} == {t["native_thread_id"] for t in core.truth["threads"]}
         assert all(row["where"] or row["innermost"] or "where" not in row["unavailable"] for row in threads)
     if (tmp_path / "core").stat().st_size >= behind_the_runtime(core.core):
-        assert {told.exit_code(name) for name in QUESTIONS} == {3}
-        assert sum(facts.values()) > 0.8 * sum(found.of for found in intact.compared(intact).values())
+        assert {told.exit_code(name) for name in asked} == {3}
+        assert sum(facts.values()) > 0.8 * sum(intact.compared(intact)[name].of for name in asked)
     elif kind == "gcore":
         assert told.exit_code("threads") == 1 and NOTES_LOST in str(told.errors["threads"])
 

@@ -8,6 +8,7 @@ Where the key has no symbol it is found by what lies under it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -86,9 +87,14 @@ class EmulatedTls:
         word = self._process.pointer_size
         return read_unsigned(self._process, pointers + (number - 1) * word, word) or None
 
-    def read_copies(self, thread: int) -> None:
-        """Read all copies that *thread* has, for a target that notes what is read; what cannot be read is left."""
-        for _, control_address in self._process.symbols_with_prefix(PREFIX):
+    def read_copies(self, controls: Sequence[int], thread: int) -> None:
+        """Read the copies that *thread* has of variables, for a target that notes what is read.
+
+        What cannot be read is left.
+
+        :param controls: where their control objects lie
+        """
+        for control_address in controls:
             with suppress(OmpdError):
                 copy = self.address(control_address, thread)
                 if copy is not None:

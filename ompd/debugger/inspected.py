@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -688,7 +689,18 @@ class InspectedProcess:
     def read_thread_storage(self, thread: int) -> None:
         """Read all thread-local variables of *thread*, for a target that notes what is read."""
         self._storage.read_blocks(self._modules, thread)
-        self.emulated_tls.read_copies(thread)
+        if self._emulated_controls:
+            self.emulated_tls.read_copies(self._emulated_controls, thread)
+
+    @cached_property
+    def _emulated_controls(self) -> Sequence[int]:
+        # Of modules whose symbols were needed: the others' files are not asked for this alone.
+        found: list[int] = []
+        for module in self._modules:
+            if "symbols" in module.__dict__ and module.symbols is not None and not module.record.is_system_library:
+                with suppress(MalformedFile):
+                    found += [symbol.address + module.bias for symbol in module.symbols.find_prefix("__emutls_v.")]
+        return found
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``."""

@@ -1,4 +1,4 @@
-"""The variables of a process by the names that its source has for them: where each thread has them, and their values.
+"""Finds variables of a process by the names that its source has for them.
 
 The program is searched first: its debug information, then its symbols; other modules only if it has no variable of that
 name, or if the name is qualified by theirs. A symbol alone tells address and size, and no type.
@@ -12,23 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import read_unsigned
 from ompd.contract.process import Module
 from ompd.debugger.emutls import PREFIX
 from ompd.debugger.formats.dwarf_index import Place
-from ompd.debugger.formats.dwarf_layouts import TypeReader
 from ompd.debugger.formats.dwarf_named import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
-from ompd.debugger.formats.dwarf_parts import Dereference, Part, PartFinder, Step, parse_steps
-from ompd.debugger.formats.dwarf_type_names import shortened, type_name
+from ompd.debugger.formats.dwarf_type_names import shortened
 from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.dwarf_values import Json, Options, Shown, ValueFormatter
 from ompd.debugger.formats.elf import PT_TLS
-from ompd.debugger.formats.scalars import format_integer
 from ompd.debugger.formats.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
-from ompd.errors import BadInput, MalformedFile, NoAnswer, NoStorage, OmpdError, Unavailable
+from ompd.debugger.variable_names import (
+    BLANK,
+    VariableName,
+    canonical,
+    is_called,
+    linker_names,
+    source_names,
+    split_scopes,
+)
+from ompd.errors import MalformedFile, NoAnswer, OmpdError, Unavailable
 
 if TYPE_CHECKING:
-    from ompd.debugger.inspected import InspectedProcess
     from ompd.debugger.modules import LoadedModule
 
 TLS, EMUTLS, GLOBAL = "tls", "emutls", "global"
@@ -37,79 +40,6 @@ TLS, EMUTLS, GLOBAL = "tls", "emutls", "global"
 _DATA = frozenset((STT_OBJECT, STT_COMMON, STT_NOTYPE))
 _MAX_LISTED = 20
 _MAX_NEAR = 5
-_MAX_WORDS = 64
-_BLANK = "__BLNK__"  # what compilers call the COMMON block that has no name
-_BLOCK = re.compile(r"/([^\W\d]?\w*)/(.*)", re.DOTALL)
-_NAME = re.compile(r"([^\W\d]\w*(?:\$\w+)*)(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class VariableName:
-    """What a user may call a variable: ``file.c::x``, ``ns::Class::x``, ``function::x``, ``/block/member``, ``x.a[2]``.
-
-    ``scopes`` are from outside in; ``block`` is the COMMON block's name, ``""`` the blank one's, None without one.
-    ``name`` is empty where a whole block is meant.
-    """
-
-    text: str
-    scopes: tuple[str, ...]
-    block: str | None
-    name: str
-    steps: tuple[Step, ...]
-    is_global: bool = False
-
-
-def parse_name(text: str) -> VariableName:
-    """Return what *text* names.
-
-    :raises BadInput: if it can be no variable's name
-    """
-    rest = text.strip()
-    stars = len(rest) - len(rest.lstrip("* "))
-    dereferences = (Dereference(),) * rest[:stars].count("*")
-    rest = rest[stars:]
-    block = _BLOCK.fullmatch(rest)
-    if block is not None:
-        name = _NAME.fullmatch(block[2]) if block[2] else None
-        if block[2] and name is None:
-            raise _no_name(text)
-        member, steps = (name[1], parse_steps(name[2])) if name is not None else ("", ())
-        return VariableName(text, (), block[1], member, (*steps, *dereferences))
-    parts = _split_scopes(rest)
-    last = _NAME.fullmatch(parts[-1].strip())
-    if last is None:
-        raise _no_name(text)
-    scopes = tuple(re.sub(r"\(.*\)$", "", part.strip().strip("'\"")) for part in parts[:-1])
-    is_global = len(scopes) > 0 and not scopes[0]
-    steps = parse_steps(last[2])
-    return VariableName(text, tuple(s for s in scopes if s), None, last[1], (*steps, *dereferences), is_global)
-
-
-def _no_name(text: str) -> BadInput:
-    return BadInput(
-        f"{text!r} is no name of a variable", hint="as in x, file.c::x, ns::x, function::x, /block/x, x.a[2]"
-    )
-
-
-def _split_scopes(text: str) -> list[str]:
-    parts, depth, start, quote = [], 0, 0, ""
-    index = 0
-    while index < len(text):
-        character = text[index]
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        elif character in "<([{":
-            depth += 1
-        elif character in ">)]}" and not text.startswith("->", index - 1):
-            depth -= 1
-        elif depth <= 0 and text.startswith("::", index):
-            parts.append(text[start:index])
-            start = index + 2
-            index += 1
-        index += 1
-    return [*parts, text[start:]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +225,7 @@ class Variables:
 
     def _in_blocks(self, module: LoadedModule, info: TypeInfo, name: VariableName) -> list[StaticVariable]:
         assert name.block is not None
-        spellings = dict.fromkeys((name.block, name.block.lower(), name.block.upper()) if name.block else (_BLANK,))
+        spellings = dict.fromkeys((name.block, name.block.lower(), name.block.upper()) if name.block else (BLANK,))
         blocks = [block for spelling in spellings for block in find_common(info, spelling)]
         found: dict[Location, StaticVariable] = {}
         for block in blocks:
@@ -325,7 +255,7 @@ class Variables:
         members = tuple((name, offset, type_) for name, offset, type_ in rows if type_ is not None and offset >= 0)
         ends = [offset + (_size(info, type_) or 0) for _, offset, type_ in members]
         is_tls = block.location.kind == "tls"
-        shown = "" if block.name == _BLANK else block.name
+        shown = "" if block.name == BLANK else block.name
         yield StaticVariable(
             name=f"/{shown}/",
             module=module.record,
@@ -345,7 +275,7 @@ class Variables:
 
     def _in_symbols(self, module: LoadedModule, name: VariableName) -> Iterator[StaticVariable]:
         symbols = _symbols(module)
-        spellings = list(_linker_names(name))
+        spellings = list(linker_names(name))
         found = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
         for spelling, symbol in found.items():
             made = StaticVariable(
@@ -416,7 +346,7 @@ class Variables:
             if module.record.is_system_library:
                 continue
             try:
-                known.update(dict.fromkeys(_source_names(_symbols(module).data_names())))
+                known.update(dict.fromkeys(source_names(_symbols(module).data_names())))
             except MalformedFile:
                 continue
         by_end: dict[str, str] = {}
@@ -463,24 +393,11 @@ def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bo
     for scope in reversed(scopes):
         if not rest:
             return True
-        if _is_called(scope.name, rest[-1], fold):
+        if is_called(scope.name, rest[-1], fold):
             rest.pop()
         elif not scope.optional:
             return False
     return not rest
-
-
-def _is_called(name: str, wanted: str, fold: bool) -> bool:
-    if fold:
-        return name.lower() == wanted.lower()
-    if "<" not in name:
-        return name == wanted
-    return name.partition("<")[0] == wanted or _canonical(name) == _canonical(wanted)
-
-
-def _canonical(name: str) -> str:
-    # Arguments of templates as one compiler spells them, without spaces.
-    return shortened(name).replace(" ", "")
 
 
 def _is_path_end(wanted: str, path: str) -> bool:
@@ -496,7 +413,7 @@ def _identity(entry: NamedVariable) -> tuple[object, ...]:
 
 def _qualified(entry: NamedVariable) -> str:
     if entry.block is not None:
-        return f"/{'' if entry.block == _BLANK else entry.block}/{entry.name}"
+        return f"/{'' if entry.block == BLANK else entry.block}/{entry.name}"
     return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
 
 
@@ -513,7 +430,7 @@ def _best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVar
     variables = placed or variables
     if name.scopes:
         wanted = "::".join((*name.scopes, name.name))
-        exact = [variable for variable in variables if _canonical(variable.name) == _canonical(wanted)]
+        exact = [variable for variable in variables if canonical(variable.name) == canonical(wanted)]
         variables = exact or variables
     return variables
 
@@ -538,41 +455,6 @@ def _in_file(variable: StaticVariable) -> StaticVariable:
 
 def _in_module(variable: StaticVariable) -> StaticVariable:
     return replace(variable, name=f"{variable.module.name.rpartition('/')[2]}::{variable.name}")
-
-
-def _linker_names(name: VariableName) -> Iterator[str]:
-    # What compilers call a variable of that name in symbol tables, as far as it can be told without its type.
-    if name.block is not None:
-        if name.name:
-            return  # nothing tells where in its block a member lies
-        yield f"{name.block.lower()}_" if name.block else "__BLNK__"
-        return
-    yield "::".join((*name.scopes, name.name)) if name.scopes else name.name
-    if name.scopes:
-        parts = "".join(f"{len(part)}{part}" for part in (*name.scopes, name.name))
-        yield f"_ZN{parts}E"
-        if len(name.scopes) == 1:
-            scope, last = name.scopes[0].lower(), name.name.lower()
-            yield f"__{scope}_MOD_{last}"
-            yield f"_QM{scope}E{last}"
-
-
-def _source_names(names: Iterable[str]) -> Iterator[str]:
-    # Names of symbols as the source may have them, of those that can be variables of the user's.
-    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  few names need it
-
-    for name in names:
-        module = re.fullmatch(r"__(\w+)_MOD_(\w+)|_QM([a-z0-9_]+)E([a-z0-9_]+)", name)
-        if module is not None:
-            yield f"{module[1] or module[3]}::{module[2] or module[4]}"
-        elif re.fullmatch(r"[a-z]\w*_", name):
-            yield f"/{name[:-1]}/"
-        elif re.fullmatch(r"_ZN[\w]+E", name):
-            yield from filter(None, (demangle(name),))
-        elif not name.startswith(("_", ".")):
-            yield name.removeprefix(PREFIX).partition(".")[0]
-        elif name.startswith(PREFIX):
-            yield name.removeprefix(PREFIX)
 
 
 def _symbols(module: LoadedModule) -> SymbolTable:
@@ -619,7 +501,7 @@ def _around(symbol: str, name: str) -> list[str]:
     # What a variable of a function of C++ lies in, as the linker's name tells.
     from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  few names need it
 
-    parts = _split_scopes(demangle(symbol) or "")
+    parts = split_scopes(demangle(symbol) or "")
     return parts[:-1] if parts[-1] == name else []
 
 
@@ -635,165 +517,3 @@ def _size(info: TypeInfo, type_: Place | None) -> int | None:
         return info.size_at(type_) if type_ is not None else None
     except OmpdError:
         return None
-
-
-# Values
-
-
-class VariableReader:
-    """One variable, or a part of one, as each thread of one stop has it.
-
-    :param steps: the steps to the part, see :func:`parse_name`
-    :param letter: how values are written, and ``elements``, ``x87``: see :class:`Options`
-    """
-
-    def __init__(
-        self,
-        process: InspectedProcess,
-        variable: StaticVariable,
-        steps: Sequence[Step],
-        *,
-        letter: str = "",
-        elements: int = 200,
-        x87: bool = False,
-    ) -> None:
-        self._process = process
-        self.variable = variable
-        self._steps = steps
-        self._options = Options(letter=letter, elements=elements, x87=x87)
-        self._shown: dict[int, tuple[int, Shown, str | None]] = {}
-        self._guards: list[Symbol] | None = None
-        bias = variable.module.bias
-        self._types = TypeReader(variable.info, process.read_data, bias) if variable.info is not None else None
-
-    def address(self, thread: int) -> int | None:
-        """Return where *thread* has its copy of the whole variable, None if it has no storage yet.
-
-        :raises Unavailable: if it has no place, or that is not to be told
-        """
-        variable = self.variable
-        if variable.module.unproven is not None:
-            raise Unavailable(
-                f"{variable.module.name}: its variables are not read, since it is {variable.module.unproven}"
-            )
-        if variable.mechanism == GLOBAL:
-            return variable.offset
-        if variable.mechanism == TLS:
-            try:
-                return self._process.thread_local_address(
-                    variable.module, variable.offset, variable.size or 0, variable.name, thread
-                )
-            except NoStorage:
-                return None
-        if variable.mechanism == EMUTLS:
-            return self._process.emulated_tls.address(variable.offset, thread)
-        raise Unavailable(f"{variable.name}: {variable.fault}")
-
-    def show(self, address: int | None) -> tuple[int | None, Shown, str | None]:
-        """Return address, value and type of the part that is asked for, in the copy that lies at *address*.
-
-        :param address: None for a variable that the compiler made a constant of
-        :raises OmpdError: if it cannot be read, or its type is not known
-        """
-        if address is None:
-            return None, *self._constant()
-        if address not in self._shown:
-            self._process.check_data(address)
-            self._shown[address] = self._show(address)
-        return self._shown[address]
-
-    def _constant(self) -> tuple[Shown, str | None]:
-        variable = self.variable
-        if variable.constant is None or variable.type is None or self._types is None:
-            raise Unavailable(f"{variable.name}: {variable.fault}")
-        if self._steps:
-            raise Unavailable(f"{variable.name} is a constant of the compiler's, of which no part lies anywhere")
-        shown = self._formatter(self._types).show(variable.type, variable.constant)
-        return shown, type_name(self._types.info, variable.type)
-
-    def _show(self, address: int) -> tuple[int, Shown, str | None]:
-        variable = self.variable
-        if variable.members and self._types is not None:
-            return self._show_block(self._types, address)
-        if variable.type is None or self._types is None:
-            if self._steps:
-                raise BadInput(f"{variable.name} has no parts that are known: {self.untyped}")
-            return address, self._words(address), None
-        part = PartFinder(self._types).select(variable.type, address, self._steps)
-        return part.address, self._formatter(self._types).show_part(part), type_name(self._types.info, part.type)
-
-    def _formatter(self, types: TypeReader) -> ValueFormatter:
-        return ValueFormatter(types, self._options, self._process.symbolize)
-
-    def _show_block(self, types: TypeReader, address: int) -> tuple[int, Shown, str | None]:
-        if self._steps:
-            raise BadInput("the members of a COMMON block are named with it, as in /block/member")
-        texts: list[str] = []
-        values: dict[str, Json] = {}
-        truncated = False
-        for name, offset, type_ in self.variable.members:
-            shown = self._formatter(types).show_part(Part(type_, address + offset))
-            texts.append(f"{name} = {shown.text}")
-            values[name] = shown.value
-            truncated = truncated or shown.truncated
-        return address, Shown(f"( {', '.join(texts)} )", values, truncated), "COMMON block"
-
-    @property
-    def type(self) -> str | None:
-        """The type's name, None where nothing tells it, or only a value would tell that of the part."""
-        variable = self.variable
-        if variable.members:
-            return "COMMON block"
-        return type_name(variable.info, variable.type) if variable.info is not None and not self._steps else None
-
-    @property
-    def untyped(self) -> str:
-        """Why the type is not known."""
-        return f"no debug information of {self.variable.module.name} tells its type"
-
-    def _words(self, address: int) -> Shown:
-        # Without a type: bytes of the size of a number as one, others as words.
-        size = self.variable.size
-        if self.variable.mechanism == EMUTLS:
-            size = self._process.emulated_tls.control(self.variable.offset).size
-        if not size:
-            raise Unavailable(f"{self.variable.name}: {self.untyped}, and its symbol no size")
-        order = self._process.byte_order
-        unit = next(unit for unit in (8, 4, 2, 1) if size % unit == 0)
-        count = min(size // unit, _MAX_WORDS)
-        raw = self._process.read_data(address, count * unit)
-        letter = self._options.letter if self._options.letter in ("x", "d", "u", "o", "t", "z") else "z"
-        words = [
-            format_integer(int.from_bytes(raw[at : at + unit], order), letter, unit) for at in range(0, len(raw), unit)
-        ]
-        if size == unit:
-            return Shown(words[0], words[0], False)
-        cut = count * unit < size
-        values: list[Json] = list(words)
-        return Shown(f"{{{', '.join(words)}{'...' if cut else ''}}}", values, cut)
-
-    # Variables of C++ that code initialises
-
-    def initialised(self, thread: int) -> bool | None:
-        """Tell whether the code that initialises the copy of *thread* has run; None if there is no such code.
-
-        A thread runs it when it uses the variable, or another one of its file, for the first time.
-
-        :raises Unavailable: if it is not to be told which guard is this variable's
-        """
-        if self.variable.mechanism != TLS or self.variable.is_fortran or self.variable.info is None:
-            return None
-        if self._guards is None:
-            self._guards = self._process.named_variables.guards(self.variable)
-        if not self._guards:
-            return None
-        if len(self._guards) > 1:
-            raise Unavailable(f"{self.variable.name}: several guards may be those of its initialisation")
-        guard = self._guards[0]
-        try:
-            where = self._process.thread_local_address(
-                self.variable.module, guard.address, guard.size, guard.name, thread
-            )
-        except NoStorage:
-            return False
-        return bool(read_unsigned(self._process, where, 1))

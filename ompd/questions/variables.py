@@ -22,7 +22,8 @@ from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
     from ompd.debugger.formats.dwarf_values import Shown
-    from ompd.debugger.variables import StaticVariable, VariableReader
+    from ompd.debugger.variable_reader import VariableReader
+    from ompd.debugger.variables import StaticVariable
 
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 """gdb's letters."""
@@ -47,21 +48,24 @@ def ask(
     :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that tell them apart
     :raises BadInput: if it has no such part
     """
-    import ompd.debugger.variables as variables  # noqa: PLC0415  for this question alone
+    # For this question alone:
+    from ompd.debugger.variable_names import parse_name  # noqa: PLC0415
+    from ompd.debugger.variable_reader import VariableReader  # noqa: PLC0415
+    from ompd.debugger.variables import list_choices  # noqa: PLC0415
 
     problems = begin(session)
     if format is not None and format not in FORMATS:
         raise BadInput(f"there is no format {format!r}", hint=f"formats are gdb's: {' '.join(FORMATS)}")
     if elements is not None and not 0 < elements <= _MAX_ELEMENTS:
         raise BadInput(f"{elements} elements: between 1 and {_MAX_ELEMENTS} can be shown")
-    wanted = variables.parse_name(name)
+    wanted = parse_name(name)
     try:
         found = session.process.named_variables.find(wanted)
     except (NoAnswer, Unavailable) as error:
         raise in_what_is_left(session, error) from error
     if len(found) > 1:
-        raise variables.list_choices(wanted, found)
-    reader = variables.VariableReader(
+        raise list_choices(wanted, found)
+    reader = VariableReader(
         session.process,
         found[0],
         wanted.steps,
