@@ -10,11 +10,12 @@ from ompd.model import (
     ParallelRecord,
     RuntimeRecord,
     SnapshotRecord,
+    StackRecord,
     TaskRecord,
     ThreadRecord,
     VariableAnswer,
 )
-from ompd.questions import icvs, regions, runtimes, snapshot, tasks, threads, variables
+from ompd.questions import icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables
 from ompd.session import Session
 
 
@@ -45,6 +46,17 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return self.ask(tasks.ask)
+
+    def ask_stacks(self, *, raw: bool = False, fold: bool = False, thread: int | None = None) -> Answer[StackRecord]:
+        """Return the stack of each thread as the source reads, a worker's continued by its region's.
+
+        :param raw: all frames of each thread's own stack instead
+        :param fold: threads that have the same stack share a row
+        :param thread: only that of the thread with this native id; if there is none, of those with this thread number
+        :raises BadInput: if there is no such thread
+        :raises NoAnswer: if the target names no thread
+        """
+        return self.ask(lambda session: stacks.ask(session, raw=raw, fold=fold, thread=thread))
 
     def ask_icvs(self) -> Answer[IcvRecord]:
         """Return each internal control variable for each handle of its scope.

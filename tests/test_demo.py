@@ -77,16 +77,16 @@ def take_core(program: Path, folder: Path) -> Path:
         process.wait()
 
 
-def show(command: str, core: Path) -> str:
+def show(command: str, core: Path, *options: str) -> str:
     run = subprocess.run(
-        [str(OMPD), command, core.name],
+        [str(OMPD), command, core.name, *options],
         cwd=core.parent,
         capture_output=True,
         text=True,
         env=clean_environment(),
         check=True,
     )
-    return f"$ ompd {command} {core.name}\n{run.stdout}"
+    return f"$ {' '.join(('ompd', command, core.name, *options))}\n{run.stdout}"
 
 
 def ask(command: str, core: Path) -> dict[str, object]:
@@ -111,6 +111,9 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
     print(show("parallel", core))
     print("Look at the region: it is where the four threads, by their native ids, were sent to work.\n")
 
+    print(show("stack", core, "--fold"))
+    print("Look at the thread that waits for the lock: its stack goes on in the one that sent it there, out to main.\n")
+
     threads = ask("threads", core)["threads"]
     assert isinstance(threads, list) and len(threads) == 4
     lock, barrier = line_with("omp_set_lock(&progress_lock)"), line_with("#pragma omp barrier")
@@ -129,4 +132,16 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
     assert region["function"]["line"] == line_with("#pragma omp parallel")
     assert (region["level"], region["team_size"], region["enclosing"]) == (1, 4, None)
     assert region["threads"] == [t["native_thread_id"] for t in sorted(threads, key=lambda t: t["thread_num"])]
+
+    stacks = ask("stack", core)["stack"]
+    assert isinstance(stacks, list) and len(stacks) == 4
+    (stuck,) = (s for s in stacks if s["native_thread_id"] == waiting_for_lock[0]["native_thread_id"])
+    written = [(f["function"], f["line"]) for f in stuck["frames"] if f["kind"] == "user"]
+    parallel, call = line_with("#pragma omp parallel"), line_with("CALL(simulate())")
+    assert written == [
+        ("report_progress", lock),
+        ("simulate", line_with("CALL(report_progress(change))")),
+        ("simulate", parallel),
+        ("main", call),
+    ]
     shutil.rmtree(tmp_path)

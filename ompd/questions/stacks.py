@@ -262,9 +262,16 @@ class _Reader:
         outside = len(region.encountering_frames())
         own = self._own_stack(native_thread(self._session, primary))
         first = own.physical - outside
-        frames = tuple(_as_written([item for item in own.frames if item.place >= first]))
+        frames = tuple(_as_written([item for item in own.frames if item.place >= first], self._where_met(region)))
         others, stopped = self._continuation(primary, region.enclosing())
         return frames + others, own.stopped or stopped
+
+    def _where_met(self, region: ParallelHandle) -> tuple[str | None, Construct] | None:
+        try:
+            known = places.region_function(self._session, region)
+        except OmpdError:
+            return None
+        return (known.function, Construct("parallel", known.file, known.line)) if known and known.line else None
 
     # A thread's own frames
 
@@ -528,11 +535,12 @@ def _is_glue(outer: StackFrame, inner: StackFrame) -> bool:
     return known.construct == "task" or ("_debug__" in called and "_debug__" not in name)
 
 
-def _as_written(frames: Sequence[_Item]) -> Iterator[StackFrame]:
+def _as_written(frames: Sequence[_Item], met: tuple[str | None, Construct] | None = None) -> Iterator[StackFrame]:
     # The frames that stand for what is in the source. Of the C library's functions that call each other, the one that
-    # the user called is.
+    # the user called is. The code that met a parallel construct is at that, whatever line gcc gave the call: where the
+    # construct begins a block it is that of the block.
     shown = False
-    for number, (_, frame, is_glue, is_outermost, _) in enumerate(frames):
+    for number, (_, frame, is_glue, is_outermost, *_) in enumerate(frames):
         if is_glue or frame.kind == RUNTIME:
             continue
         if frame.kind == SYSTEM and not is_outermost:
@@ -540,4 +548,10 @@ def _as_written(frames: Sequence[_Item]) -> Iterator[StackFrame]:
             if outer not in (USER, UNKNOWN) and not (frame.signal and shown):
                 continue
         shown = True
+        if frame.kind == USER:
+            if met is not None and (frame.function, frame.file) == (met[0], met[1].file):
+                frame = replace(frame, line=met[1].line)
+            construct = frame.construct
+            is_region = construct is not None and construct.kind == "parallel" and is_outermost
+            met = (frame.function, construct) if is_region and construct is not None else None
         yield frame
