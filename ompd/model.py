@@ -181,6 +181,42 @@ class Construct:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopIteration:
+    """Where a thread is in a worksharing loop: the ``number`` of the iteration, counted from 0 over the whole loop, and
+    the ``first`` and ``last`` of those that the thread was given with it.
+    """
+
+    number: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRecord:
+    """A variable or parameter of a frame.
+
+    ``value``, ``text`` and ``truncated`` are as in :class:`VariableRecord`; ``address`` is None for what lies in no
+    memory. A reference stands for what it refers to. ``sharing`` is how the construct that the frame is the body of
+    has it, as far as the debug information tells: ``shared``, ``firstprivate``, ``private`` (the thread's own, by
+    whatever clause, or declared inside), ``loop`` (private as the variable of a worksharing loop, of which
+    ``iteration`` tells more), ``copy`` (the thread's own copy, also of a shared variable that it only reads); None
+    where it does not tell. ``line`` is where it is declared.
+    """
+
+    name: str
+    type: str | None
+    value: Any
+    text: str | None
+    truncated: bool = False
+    address: int | None = None
+    sharing: str | None = None
+    iteration: LoopIteration | None = None
+    line: int | None = None
+    parameter: bool = False
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StackFrame:
     """One frame of a stack as the source reads; functions that a compiler inlined have frames, too.
 
@@ -192,7 +228,8 @@ class StackFrame:
     stack it is. ``inlined`` frames share the address of the one they are inlined into. ``module`` is the file that
     holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, or as a guess, ``frame-pointer`` or
     ``scan``; it is ``guessed`` if it or a frame inside of it was. ``signal`` marks the kernel's frame below a signal
-    handler. ``unproven`` is as in :class:`Place`.
+    handler. ``unproven`` is as in :class:`Place`. ``locals`` are the variables of the user's frames, those of inner
+    blocks first, None where they were not asked for.
     """
 
     function: str | None
@@ -210,6 +247,8 @@ class StackFrame:
     guessed: bool = False
     signal: bool = False
     unproven: str | None = None
+    locals: tuple[LocalRecord, ...] | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.inspected", "ompd.debugger.formats.demangle"),
     ("ompd.debugger.formats.dwarf_names", "ompd.debugger.formats.demangle"),
     ("ompd.debugger.inspected", "ompd.debugger.emutls"),
+    ("ompd.debugger.inspected", "ompd.debugger.locals"),
+    ("ompd.questions.stacks", "ompd.questions.locals"),
     ("ompd.debugger.types", "ompd.debugger.variables"),
     ("ompd.debugger.variables", "ompd.debugger.formats.demangle"),
     ("ompd.debugger.variable_names", "ompd.debugger.formats.demangle"),

@@ -144,6 +144,9 @@ COMMANDS = (
             Option("raw", "All frames of the thread's own stack, each with whose it is, its task and its CFA."),
             Option("fold", "Threads that have the same stack share it."),
             Option(
+                "locals", "The variables of the user's frames, with how constructs share them, as far as that is told."
+            ),
+            Option(
                 "thread",
                 "Only the thread with this native id; if there is none, those with this OpenMP number.",
                 kind="number",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.process import CallResult, Location, Module, SourceFrame, Stack, Variable
+from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, Variable
 from ompd.debugger.callsites import CallSites
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
@@ -42,6 +42,8 @@ from ompd.errors import (
 
 if TYPE_CHECKING:
     from ompd.debugger.emutls import EmulatedTls
+    from ompd.debugger.formats.dwarf_types import TypeInfo
+    from ompd.debugger.locals import FunctionLocals, Locals
     from ompd.debugger.variables import Variables
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
@@ -610,6 +612,34 @@ class InspectedProcess:
     def named_variables(self) -> Variables:
         """The variables of all modules by their names; see :mod:`ompd.debugger.variables`."""
         return self._types.named
+
+    def local_variables(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
+        """Return the variables of each function that a physical frame is in, one for each of
+        ``source_frames(frame.call_site)``; see :class:`ompd.debugger.locals.Locals`.
+
+        :param thread: the native id of the thread that the frame is of, for thread-local variables
+        """
+        return self._locals.of_frame(frame, thread)
+
+    @cached_property
+    def _locals(self) -> Locals:
+        from ompd.debugger.locals import Locals  # noqa: PLC0415  for one question alone
+
+        return Locals(self, x87=self._target.architecture.x87)
+
+    @property
+    def stack_pointer(self) -> int:
+        """The stack pointer's number in debug information."""
+        architecture = self._target.architecture
+        return architecture.dwarf_registers[architecture.sp]
+
+    def types_of(self, module: LoadedModule) -> TypeInfo | None:
+        """Return the types of a module, None if it has no debug information."""
+        return self._types.info_of(module)
+
+    def loaded_module_at(self, address: int) -> LoadedModule | None:
+        """Return the module that has *address* mapped, with its files, for those who are of the debugger's half."""
+        return self._modules.at(address)
 
     def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int) -> int:
         """See :meth:`ompd.debugger.tls.ThreadLocalStorage.offset_address`."""

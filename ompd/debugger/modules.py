@@ -22,6 +22,7 @@ from ompd.contract.process import Module
 from ompd.debugger.disk_cache import DiskCache, FileCache
 from ompd.debugger.files import Companions, FileFinder, open_mapped
 from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.formats.dwarf_files import DebugFiles
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
     ELF_MAGIC,
@@ -95,6 +96,7 @@ class LoadedModule:
         self._is_program = program
         self._has_evidence = False
         self._is_elf_file = False
+        self._debug_files: dict[str, DebugFiles] = {}
         self.damaged_bytes = 0
         """How many bytes of its file the target holds with another value: few, or it would be another file."""
         self.name = mappings[0].name
@@ -423,7 +425,13 @@ class LoadedModule:
             elf = self.debug_elf
         if elf is None or elf.section(".debug_line") is None:
             return None
-        return ToldPlaces(LineInfo(elf, self.companions), self._kept(elf))
+        return ToldPlaces(LineInfo(elf, self.companions, self.debug_files(elf)), self._kept(elf))
+
+    def debug_files(self, elf: ElfFile) -> DebugFiles:
+        """Return the debug information of one of the module's files: lines and types share it."""
+        if elf.name not in self._debug_files:
+            self._debug_files[elf.name] = DebugFiles(elf, self.companions)
+        return self._debug_files[elf.name]
 
     @cached_property
     def companions(self) -> Companions:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ompd.debugger.disk_cache import FileCache
 from ompd.debugger.formats.dwarf_lines import Function, LineInfo
+from ompd.debugger.formats.dwarf_units import Unit
 
 _WHAT = "places"
 # A stack has some dozen addresses, a process with many threads some thousand.
@@ -74,6 +75,10 @@ class ToldPlaces:
             found = self._lines.declared_inside(link_address)
             self._keep(key, found)
         return found
+
+    def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
+        """See :meth:`LineInfo.function_entry`."""
+        return self._lines.function_entry(link_address)
 
     def _keep(self, key: str, value: object) -> None:
         if self._lines.is_whole and len(self._rows) < _MAX_KEPT:

@@ -125,9 +125,9 @@ class Types:
     def _opened(self, module: LoadedModule) -> Iterator[TypeInfo]:
         # Finding a debug file may cost its checksum, so the module's own sections are looked at first.
         if module.elf is not None and module.elf.section(".debug_info") is not None:
-            yield TypeInfo(module.elf, module.companions)
+            yield TypeInfo(module.elf, module.companions, module.debug_files(module.elf))
         elif module.debug_elf is not None and module.debug_elf.section(".debug_info") is not None:
-            yield TypeInfo(module.debug_elf, module.companions)
+            yield TypeInfo(module.debug_elf, module.companions, module.debug_files(module.debug_elf))
 
 
 def sizeof(type_ref: TypeRef) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
@@ -14,12 +14,15 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import AddressSpace, ConstructCode, ParallelHandle, ThreadHandle
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
-from ompd.model import Answer, Construct, StackFrame, StackRecord
+from ompd.model import Answer, Construct, LocalRecord, StackFrame, StackRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.questions.threads import Doubts
 from ompd.session import LoadedRuntime, Session
+
+if TYPE_CHECKING:
+    from ompd.debugger.locals import FunctionLocals
 
 # Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
 _BEGIN = "_start"
@@ -29,7 +32,9 @@ _LOWER_BOUND = ".lb."
 _FORTRAN_PROGRAM = "MAIN__"
 
 
-def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None) -> Answer[StackRecord]:
+def ask(
+    session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
+) -> Answer[StackRecord]:
     """Return the stack of each thread: OpenMP's by region and thread number, then idle ones, then others.
 
     The runtime's frames are left out, and of the C library's those that no one wrote: of its functions that call each
@@ -38,6 +43,7 @@ def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int 
     :param raw: all frames of the thread's own stack instead, and no others
     :param fold: threads that have the same stack share a row
     :param thread: only that of the thread with this native id; if there is none, of those with this thread number
+    :param locals: have the variables of the user's frames
     :raises BadInput: if there is no such thread
     :raises NoAnswer: if the target names no thread
     """
@@ -52,7 +58,7 @@ def ask(session: Session, *, raw: bool = False, fold: bool = False, thread: int 
         lost = session.target.loss is not None
         problems.note("no OpenMP runtime is found in what is left" if lost else str(error))
         runtimes, doubt = [], str(error) if lost else None
-    reader = _Reader(session, runtimes, problems, raw, doubt)
+    reader = _Reader(session, runtimes, problems, raw, doubt, locals)
     rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
     if fold:
         rows = list(_folded(rows))
@@ -74,12 +80,18 @@ def _order(row: StackRecord) -> tuple[bool, str, bool, int, str, int, int]:
 def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
     groups: dict[object, list[StackRecord]] = {}
     for row in rows:
-        frames = tuple((f.function, f.file, f.line, f.kind, f.construct, f.inlined) for f in row.frames)
+        frames = tuple(
+            (f.function, f.file, f.line, f.kind, f.construct, f.inlined, _values(f.locals)) for f in row.frames
+        )
         key = row.runtime, row.idle, row.level, row.team_size, row.thread_num is None, row.stopped, frames
         groups.setdefault(key, []).append(row)
     for group in groups.values():
         first, natives = group[0], tuple(row.native_thread_id for row in group)
         yield replace(first, threads=natives, thread_nums=tuple(row.thread_num for row in group))
+
+
+def _values(variables: tuple[LocalRecord, ...] | None) -> object:
+    return None if variables is None else tuple((v.name, v.text, v.sharing, v.iteration) for v in variables)
 
 
 class _Found(NamedTuple):
@@ -97,6 +109,7 @@ class _Item(NamedTuple):
     is_glue: bool = False
     is_outermost: bool = False  # of the code of a construct
     is_inlined_task: bool = False  # the outermost of a task's code that was inlined where the task was met
+    variables: FunctionLocals | None = None
 
 
 # Frames, and why they do not go on.
@@ -116,11 +129,17 @@ class _Reader:
     """Stacks of one stop. What is found of one thread is kept for those whose stacks it continues."""
 
     def __init__(
-        self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems, raw: bool, doubt: str | None
+        self,
+        session: Session,
+        runtimes: Sequence[LoadedRuntime],
+        problems: Problems,
+        raw: bool,
+        doubt: str | None,
+        locals: bool,
     ) -> None:
         self._session = session
         self._unknown = doubt
-        self._raw = raw
+        self._raw, self._locals = raw, locals
         self._process = session.process
         self._runtimes = list(runtimes)
         self._problems = problems
@@ -322,16 +341,31 @@ class _Reader:
             task = tasks[inside] if inside < len(codes) else initial
             module = self._process.module_at(frame.call_site)
             name = module.name if module is not None else None
-            for source in self._sources(frame, kind):
-                frames.append(_Item(index, _frame(frame, source, kind, task, native, name, unproven)))
+            sources = self._sources(frame, kind)
+            found_locals: Sequence[FunctionLocals | None] = [None] * len(sources)
+            if self._locals and kind == USER:
+                found_locals = self._process.local_variables(frame, native)
+            for source, variables in zip(sources, found_locals, strict=True):
+                shown = _frame(frame, source, kind, task, native, name, unproven)
+                frames.append(_Item(index, shown, variables=variables))
             if index in outermost:
                 frames[-1] = frames[-1]._replace(is_outermost=True)
                 if kind == USER:
                     begins[len(frames) - 1] = outermost[index]
+        linked = [item.frame.function for item in frames]
         for at in reversed(range(len(frames))):
             self._read_as_source(frames, at, begins, physical)
         self._give_undeferred_tasks(frames, found, {task for task in tasks if task is not None})
-        return frames
+        return self._with_locals(frames, linked) if self._locals else frames
+
+    def _with_locals(self, frames: Sequence[_Item], linked: Sequence[str | None]) -> list[_Item]:
+        # How a construct has its variables is told by what the linker calls the function that was made of it.
+        from ompd.questions.locals import add  # noqa: PLC0415  asked for seldom
+
+        return [
+            item._replace(frame=add(item.frame, name, item.variables))
+            for item, name in zip(frames, linked, strict=True)
+        ]
 
     def _give_undeferred_tasks(self, frames: list[_Item], found: _Found | None, placed: AbstractSet[str]) -> None:
         # clang inlines the code of tasks that are not deferred into that which meets them: they have no frames of their

@@ -9,6 +9,7 @@ from ompd.render.words import UNKNOWN, basename, clean, format_count, format_ran
 
 _MAX_FRAMES, _LAST = 100, 20  # of a deep recursion so many are shown, and the last of these
 _MAX_NAME = 40  # names longer than that do not push the others' columns away
+_MAX_VALUE = 200  # characters of a variable's value
 _HOW = {"frame-pointer": "a guess by the frame pointer", "scan": "a guess by a scan of the stack"}
 
 
@@ -69,10 +70,28 @@ def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterato
             (line + "".join(f"   {note}" for note in notes)).rstrip(),
             "" if frame.kind in ("user", "unknown") else "dim",
         )
+        yield from _locals(frame, " " * (digits + 6), unfold or verbose)
     if stopped is not None:
         yield f"  not followed further: {clean(stopped)}", "dim"
     elif not row.frames and not row.idle:
         yield "  no code of the user's", "dim"
+
+
+def _locals(frame: StackFrame, indent: str, whole: bool) -> Iterator[tuple[str, str]]:
+    if "locals" in frame.unavailable:
+        yield f"{indent}no variables: {clean(frame.unavailable['locals'])}", "dim"
+    for variable in frame.locals or ():
+        text = clean(variable.text if variable.text is not None else UNKNOWN)
+        if len(text) > _MAX_VALUE and not whole:
+            text = f"{text[:_MAX_VALUE]}..."
+        notes = [variable.sharing] if variable.sharing is not None else []
+        if variable.iteration is not None:
+            iteration = variable.iteration
+            notes.append(f"iteration {iteration.number} of {iteration.first} to {iteration.last}")
+        if variable.text is None:
+            notes.append(clean(variable.unavailable.get("value", "")))
+        note = f"   ({', '.join(notes)})" if notes else ""
+        yield f"{indent}{clean(variable.name)} = {text}{note}", "" if variable.text is not None else "dim"
 
 
 def _name(frame: StackFrame) -> str:

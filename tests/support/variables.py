@@ -32,11 +32,15 @@ SOURCES = CHECKOUT / "tests" / "var"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is built: *name* of its source without the suffix, compiler and flags of it."""
+    """How a program is built: *name* of its source without the suffix, in which folder, compiler and flags of it; and
+    what it finds in its environment.
+    """
 
     name: str
     compiler: str
     flags: tuple[str, ...] = ()
+    folder: Path = SOURCES
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def id(self) -> str:
@@ -83,11 +87,11 @@ def build(recipe: Recipe) -> Path:
     runtime, gcc = intel_runtime(), compiler("gcc")
     used = flang(int(recipe.compiler[6:])) if recipe.compiler.startswith("flang-") else compiler(recipe.compiler)
     home = used.path.parent.parent
-    source = next(SOURCES.glob(f"{recipe.name}.*"))
+    source = next(recipe.folder.glob(f"{recipe.name}.*"))
     driver, environment, own = (
         str(used.path),
         clean_environment(),
-        ["-idirafter", str(runtime / "opt/compiler/include")],
+        ["-I", str(SOURCES), "-idirafter", str(runtime / "opt/compiler/include")],
     )
     rest: list[str] = []
     if source.suffix == ".cc":
@@ -125,7 +129,8 @@ def build(recipe: Recipe) -> Path:
         libraries = ["-L.", "-llinked", "-Wl,-rpath,$ORIGIN"] if recipe.name == "threads" else []
         run([str(gcc.path), "program.o", "truth.o", "-o", recipe.name, *libraries, *link], plain)
 
-    sources = {path.name: path.read_text() for path in sorted(SOURCES.iterdir())}
+    folders = (SOURCES, recipe.folder)
+    sources = {path.name: path.read_text() for folder in folders for path in sorted(folder.iterdir())}
     key = key_of(sources, recipe.id, used.version, gcc.version, own, rest, table()["intel-openmp"].version)
     return entry("var", key, make) / recipe.name
 
@@ -144,7 +149,13 @@ def running(recipe: Recipe, threads: int, folder: Path) -> Iterator[Told]:
                 stdout=output,
                 stderr=output,
                 pass_fds=[told],
-                env={**ENVIRONMENT, "THREADS": str(threads), "TRUTH_FILE": "truth.json", "TRUTH_FD": str(told)},
+                env={
+                    **ENVIRONMENT,
+                    **dict(recipe.environment),
+                    "THREADS": str(threads),
+                    "TRUTH_FILE": "truth.json",
+                    "TRUTH_FD": str(told),
+                },
                 start_new_session=True,
                 preexec_fn=allow_cores,
             )
@@ -178,7 +189,7 @@ def stopped(recipe: Recipe, threads: int, kind: str = "kernel") -> Told:
                 process = _Process(told.pid)
                 _write_kernel_core(process, folder / "core.kernel")  # type: ignore[arg-type]
 
-    folder = entry("var-cores", key_of(program.parent.name, threads, kind, ENVIRONMENT), make)
+    folder = entry("var-cores", key_of(program.parent.name, threads, kind, ENVIRONMENT, recipe.environment), make)
     rows = json.loads((folder / "truth.json").read_text())["threads"]
     return Told(program, folder / f"core.{kind}", 0, tuple(rows))
 

@@ -27,7 +27,7 @@ _MAX_DIMENSIONS = 64
 _MAX_BOUND = 1 << 63
 _MAX_STRIDE = 1 << 48
 
-Evaluate = Callable[[bytes], int]
+Evaluate = Callable[[Value], int]
 
 
 class Dimension(NamedTuple):
@@ -69,8 +69,9 @@ def dimensions(
 
     One that has no end in the file, as that of a flexible array, has a count of 0.
 
-    :param evaluate: works out an expression over the array's (or its descriptor's) address, None where it has none
-    :raises Unsupported: if bounds lie in another variable, or elements are not whole bytes apart
+    :param evaluate: works out an expression over the array's (or its descriptor's) address, or a reference to a
+        variable that holds a bound; None where the array has no address
+    :raises Unsupported: if bounds are not to be told, or elements are not whole bytes apart
     :raises MalformedFile: if bounds are absurd
     """
     unit = place.unit
@@ -125,12 +126,10 @@ def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None)
 
 
 def _number(unit: Unit, value: Value, evaluate: Evaluate | None) -> int:
-    if isinstance(value.raw, int):
-        if value.form not in _NUMBERS:
-            raise Unsupported("an array whose bounds lie in another variable")
+    if isinstance(value.raw, int) and value.form in _NUMBERS:
         return value.raw
     if evaluate is None:
         raise Unsupported("an array whose bounds are worked out at run time")
-    number = evaluate(value.raw)
+    number = evaluate(value)
     bits = 8 * unit.address_size
     return number - (1 << bits) if number >> bits - 1 else number

@@ -99,10 +99,11 @@ class TypeIndex:
     """The named types that one module's DWARF defines. What a search needs is read at its time and kept.
 
     :param others: finds split and supplementary files, None: there are none
+    :param files: the file's debug information, if others read it too
     """
 
-    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
-        self.files = DebugFiles(elf, others)
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
+        self.files = files if files is not None else DebugFiles(elf, others)
         self._all_open = False
         self._tables: dict[tuple[str, int], dict[int, Abbreviation]] = {}
         self._shapes: dict[tuple[str, int], dict[int, _Shape]] = {}

@@ -128,6 +128,7 @@ class TypeReader:
         self._types: dict[tuple[str, int, int], Resolved] = {}
         self._members: dict[tuple[str, int, int], tuple[MemberRow, ...]] = {}
         self._enumerations: dict[tuple[str, int, int], Enumeration] = {}
+        self._scalars: dict[tuple[tuple[str, int, int], tuple[str, ...]], Scalar] = {}
 
     # Types
 
@@ -156,6 +157,12 @@ class TypeReader:
 
     def scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
         """Return the base type that :meth:`resolve` found."""
+        key = key_of(place), tuple(names)
+        if key not in self._scalars:
+            self._scalars[key] = self._scalar(place, attributes, names)
+        return self._scalars[key]
+
+    def _scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
         unit = place.unit
         encoding = unit.number(attributes.get(_DW_AT_ENCODING)) or 0
         size = self.info.size_at(place)
@@ -256,6 +263,13 @@ class TypeReader:
         machine.run()
         return machine.pop()
 
+    def bound_in(self, place: Place) -> int:
+        """Return the bound of an array that the variable whose entry is at *place* holds.
+
+        :raises Unsupported: here, since it takes a frame to tell
+        """
+        raise Unsupported("an array whose bounds lie in another variable")
+
     def missing(self, place: Place, attributes: dict[int, Value], address: int | None) -> str | None:
         """Return why there is no array behind the descriptor at *address*, in gdb's words; None if there is one."""
         for attribute, text in ((DW_AT_ALLOCATED, "<not allocated>"), (DW_AT_ASSOCIATED, "<not associated>")):
@@ -288,8 +302,10 @@ class TypeReader:
         if address is not None:
             where = address
 
-            def evaluator(expression: bytes) -> int:
-                return self.evaluate(place, expression, where)
+            def evaluator(value: Value) -> int:
+                if isinstance(value.raw, bytes):
+                    return self.evaluate(place, value.raw, where)
+                return self.bound_in(self.info.target(place.unit, value))
 
         return dimensions(self.info, place, attributes, self.info.size_at(element), evaluator)
 

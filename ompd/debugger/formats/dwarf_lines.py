@@ -94,10 +94,11 @@ class LineInfo:
     What a lookup needs is read at the first one and kept.
 
     :param others: finds split and supplementary files, None: there are none
+    :param files: the file's debug information, if others read it too
     """
 
-    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
-        self._files = DebugFiles(elf, others)
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
+        self._files = files if files is not None else DebugFiles(elf, others)
         self._names = Names(self._files)
         self._tables: dict[int, _LineTable] = {}
         self._functions: dict[tuple[str, int, bool], _Functions] = {}
@@ -142,11 +143,10 @@ class LineInfo:
 
     def _entries_at(self, link_address: int) -> list[tuple[Unit, int, Mapping[int, Value] | None]]:
         # The entries of functions at an address, innermost first, with the attributes of those that were inlined.
-        skeleton = self._unit_at(link_address)
-        unit = None if skeleton is None else self._files.whole(skeleton)
-        offset = None if unit is None else self._function_at(unit, link_address)
-        if unit is None or offset is None:
+        entry = self.function_entry(link_address)
+        if entry is None:
             return []
+        unit, offset = entry
         covering = [row[2] for row in self._inlined_in(unit, offset) if row[0] <= link_address < row[1]]
         found: list[tuple[Unit, int, Mapping[int, Value] | None]] = []
         inlined = max(covering, key=lambda inlined: inlined.depth, default=None)
@@ -201,6 +201,17 @@ class LineInfo:
         file, line = known.get(_DW_AT_DECL_FILE), known.get(_DW_AT_DECL_LINE)
         number = line[0].number(line[1]) if line is not None else None
         return self._file(file[0], file[0].number(file[1])) if file is not None else None, number
+
+    def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
+        """Return unit, and offset in it, of the entry of the function whose code is at *link_address*, None where the
+        debug information has none.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        skeleton = self._unit_at(link_address)
+        unit = None if skeleton is None else self._files.whole(skeleton)
+        offset = None if unit is None else self._function_at(unit, link_address)
+        return None if unit is None or offset is None else (unit, offset)
 
     def _call(self, unit: Unit, attributes: Mapping[int, Value]) -> tuple[str, int] | None:
         line, number = unit.number(attributes.get(DW_AT_CALL_LINE)), unit.number(attributes.get(DW_AT_CALL_FILE))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.dwarf_files import OtherFiles
+from ompd.debugger.formats.dwarf_files import DebugFiles, OtherFiles
 from ompd.debugger.formats.dwarf_index import (
     DW_TAG_BASE_TYPE,
     DW_TAG_CLASS_TYPE,
@@ -119,14 +119,16 @@ class TypeInfo:
     """The types of one file's DWARF, a module's or its separate debug file's, and of those that it refers to.
 
     :param others: finds split and supplementary files, None: there are none
+    :param files: the file's debug information, if others read it too
     """
 
-    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
         self._name = elf.name
-        self._index = TypeIndex(elf, others)
+        self._index = TypeIndex(elf, others, files)
         self._found: dict[str, DwarfType | None] = {}
         self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
         self._members: dict[tuple[str, int, int], _Members] = {}
+        self._sizes: dict[tuple[str, int, int], int] = {}
 
     @property
     def index(self) -> TypeIndex:
@@ -245,6 +247,13 @@ class TypeInfo:
 
     def size_at(self, place: Place) -> int:
         """Return the size in bytes of the type at *place*; see :attr:`DwarfType.size`."""
+        key = place.unit.section, place.unit.offset, place.offset
+        size = self._sizes.get(key)
+        if size is None:
+            size = self._sizes[key] = self._size_at(place)
+        return size
+
+    def _size_at(self, place: Place) -> int:
         total = 1
         for _ in range(_MAX_CHAIN):
             place = self._definition(place)

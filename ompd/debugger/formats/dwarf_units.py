@@ -7,7 +7,7 @@ DWARF 5. All addresses are link-time addresses. Offsets are checked before use; 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
@@ -21,6 +21,7 @@ _SCOPES = frozenset((DW_TAG_COMPILE_UNIT, 0x1E, 0x39, 0x3C))
 DW_AT_NAME, DW_AT_STMT_LIST, DW_AT_LOW_PC, DW_AT_HIGH_PC, DW_AT_COMP_DIR = 0x03, 0x10, 0x11, 0x12, 0x1B
 DW_AT_ABSTRACT_ORIGIN, DW_AT_SPECIFICATION = 0x31, 0x47
 DW_AT_RANGES, DW_AT_STR_OFFSETS_BASE, DW_AT_ADDR_BASE, DW_AT_RNGLISTS_BASE = 0x55, 0x72, 0x73, 0x74
+DW_AT_LOCLISTS_BASE = 0x8C
 DW_AT_SIBLING, DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME, DW_AT_SIGNATURE = 0x01, 0x6E, 0x2007, 0x69
 DW_AT_CALL_FILE, DW_AT_CALL_LINE, DW_AT_LANGUAGE = 0x58, 0x59, 0x13
 # Of units whose entries lie in a split file; GNU's numbers are those of DWARF 4
@@ -37,7 +38,7 @@ DW_FORM_ADDR, DW_FORM_BLOCK2, DW_FORM_BLOCK4, DW_FORM_STRING, DW_FORM_BLOCK, DW_
 )
 DW_FORM_SDATA, DW_FORM_STRP, DW_FORM_REF_ADDR, DW_FORM_INDIRECT, DW_FORM_SEC_OFFSET = 0x0D, 0x0E, 0x10, 0x16, 0x17
 DW_FORM_EXPRLOC, DW_FORM_STRX, DW_FORM_ADDRX, DW_FORM_LINE_STRP, DW_FORM_IMPLICIT_CONST = 0x18, 0x1A, 0x1B, 0x1F, 0x21
-DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX = 0x23, 0x1F01, 0x1F02
+DW_FORM_LOCLISTX, DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX = 0x22, 0x23, 0x1F01, 0x1F02
 
 # Forms (7.5.6) by how they are read: bytes of a fixed size, an offset of the unit's format, LEB128, or a counted block
 _FIXED = {
@@ -49,7 +50,10 @@ _FIXED = {
 SUPPLEMENTARY_STRINGS = frozenset((0x1D, 0x1F21))  # strp_sup, GNU_strp_alt: in another file (dwz's)
 _OFFSETS = frozenset((DW_FORM_STRP, DW_FORM_LINE_STRP, DW_FORM_SEC_OFFSET, 0x1F20)) | SUPPLEMENTARY_STRINGS
 _ULEB = frozenset(
-    (0x0F, 0x15, DW_FORM_STRX, DW_FORM_ADDRX, 0x22, DW_FORM_RNGLISTX, DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX)
+    (
+        *(0x0F, 0x15, DW_FORM_STRX, DW_FORM_ADDRX, DW_FORM_LOCLISTX, DW_FORM_RNGLISTX),
+        *(DW_FORM_GNU_ADDR_INDEX, DW_FORM_GNU_STR_INDEX),
+    )
 )
 UNIT_REFERENCES = frozenset((0x11, 0x12, 0x13, 0x14, 0x15))  # ref1 … ref8, ref_udata: from the unit's start
 SUPPLEMENTARY_REFERENCES = frozenset((0x1C, 0x24, 0x1F20))  # ref_sup4, ref_sup8, GNU_ref_alt
@@ -98,6 +102,19 @@ class _Shape(NamedTuple):
     steps: int | tuple[int, ...]  # Unit.steps of all attributes
     # Where the entry behind its children is told: steps to DW_AT_sibling and its form
     sibling: tuple[int | tuple[int, ...], int] | None
+
+
+class Inside(NamedTuple):
+    """An entry that :meth:`Unit.iter_inside` found: how many it lies in, where from the unit's start, tag, attributes.
+
+    ``enters`` says whether those in it follow.
+    """
+
+    depth: int
+    offset: int
+    tag: int
+    attributes: Mapping[int, Value]
+    enters: bool
 
 
 class Value(NamedTuple):
@@ -317,6 +334,53 @@ class Unit:
             elif depth == 0 and below is not None:
                 return
 
+    def iter_inside(self, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[Inside]:
+        """Yield the entry at *offset* and those in it, in order, but what lies in entries for which *enters*, which is
+        given tag and attributes, is False. The one at *offset* is entered in any case.
+
+        :raises MalformedFile: when it reaches an entry that is malformed, or they are too deep in each other
+        """
+        cursor = self.cursor(offset)
+        data, shapes, end = cursor.data, self._shapes, self._end
+        position = cursor.position
+        depth = 0
+        passing: int | None = None  # the depth of an entry that is not entered
+        while position < end:
+            at = position
+            code = data[position]
+            position += 1
+            if code == 0:
+                depth -= 1
+                if depth <= 0:
+                    return
+                if passing is not None and depth <= passing:
+                    passing = None
+                continue
+            if code >= 0x80:
+                cursor.position = at
+                code, position = cursor.uleb(), cursor.position
+            abbreviation, has_children, steps, sibling = shapes.get(code) or self._shape(code)
+            following: int | None = None
+            if passing is None:
+                cursor.position = position
+                attributes = self._attributes(cursor, abbreviation)
+                entered = has_children and (depth == 0 or enters(abbreviation.tag, attributes))
+                yield Inside(depth, at - self._start, abbreviation.tag, attributes, entered)
+                if has_children and not entered:
+                    following = self._sibling(position, *sibling) if sibling is not None else None
+                    passing = depth if following is None else None
+                position = cursor.position if following is None else following
+            elif sibling is not None:
+                following = position = self._sibling(position, *sibling)
+            else:
+                position = position + steps if isinstance(steps, int) else self.passed(position, steps)
+            if has_children and following is None:
+                depth += 1
+                if depth > _MAX_DEPTH:
+                    self._cursor.fail("entries are too deep in each other")
+            elif depth == 0:
+                return
+
     def nesting(self, offset: int) -> tuple[dict[int, list[tuple[int, int]]], int]:
         """Return where those entries begin and end, in order, that lie right in the one at *offset* and have entries
         in them; and the same of each of these that does not tell its end, since it had to be walked through. The
@@ -523,9 +587,13 @@ class Unit:
         """Return an address, None if there is none."""
         if value is None or not isinstance(value.raw, int):
             return None
-        return self._indexed_address(value.raw) if value.form in _ADDRESS_INDEXES else value.raw
+        return self.indexed_address(value.raw) if value.form in _ADDRESS_INDEXES else value.raw
 
-    def _indexed_address(self, index: int) -> int:
+    def indexed_address(self, index: int) -> int:
+        """Return the address at *index* of the unit's table of addresses.
+
+        :raises MalformedFile: if there is none
+        """
         # Of a split file the linker fills in nothing: its addresses are in the module.
         home = self.skeleton or self
         attribute = DW_AT_ADDR_BASE if home.version >= 5 else _DW_AT_GNU_ADDR_BASE
@@ -551,7 +619,9 @@ class Unit:
             end += start  # a constant counts from the start
         return [(start, end)] if end is not None and start < end else []
 
-    def _base(self) -> int:
+    @property
+    def base_address(self) -> int:
+        """What addresses in the unit's lists count from at first."""
         home = self.skeleton or self
         return home.address(home.top.get(DW_AT_LOW_PC)) or 0
 
@@ -564,7 +634,7 @@ class Unit:
             sections = self.skeleton.sections
         cursor = sections.cursor(".debug_ranges", offset)
         pair = order_struct(sections.byte_order, "QQ" if self.address_size == 8 else "II")
-        base, largest = self._base(), (1 << 8 * self.address_size) - 1
+        base, largest = self.base_address, (1 << 8 * self.address_size) - 1
         for _ in self._range_steps(cursor):
             start, end = pair.unpack(cursor.take(pair.size))
             if start == largest:
@@ -585,17 +655,17 @@ class Unit:
             entry = self.sections.cursor(".debug_rnglists", start + offset * self.offset_size)
             offset = entry.unsigned(self.offset_size)
         cursor = self.sections.cursor(".debug_rnglists", start + offset)
-        base = self._base()
+        base = self.base_address
         for _ in self._range_steps(cursor):
             kind = cursor.byte()
             if kind == 0x00:  # DW_RLE_end_of_list
                 return
             if kind == 0x01:  # base_addressx
-                base = self._indexed_address(cursor.uleb())
+                base = self.indexed_address(cursor.uleb())
             elif kind == 0x02:  # startx_endx
-                yield self._indexed_address(cursor.uleb()), self._indexed_address(cursor.uleb())
+                yield self.indexed_address(cursor.uleb()), self.indexed_address(cursor.uleb())
             elif kind == 0x03:  # startx_length
-                start = self._indexed_address(cursor.uleb())
+                start = self.indexed_address(cursor.uleb())
                 yield start, start + cursor.uleb()
             elif kind == 0x04:  # offset_pair
                 yield base + cursor.uleb(), base + cursor.uleb()
@@ -608,6 +678,23 @@ class Unit:
                 yield start, start + cursor.uleb()
             else:
                 cursor.fail(f"unknown kind of range {kind:#x}")
+
+    def loclist_cursor(self, value: Value) -> Cursor:
+        """Return a cursor at the list of locations that an attribute's value tells (DWARF 5, 7.29; 4, 2.6.2).
+
+        :raises MalformedFile: if there is none
+        """
+        offset = self.number(value) or 0
+        if self.version < 5:
+            return self.sections.cursor(".debug_loc", offset + self._contribution.get(".debug_loc", 0))
+        section, start = ".debug_loclists", self._contribution.get(".debug_loclists", 0)
+        if value.form == DW_FORM_LOCLISTX:
+            base = self.number(self.top.get(DW_AT_LOCLISTS_BASE))
+            if base is None:
+                base = (20 if self.offset_size == 8 else 12) if self.sections.split else 0
+            start += base
+            offset = self.sections.cursor(section, start + offset * self.offset_size).unsigned(self.offset_size)
+        return self.sections.cursor(section, start + offset)
 
     def _range_steps(self, cursor: Cursor) -> Iterator[None]:
         for _ in range(_MAX_RANGES):

@@ -89,13 +89,14 @@ class Options:
 
     ``letter`` is one of gdb's (:data:`FORMATS`), ``""`` for what the type says. Of an array and of a string at most
     ``elements`` are shown, and one that comes more than ``repeats`` times in a row once. ``x87`` says that
-    ``long double`` is the 80-bit format.
+    ``long double`` is the 80-bit format. ``bare`` leaves out the type before a pointer, as ``info locals`` does.
     """
 
     letter: str = ""
     elements: int = 200
     repeats: int = 10
     x87: bool = True
+    bare: bool = False
 
 
 class Shown(NamedTuple):
@@ -172,7 +173,7 @@ class ValueFormatter:
         """
         self._parts, self._truncated = 0, False
         data = self._source(place, source)
-        text, value = self._value(place, data, 0, 0, top=True)
+        text, value = self._value(place, data, 0, 0, top=not self._options.bare)
         return Shown(text, value, self._truncated)
 
     def show_part(self, part: Part) -> Shown:

@@ -1,0 +1,159 @@
+"""The variables of a stack's frames, and how constructs share them, as far as debug information tells: text only.
+
+clang hands a region's variables to the function that it makes of it as parameters of their names: what is shared as a
+reference, what is firstprivate as a value. Variables that it makes of clauses it marks as its own. gcc lets the
+function reach them through one parameter without a name, under plain names; what is copied has the name of a variable
+of the function around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ompd import outlined
+from ompd.model import LocalRecord, LoopIteration, StackFrame
+
+if TYPE_CHECKING:
+    from ompd.debugger.locals import FunctionLocals, LocalValue
+
+# What compilers call variables of their own: clang those of constructs and sizes of arrays, gcc the frame of the
+# function around a nested one and what it made of several.
+_OWN_NAMES = (".", "__context", "__vla_expr", "CHAIN.", "FRAME.", "D.")
+_TASKS = ("task", "taskloop")
+_ITERATION, _FIRST, _LAST = ".omp.iv", ".omp.lb", ".omp.ub"
+_CAPTURED = ".capture_expr."
+_OTHER_COPY = "the debug information tells the place of a copy that the loop does not use"
+
+
+def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> StackFrame:
+    """Return the frame with its variables, or why they are not known.
+
+    :param name: what the linker calls the frame's function, where compilers made it of a construct
+    :param found: what the debugger tells of it, None where it was not asked
+    """
+    if found is None:
+        return frame
+    if found.fault is not None:
+        return replace(frame, unavailable={**frame.unavailable, "locals": found.fault})
+    is_body = frame.construct is not None and name is not None and outlined.parse(name) is not None
+    kind = frame.construct.kind if frame.construct is not None else None
+    if not is_body or name is None:
+        rows = [_record(variable, None) for variable in found.variables if _is_users(variable)]
+    elif outlined.is_by_gcc(name):
+        rows = _of_gcc(found.variables, kind)
+    else:
+        rows = _of_clang(found.variables, kind)
+    return replace(frame, locals=tuple(rows))
+
+
+def _is_users(variable: LocalValue) -> bool:
+    return bool(variable.name) and not variable.name.startswith(_OWN_NAMES)
+
+
+def _of_gcc(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
+    # A loop's variable is there twice. The outer one has no place, or that of a copy that nothing uses.
+    rows = []
+    for variable in variables:
+        is_repeated = not variable.is_copy and any(
+            (v.name, v.line) == (variable.name, variable.line) and v.depth > variable.depth for v in variables
+        )
+        if _is_users(variable) and not is_repeated:
+            rows.append(_record(variable, _sharing_by_gcc(variable, kind)))
+    return rows
+
+
+def _sharing_by_gcc(variable: LocalValue, kind: str | None) -> str | None:
+    if variable.storage in ("static", "thread"):
+        return _declared_inside(variable)
+    if variable.derefs is not None:
+        if kind == "parallel" or variable.derefs:
+            return "shared"
+        # A part of what was copied for the task; where that is a reference, of what nothing tells.
+        return "firstprivate" if kind in _TASKS and variable.referred is None else None
+    if variable.is_artificial or (variable.is_copy and variable.referred is not None):
+        return None
+    return "copy" if variable.is_copy else _declared_inside(variable)
+
+
+def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
+    parameters = {v.name for v in variables if v.is_parameter}
+    depth = next((v.depth for v in variables if v.name == _ITERATION), None)
+    block = {v.name: v for v in variables if v.depth == depth}
+    counters = [
+        v.name
+        for v in block.values()
+        if v.is_artificial and not v.is_parameter and _is_users(v) and v.name not in parameters
+    ]
+    # Variables of several loops that are one, or of a private clause beside the loop's: they are not told apart.
+    counter = counters[0] if len(counters) == 1 else None
+    rows = []
+    for variable in variables:
+        if not _is_users(variable):
+            continue
+        is_counter = variable.depth == depth and variable.name == counter and not variable.is_parameter
+        row = _record(variable, "loop" if is_counter else _sharing_by_clang(variable, kind))
+        if (
+            variable.depth == depth
+            and variable.name in counters
+            and variable.address is not None
+            and _CAPTURED in block
+        ):
+            # clang has a copy to find out whether there is any iteration, and one name for both.
+            reasons = dict.fromkeys(("value", "text", "address"), _OTHER_COPY)
+            row = replace(row, value=None, text=None, truncated=False, address=None, unavailable=reasons)
+        rows.append(replace(row, iteration=_iteration(block)) if is_counter else row)
+    return rows
+
+
+def _sharing_by_clang(variable: LocalValue, kind: str | None) -> str | None:
+    if variable.name == "this":
+        return None
+    if variable.is_parameter:
+        if variable.is_artificial:
+            return None
+        return "shared" if variable.referred is not None else "firstprivate"
+    if kind in _TASKS and not variable.is_artificial and variable.depth == 0:
+        return None  # it was captured; by what clause is not told
+    return "private" if variable.is_artificial else _declared_inside(variable)
+
+
+def _declared_inside(variable: LocalValue) -> str | None:
+    # What is declared inside of a construct is private, but for static variables, which may have no place, either.
+    return {"frame": "private", "static": "shared"}.get(variable.storage)
+
+
+def _iteration(block: dict[str, LocalValue]) -> LoopIteration | None:
+    numbers = []
+    for name in (_ITERATION, _FIRST, _LAST):
+        variable = block.get(name)
+        value = variable.shown.value if variable is not None and variable.shown is not None else None
+        if not isinstance(value, int):
+            return None
+        numbers.append(value)
+    number, first, last = numbers
+    return LoopIteration(number, first, last) if first <= number <= last else None
+
+
+def _record(variable: LocalValue, sharing: str | None) -> LocalRecord:
+    shown = variable.shown
+    unavailable: dict[str, str] = {}
+    if shown is None:
+        unavailable = dict.fromkeys(("value", "text"), variable.fault or "")
+        if variable.address is None:
+            unavailable["address"] = variable.fault or ""
+    if variable.type is None:
+        unavailable["type"] = "no debug information tells it"
+    return LocalRecord(
+        name=variable.name,
+        type=variable.referred if variable.referred is not None and sharing is not None else variable.type,
+        value=shown.value if shown is not None else None,
+        text=shown.text if shown is not None else None,
+        truncated=shown.truncated if shown is not None else False,
+        address=variable.address,
+        sharing=sharing,
+        line=variable.line,
+        parameter=variable.is_parameter,
+        unavailable=unavailable,
+    )
