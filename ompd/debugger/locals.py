@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _OP_REG0 = 0x50
 _ADDRESS_OPERATIONS = frozenset((0x03, 0xA1, 0xFB))  # DW_OP_addr, DW_OP_addrx, DW_OP_GNU_addr_index
 _TLS_OPERATIONS = frozenset((0x9B, 0xE0))  # DW_OP_form_tls_address, DW_OP_GNU_push_tls_address
+_WORD, _STACK_ALIGNMENT = 8, 16  # of the processors whose code has no frame pointer and pushes arguments
 _MAX_ROWS = 512
 _MAX_REFERENCES = 64
 _MAX_BOUND_BYTES = 8
@@ -350,11 +352,16 @@ def kept_frame_size(offsets: Sequence[int]) -> int | None:
     top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1
     if top + 1 >= len(offsets):
         return offsets[top] if offsets else None  # it never returns
-    # What ends the frame undoes its last step first. Arguments are pushed in two steps at least, since the stack is
-    # aligned at a call, and taken off in one.
-    step = offsets[top] - offsets[top - 1] if top else 0
-    size = offsets[top] if offsets[top] - offsets[top + 1] == step else offsets[top + 1]
-    return size if size in offsets[: top + 1] else None
+    # What ends the frame undoes its last step first. Arguments are pushed word by word, so that the stack is aligned at
+    # the call, and taken off in one step.
+    last = offsets[top] - offsets[top - 1] if top else 0
+    size = offsets[top + 1]
+    if offsets[top] - size == last:
+        return offsets[top]
+    if size not in offsets[:top] or size % _STACK_ALIGNMENT:
+        return None
+    pushed = offsets[offsets.index(size) : top + 1]
+    return size if all(after - before == _WORD for before, after in pairwise(pushed)) else None
 
 
 def _storage(expression: bytes | None) -> str:

@@ -16,14 +16,26 @@ from dataclasses import dataclass, field
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.cfi import UnwindTable
+from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.demangle import demangle
 from ompd.debugger.formats.dwarf_expression import evaluate
+from ompd.debugger.formats.dwarf_index import Place
 from ompd.debugger.formats.dwarf_layouts import TypeReader
 from ompd.debugger.formats.dwarf_lines import LineInfo
+from ompd.debugger.formats.dwarf_locals import declared_in, find_around, find_scopes
+from ompd.debugger.formats.dwarf_location import (
+    FrameContext,
+    derefs_through,
+    expression_at,
+    find_pieces,
+    read_pieces,
+)
 from ompd.debugger.formats.dwarf_named import find_common, find_named
 from ompd.debugger.formats.dwarf_parts import PartFinder, parse_steps
+from ompd.debugger.formats.dwarf_sections import Sections
 from ompd.debugger.formats.dwarf_type_names import type_name
 from ompd.debugger.formats.dwarf_types import TypeInfo
+from ompd.debugger.formats.dwarf_units import Unit, Value
 from ompd.debugger.formats.dwarf_values import Options, ValueFormatter
 from ompd.debugger.formats.dwarf_variables import find_variables
 from ompd.debugger.formats.elf import ElfFile, iter_notes
@@ -31,7 +43,7 @@ from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
 from ompd.debugger.unwind import Unwinder
-from ompd.errors import MemoryFault, OmpdError
+from ompd.errors import MalformedFile, MemoryFault, OmpdError
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)
 _ABSURD += (0xFFFFFFFF, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -668,6 +680,96 @@ def _read_debug_information(elf: ElfFile, others: Itself | None) -> None:
     for name in ("S", "omp_lock_t", "f", "main"):
         _try(lambda name=name: _layout(info, name))
     _try(lambda: find_variables(info, ("omp_lock_t", "S", "f")))
+    for place in _PLACES:
+        _try(lambda place=place: _locals(info, Place(*(found.function_entry(place) or info.index.place_at(11))), place))
+    for offset in range(11, 160, 7):
+        _try(lambda offset=offset: _locals(info, info.index.place_at(offset), _ADDRESS + 8))
+
+
+def _locals(info: TypeInfo, function: Place, address: int) -> None:
+    _try(lambda: declared_in(info, function))
+    _try(lambda: find_around(function))
+    for scope in find_scopes(info, function, address):
+        assert len(scope.variables) <= 1 << 13
+        for variable in scope.variables:
+            if variable.location is not None:
+                _try(lambda variable=variable: _place(variable.unit, variable.location, address))
+
+
+def _place(unit: Unit, location: Value, address: int) -> None:
+    found = expression_at(unit, location, address)
+    if found:
+        _pieces(unit, found)
+
+
+def _pieces(unit: Unit, expression: bytes) -> None:
+    frame = FrameContext(
+        registers={7: 0x5000, 6: 1},
+        read=_ramp,
+        cfa=0x6000,
+        bias=0x10000,
+        pointer_size=unit.address_size,
+        byte_order=unit.sections.byte_order,
+        thread_local=lambda offset: 0x7000 + offset,
+        frame_base=b"\x9c",
+    )
+    pieces = find_pieces(unit, expression, frame)
+    for size in (0, 1, 4, 8, 40):
+        _try(lambda size=size: read_pieces(pieces, size, _ramp, "little"))
+
+
+def _ramp(address: int, size: int) -> bytes:
+    assert size <= 1 << 20
+    if address < 4096:
+        raise MemoryFault(address, size)
+    return bytes([address & 0xFF]) * size
+
+
+def location(form: Form) -> bytes:
+    """Return the expression of a variable's place."""
+    out = expression(form)
+    for _ in form.some(6):
+        op = form.numbers.choice(
+            (0x91, 0x91, 0x9C, 0x93, 0x93, 0x50, 0x56, 0x57, 0x9F, 0x9E, 0x9D, 0xA3, 0xA0, 0x9B, 0x97)
+        )
+        out += bytes([op])
+        if op == 0x91:
+            out += form.sleb(form.below(300) - 150)
+        elif op == 0x93:
+            out += form.uleb(form.below(20))
+        elif op == 0x9D:
+            out += form.uleb(8 * form.below(5)) + form.uleb(form.below(2))
+        elif op in (0x9E, 0xA3):
+            block = expression(form)[:40]
+            out += form.uleb(len(block)) + block
+    return out
+
+
+def read_location(data: bytes) -> None:
+    """Ask where a variable lies, in a unit that has nothing but a header."""
+    header = struct.pack("<IHBBI", 8 + 8, 5, 1, 8, 0) + b"\1" + bytes(7)
+    unit = Unit(_HeaderOnly(header), 0)
+    assert derefs_through(data[:3], data, "little") is None or data
+    _pieces(unit, data)
+
+
+class _HeaderOnly(Sections):
+    # One unit, and no other section.
+
+    def __init__(self, info: bytes) -> None:
+        self._info = info
+        self.byte_order = "little"
+        self.split, self.tag, self.supplementary = False, "", None
+
+    def span(self, name: str) -> tuple[bytes, int, int] | None:
+        """Return the unit's section."""
+        return (self._info, 0, len(self._info)) if name == ".debug_info" else None
+
+    def cursor(self, name: str, offset: int = 0, end: int | None = None) -> Cursor:
+        """Return a cursor in it."""
+        if name != ".debug_info":
+            raise MalformedFile(f"no {name}")
+        return Cursor(self._info, "little", position=offset, end=end)
 
 
 def read_values(data: bytes) -> None:
@@ -841,6 +943,7 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
     "debug_information": (elf_file, read_debug_information),
     "values": (elf_file, read_values),
     "expression": (expression, read_expression),
+    "location": (location, read_location),
     "stack": (stack_bytes, read_stack),
     "notes": (
         lambda form: notes_of(form, [(b"CORE", 1, form.numbers.choice(_NAMES) * 20) for _ in form.some(4)]),
@@ -854,7 +957,7 @@ KINDS: Mapping[str, tuple[Callable[[Form], bytes], Callable[[bytes], None]]] = {
 def built(kind: str, numbers: random.Random) -> bytes:
     """Return a file of a kind, as *numbers* have it: sound, with lies in it, or damaged besides."""
     form = Form(numbers, lies=numbers.choice((0.0, 0.005, 0.02, 0.1)))
-    if kind not in ("core", "notes", "expression", "name", "stack"):
+    if kind not in ("core", "notes", "expression", "location", "name", "stack"):
         form.bits, form.order = numbers.choice((64, 64, 64, 32)), numbers.choice("<<<>")
     data = bytearray(KINDS[kind][0](form))
     for _ in range(numbers.choice((0, 0, 0, 1, 4)) if data else 0):
