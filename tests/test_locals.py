@@ -104,6 +104,25 @@ def test_alive_and_by_gdbs_core(compilation: str, tmp_path: Path) -> None:
     assert sum(check_truth(locals_of(told), told, BODIES).values()) > 40
 
 
+@pytest.mark.parametrize(
+    "compilation",
+    [
+        "gcc -gsplit-dwarf -gdwarf-4 -O2",
+        "gcc -gsplit-dwarf -O2",
+        "clang -gsplit-dwarf",
+        "clang -gsplit-dwarf -O2",
+        "gcc -Os",
+        "gcc -O3",
+        "clang -O1",
+        "clang -Os",
+        "clang -O3",
+    ],
+)
+def test_split_debug_information_and_other_optimisers(compilation: str) -> None:
+    told = stopped(recipe(compilation), 2)
+    assert sum(check_truth(locals_of(told), told, BODIES).values()) >= 20
+
+
 # What the clauses of the source say, of the variables of each construct by their order from the inside, as far as each
 # compiler tells it: gcc does not tell which clause made a copy.
 SHARING = {
@@ -277,7 +296,19 @@ def compare_with_gdb(told: Told, *, optimised: bool) -> int:
 
 
 @pytest.mark.parametrize("what", ["region", "loops", "generate7"])
-@pytest.mark.parametrize("compilation", ["gcc", "gcc -O2", "gcc -gdwarf-4 -O2", "gcc -Og", "clang", "clang -gdwarf-4"])
+@pytest.mark.parametrize(
+    "compilation",
+    [
+        "gcc",
+        "gcc -O2",
+        "gcc -gdwarf-4 -O2",
+        "gcc -Og",
+        "gcc -gsplit-dwarf -O2",
+        "gcc -gsplit-dwarf -gdwarf-4 -O2",
+        "clang",
+        "clang -gdwarf-4",
+    ],
+)
 def test_values_are_gdbs(compilation: str, what: str) -> None:
     told = stopped(recipe(compilation, what), 2)
     assert compare_with_gdb(told, optimised="-O" in compilation) >= 15
