@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ompd.contract import memory
@@ -159,7 +159,9 @@ NUMBERS = st.randoms(use_true_random=False)
 
 @pytest.mark.parametrize("kind", formats.KINDS)
 def test_files_of_lies_are_refused_or_read(kind: str) -> None:
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    large = [HealthCheck.data_too_large]  # a file takes many numbers
+
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=large)
     @given(numbers=NUMBERS)
     def read(numbers: random.Random) -> None:
         formats.survive(kind, formats.built(kind, numbers))

@@ -31,7 +31,10 @@ LOAD = f"command script import {SCRIPT}"
 DEBUG = "settings set target.env-vars OMP_DEBUG=enabled"
 SOURCE = Path(__file__).parent / "lldb" / "regions.c"
 OPTIONS = ("", "--all", "-v", "--json")
-LOOKING = (*(f"ompd {command.name}" for command in COMMANDS), "ompd status")
+# A variable that every program of the fixtures has.
+NAMED = "truth_held"
+WORDS = {c.name: f"{c.name} {NAMED}" if c.argument is not None else c.name for c in COMMANDS}
+LOOKING = (*(f"ompd {words}" for words in WORDS.values()), "ompd status")
 NO_PROCESS = "error: ompd: there is no process\nompd: run the program, attach to it, or load a core file\n"
 
 
@@ -122,14 +125,17 @@ def numberless(text: str) -> str:
 def test_text_and_json_are_those_of_the_shell(version: int) -> None:
     core = stopped("task_tree").core
     asked = [(c.name, option) for option in OPTIONS for c in COMMANDS if option != "--all" or c.folds]
-    told = replies(version, create_core("task_tree"), *(f"ompd {name} {option}".rstrip() for name, option in asked))
+    told = replies(
+        version, create_core("task_tree"), *(f"ompd {WORDS[name]} {option}".rstrip() for name, option in asked)
+    )
     for name, option in asked:
-        printed = told[f"ompd {name} {option}".rstrip()]
-        expected = CliRunner().invoke(cli, [name, str(core), *option.split()]).output
+        printed = told[f"ompd {WORDS[name]} {option}".rstrip()]
+        words = [name, str(core), *WORDS[name].split()[1:], *option.split()]
+        expected = CliRunner().invoke(cli, words).output
         if option == "--json":
             assert without_lldb(json.loads(printed)) == without_lldb(json.loads(expected))
-        elif name == "threads":
-            assert "  LLDB  " in printed.splitlines()[2]
+        elif name in ("threads", "var"):
+            assert any("  LLDB  " in line for line in printed.splitlines()[2:4])
         else:
             # LLDB before 17 does not tell which file it has, which is in the first line.
             first = 0 if version >= 17 else 1
@@ -163,7 +169,7 @@ def bare(text: str) -> list[str]:
 
 def without_lldb(answer: dict[str, Any]) -> dict[str, Any]:
     answer["target"] = {k: v for k, v in answer["target"].items() if k not in ("kind", "command", "file")}
-    for row in answer.get("threads", ()):
+    for row in (*answer.get("threads", ()), *answer.get("var", ())):
         row.pop("lldb_index", None)
     return answer
 
