@@ -260,3 +260,42 @@ def test_what_gcc_calls_by_one_name_is_told_by_its_calls(flags: str) -> None:
     for word in words:
         told = [(f.construct.kind, f.construct.line) for f in rows[word["construct_tid"]].frames if f.construct]
         assert told[0] == (word["construct"], word["at"])
+
+
+@pytest.mark.parametrize("compiler_name", COMPILERS)
+@pytest.mark.parametrize("mode", ["neither", "debug"])
+def test_tasks_at_the_end_of_a_region_did_not_meet_it(compiler_name: str, mode: str) -> None:
+    core = core_of(Odd("end_tasks"), compiler_name, mode)
+    rows = rows_of(core.path)
+    telling = {word["tid"] for word in core.words if "thread_num" in word}
+    for native in telling:
+        written = [frame.function for frame in rows[native].frames if frame.kind == "user"]
+        assert written[-3:] == ["start", "start", "main"] and written.count("crunch") == 1
+
+
+@pytest.mark.parametrize("compiler_name", COMPILERS)
+def test_functions_that_were_left_by_a_jump_are_not_made_up(compiler_name: str) -> None:
+    core = core_of(Odd("tail_calls", flags=("-O2",)), compiler_name)
+    rows = rows_of(core.path)
+    for word in core.words:
+        if "thread_num" not in word:
+            continue
+        row = rows[word["tid"]]
+        bodies = [(f.function, f.construct.line) for f in row.frames if f.construct is not None]
+        assert bodies in ([], [("region", 5)])
+        # main called another function than the runtime's.
+        assert all(frame.line in (12, 13) for frame in row.frames if frame.function == "main")
+        if word["thread_num"] and row.frames[-1].function != "main":
+            assert row.stopped is not None and "tail call" in row.stopped
+
+
+@pytest.mark.parametrize("compiler_name", COMPILERS)
+def test_a_call_of_nothing_below_a_signal_handler(compiler_name: str) -> None:
+    core = core_of(Odd("null_call"), compiler_name)
+    rows = rows_of(core.path)
+    for native in {word["tid"] for word in core.words if "thread_num" in word}:
+        frames = rows[native].frames
+        at = next(number for number, frame in enumerate(frames) if frame.signal)
+        assert frames[at + 1].address == 0
+        caller = next(frame for frame in frames[at + 2 :] if frame.kind == "user")
+        assert (caller.function, caller.line) == ("main", 13) and caller.guessed

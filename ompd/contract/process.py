@@ -207,6 +207,12 @@ class Process(Callbacks, Protocol):
         Variables, elements of arrays and members of structures, global or not. Empty without debug information.
         """
 
+    def routine_called(self, pc: int) -> str | None:
+        """Return the name of the routine that the instruction before *pc* calls, None if the code does not tell.
+
+        What a caller's frame called need not be the frame inside of it: that may have been left by a jump.
+        """
+
     def environment(self) -> Mapping[str, str]:
         """Return the environment block the process was started with.
 

@@ -20,6 +20,7 @@ _MAX_CODE = 1 << 20
 # Between taking a function's address and the call other arguments are made ready.
 _MAX_BETWEEN = 128
 _STUB_SIZE = 16
+_CALL_SIZES = (6, 5)
 
 
 class CallSites:
@@ -52,6 +53,18 @@ class CallSites:
             except OmpdError:
                 continue  # its code is not to be had
             yield from self._in(code, start, function, self._patterns)
+
+    def called(self, pc: int) -> str | None:
+        """Return the name of the routine that is called by the instruction before *pc*, None if that does not tell."""
+        patterns = self._patterns
+        for size in _CALL_SIZES if patterns is not None else ():
+            try:
+                call = re.fullmatch(patterns.call, self._memory.read(pc - size, size)) if patterns is not None else None
+            except OmpdError:
+                return None
+            if call is not None and patterns is not None:
+                return self._called(call, pc - size, patterns)
+        return None
 
     def _in(self, code: bytes, start: int, function: int, patterns: CallPatterns) -> Iterator[str]:
         for taken in re.finditer(patterns.address, code):

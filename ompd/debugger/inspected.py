@@ -537,6 +537,10 @@ class InspectedProcess:
         if loaded is not None:
             yield from self._call_sites.receivers(loaded, function, callers)
 
+    def routine_called(self, pc: int) -> str | None:
+        """See :meth:`Process.routine_called`."""
+        return self._call_sites.called(pc)
+
     @cached_property
     def _call_sites(self) -> CallSites:
         return CallSites(self, self._target.architecture, lambda address: self.locate(address).symbol)

@@ -255,7 +255,7 @@ class Unwinder:
             if sp not in registers:
                 walk.stopped = f"the caller of {pc:#x} is not known: its stack pointer was not kept"
                 return
-            if caller == 0:
+            if caller == 0 and not is_signal_frame:  # a signal may come where code was called at 0
                 # A stack page that a damaged core lost reads as zeros, too.
                 page = (cfa - self.architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
                 block = self._block(page)

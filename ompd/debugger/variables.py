@@ -174,6 +174,9 @@ class Variables:
             return self._preempted(module, entry, replace(made, mechanism=GLOBAL, offset=number + module.bias))
         if kind == "tls":
             return replace(made, mechanism=TLS, offset=_block_offset(module, number))
+        if kind == "constant" and (copy := _storage_of(module, entry.name)) is not None:
+            # gcc writes down what a static variable begins with where constructs alone use it (12, -O0).
+            return replace(made, fault=f"its debug information tells its first value alone; its storage may be {copy}")
         if kind == "constant":
             size = made.size or 8
             order = module.elf.byte_order if module.elf is not None else "little"
@@ -510,6 +513,15 @@ def _symbol(module: LoadedModule, name: str) -> Symbol | None:
         return _symbols(module).find(name)
     except OmpdError:
         return None  # no file, or a damaged table: it names nothing
+
+
+def _storage_of(module: LoadedModule, name: str) -> str | None:
+    # What the linker calls a static variable of a function: its name and a number.
+    try:
+        symbols = module.symbols.find_prefix(f"{name}.") if module.symbols is not None else ()
+    except MalformedFile:
+        return None
+    return next((symbol.name for symbol in symbols if symbol.name[len(name) + 1 :].isdecimal()), None)
 
 
 def _size(info: TypeInfo, type_: Place | None) -> int | None:

@@ -204,6 +204,10 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
     known = outlined.parse(_symbol(session, entry) or "") if entry is not None else None
     if known is not None and known.parent is not None:
         return known.parent
+    # Where the compiler says that what it made of the construct is declared.
+    declared = session.process.declared_inside(entry) if known is not None and entry is not None else None
+    if declared is not None:
+        return declared
     frames = region.encountering_frames()
     for written in session.process.source_frames(frames[0].call_site):
         if written.inlined and written.function is not None and outlined.parse(written.function) is None:

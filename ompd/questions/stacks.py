@@ -203,6 +203,9 @@ class _Reader:
             facts.unavailable.update(dict.fromkeys(_OPENMP, self._doubt))
             idle = None
             stopped = stopped or _UNTOLD.format(self._doubt)
+        elif found is None and self._unread is not None and any(item.frame.kind == RUNTIME for item in own.frames):
+            facts.unavailable.update(dict.fromkeys(_OPENMP, self._unread))
+            idle = None
         if found is not None:
             handle = found.handle
             region = facts.get("parallel", handle.current_parallel)
@@ -253,6 +256,12 @@ class _Reader:
         found = filter(None, map(self._found, self._process.threads()))
         matched = {(known.runtime.id, known.handle.address) for known in found}
         return Doubts(self._session, self._runtimes, matched).reason
+
+    @cached_property
+    def _unread(self) -> str | None:
+        # Why threads that are in a runtime's code are none of a runtime that is known.
+        unread = [r for r in self._session.runtimes if r.space is None and r.is_initialised]
+        return f"{unread[0].found.module.name} cannot be read" if unread else None
 
     def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> _Continuation:
         # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
@@ -512,6 +521,7 @@ class _Reader:
         # Of code whose name does not tell.
         if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
+            function = function or self._process.declared_inside(physical.call_site)
         else:
             noted = self._noted(code)
             function = noted[1] if noted is not None else self._process.declared_inside(physical.call_site)

@@ -171,16 +171,17 @@ class LineInfo:
         return False
 
     def declared_inside(self, link_address: int) -> str | None:
-        """Return the name of the function in whose lines the one at *link_address* is declared, of those that the
-        source has outside of functions: compilers declare what they make of a construct where that is. None where
-        nothing tells, and for languages whose functions may lie in each other.
+        """Return the name of the function in whose lines the construct is of which a compiler made the function at
+        *link_address*, or one that is inlined there: it is declared where the construct is. None where nothing tells,
+        where there is none, and for languages whose functions may lie in each other.
 
         :raises MalformedFile: if the entries that lead there are malformed
         """
-        made = next(iter(self._entries_at(link_address)), None)
+        entries = [(unit, offset) for unit, offset, _ in self._entries_at(link_address)]
+        made = next((entry for entry in entries if ".omp_" in (self._names.function(*entry) or "")), None)
         if made is None or not has_no_scopes(made[0]):
             return None
-        file, line = self._declared(*made[:2])
+        file, line = self._declared(*made)
         if line is None:
             return None
         best: tuple[int, str] | None = None

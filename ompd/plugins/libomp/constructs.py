@@ -11,6 +11,7 @@ that it is the one.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +42,8 @@ _OWN_CALLS = frozenset(
         *("__kmpc_push_num_threads", "__kmpc_push_proc_bind", "__kmpc_global_thread_num"),
     )
 )
+
+_RUNTIMES_OWN = re.compile(r"GOMP_|__kmp|omp_")
 
 # Routines that call the function of an explicit task.
 TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
@@ -119,14 +122,44 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
     stack = hosted(region.thread(0))
     if region not in stack.places:
         raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
-    place = stack.places[region]
+    runtime, frames = region.team.runtime, stack.frames
     # The encountering code lies between the region's frame and that of the enclosing one, which may be it.
-    outer = [p for p in stack.places.values() if p is not None and (place is None or p > place)]
-    first, last = 0 if place is None else place + 1, min(outer, default=len(stack.frames) - 1)
-    for index in range(first, last + 1):
-        if is_users(region.team.runtime, stack.frames[index]):
-            return stack.frames[index:]
+    order = list(stack.places)
+    at = order.index(region)
+    outer = [place for place in map(stack.places.get, order[at + 1 :]) if place is not None]
+    last = min(outer, default=len(frames) - 1)
+    for index in range(_behind(runtime, frames, stack.places, at, last), last + 1):
+        if is_users(runtime, frames[index]):
+            called = runtime.process.routine_called(frames[index].pc) if index else None
+            if called is not None and not _begins_construct(called):
+                break  # it called the function that met the construct
+            return frames[index:]
     raise Unavailable("the function that encountered the region has left the stack by a tail call")
+
+
+def _behind(
+    runtime: Runtime, frames: tuple[Frame, ...], places: Mapping[Region, int | None], at: int, last: int
+) -> int:
+    # The first frame behind the code of the region *at* this place in the order of *places*.
+    order = list(places)
+    place = places[order[at]]
+    if place is not None:
+        return place + 1
+    inner = [known for known in map(places.get, order[:at]) if known is not None]
+    first = max(inner, default=-1) + 1
+    # At the region's end its thread may execute tasks, whose code did not meet the region.
+    barriers = [
+        index for index in range(first, last + 1) if routine_at(runtime, frames[index].call_site) in CLOSING_BARRIERS
+    ]
+    if not barriers:
+        return first
+    left = [region for region in order if places[region] is None]
+    return (barriers[0] if len(left) > 1 and left[0] == order[at] else barriers[-1]) + 1
+
+
+def _begins_construct(called: str) -> bool:
+    # Whether a call is one of the runtime, or of the code of a region that clang's code calls itself.
+    return _RUNTIMES_OWN.match(routine_name(called)) is not None or outlined.parse(called) is not None
 
 
 def executes_explicit_task(thread: Thread) -> bool:
