@@ -300,7 +300,8 @@ class VariableRecord:
     the OpenMP runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key); ``global`` is
     one place for all threads. ``value`` is what JSON can hold: whole numbers beyond 2**53 and floating-point numbers
     that no double holds are strings, as are addresses, ``NaN`` and ``Infinity``. ``text`` is the value as gdb's
-    ``print`` writes it, None without a value. ``truncated`` says that the end of an array or string is left out. A
+    ``print`` writes it, None without a value. ``truncated`` says that the end of an array or string is left out;
+    ``digest`` then tells values apart that differ only there, as far as they were compared. A
     thread that has no storage yet has neither ``address`` nor ``value``. ``initialized`` tells of a variable of C++
     whether its initialisation has run in this thread, None of one that needs none. ``outlier`` marks a value that
     stands out from those of the other threads.
@@ -319,6 +320,7 @@ class VariableRecord:
     value: Any = None
     text: str | None = None
     truncated: bool = False
+    digest: str | None = None
     initialized: bool | None = None
     outlier: bool = False
     file: str | None = None

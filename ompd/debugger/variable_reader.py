@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from ompd.contract.memory import read_unsigned
 from ompd.debugger.formats.dwarf_layouts import TypeReader
@@ -13,12 +14,13 @@ from ompd.debugger.formats.dwarf_values import Json, Options, Shown, ValueFormat
 from ompd.debugger.formats.scalars import format_integer
 from ompd.debugger.formats.symbols import Symbol
 from ompd.debugger.variables import EMUTLS, GLOBAL, TLS, StaticVariable
-from ompd.errors import BadInput, NoStorage, Unavailable
+from ompd.errors import BadInput, NoStorage, OmpdError, Unavailable
 
 if TYPE_CHECKING:
     from ompd.debugger.inspected import InspectedProcess
 
 _MAX_WORDS = 64
+_MAX_DIGESTED = 1 << 22
 
 
 class VariableReader:
@@ -82,6 +84,18 @@ class VariableReader:
             self._process.check_data(address)
             self._shown[address] = self._show(address)
         return self._shown[address]
+
+    def digest(self, address: int) -> str | None:
+        """Return what tells the value at *address* from others, of which the shown part is the same; None if it cannot
+        be read as a whole. Of very large variables the first megabytes are compared.
+        """
+        size = min(self.variable.size or 0, _MAX_DIGESTED)
+        if not size or self._steps:
+            return None
+        try:
+            return f"{crc32(self._process.read_data(address, size)):08x}"
+        except OmpdError:
+            return None
 
     def _constant(self) -> tuple[Shown, str | None]:
         variable = self.variable

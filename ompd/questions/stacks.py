@@ -319,6 +319,8 @@ class _Reader:
         except OmpdError as error:
             self._problems.lost(f"thread {native}: its stack", error)
             return _Own([], 0, None, str(error))
+        if stopped is not None:
+            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
         if found is not None:
             try:
                 codes = found.handle.construct_code()

@@ -236,6 +236,7 @@ def _with_value(
         value=value.value,
         text=value.text,
         truncated=value.truncated,
+        digest=reader.digest(at) if value.truncated and at is not None else None,
         type=type_,
         initialized=initialised,
         unavailable=facts.unavailable,
@@ -296,10 +297,10 @@ def _marked(rows: Sequence[VariableRecord]) -> list[VariableRecord]:
     # A value that most threads share makes outliers of all others. Where there is none, numbers stand out that lie far
     # from the middle half of them.
     own = [row for row in rows if row.text is not None and row.mechanism not in (None, _GLOBAL)]
-    texts = Counter(row.text for row in own)
+    texts = Counter((row.text, row.digest) for row in own)
     common, count = texts.most_common(1)[0] if texts else (None, 0)
     shared = 2 * count > len(own)
-    outliers = {id(row) for row in own if row.text != common} if shared else _far(own)
+    outliers = {id(row) for row in own if (row.text, row.digest) != common} if shared else _far(own)
     return [replace(row, outlier=True) if id(row) in outliers else row for row in rows]
 
 
@@ -315,9 +316,9 @@ def _far(rows: Sequence[VariableRecord]) -> set[int]:
 
 def _stats(rows: Sequence[VariableRecord]) -> VariableStats:
     own = [row for row in rows if row.text is not None]
-    groups: dict[str, list[VariableRecord]] = {}
+    groups: dict[tuple[str, str | None], list[VariableRecord]] = {}
     for row in own:
-        groups.setdefault(row.text or "", []).append(row)
+        groups.setdefault((row.text or "", row.digest), []).append(row)
     distinct = sorted(groups.values(), key=lambda group: -len(group))
     numbers = [(number, row.value) for row in own if (number := _number(row)) is not None]
     least = greatest = mean = None

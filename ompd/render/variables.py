@@ -87,10 +87,10 @@ def variable_table(
 
 def _alike(row: VariableRecord) -> tuple[Any, ...]:
     if row.mechanism == "global":
-        return ("global", row.address, row.text, tuple(sorted(row.unavailable.items())))
+        return ("global", row.address, row.text, row.digest, tuple(sorted(row.unavailable.items())))
     reasons = tuple(sorted(row.unavailable.items()))
     team = (row.runtime, row.thread_num is not None, row.team_size)
-    return (team, row.mechanism, row.text, row.address is None, row.initialized, row.outlier, reasons)
+    return (team, row.mechanism, row.text, row.digest, row.address is None, row.initialized, row.outlier, reasons)
 
 
 def _numbers(rows: Sequence[VariableRecord]) -> str:
