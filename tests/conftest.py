@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -35,4 +36,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     with _missing_tools_skip():
-        return (yield)
+        result: object = yield
+        # Sessions are cycles: without collection a worker would keep all of them.
+        assert gc.isenabled(), "the test left garbage collection disabled"
+        return result

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
-from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import AddressSpace, ConstructCode, ParallelHandle, ThreadHandle
+from ompd.contract.plugin import ConstructCode, ParallelHandle, ThreadHandle
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.model import Answer, Construct, LocalRecord, StackFrame, StackRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
-from ompd.questions.threads import Doubts
 from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
@@ -65,16 +64,8 @@ def ask(
     return answer(session, rows, records(session, problems), problems)
 
 
-def _order(row: StackRecord) -> tuple[bool, str, bool, int, str, int, int]:
-    return (
-        row.runtime is None,
-        row.runtime or "",
-        row.thread_num is None,
-        row.level or 0,
-        row.parallel or "",
-        row.thread_num or 0,
-        row.native_thread_id or 0,
-    )
+def _order(row: StackRecord) -> tuple[object, ...]:
+    return team_order(row.runtime, row.thread_num, row.level, row.parallel, row.native_thread_id)
 
 
 def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
@@ -92,13 +83,6 @@ def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
 
 def _values(variables: tuple[LocalRecord, ...] | None) -> object:
     return None if variables is None else tuple((v.name, v.text, v.sharing, v.iteration) for v in variables)
-
-
-class _Found(NamedTuple):
-    # An OpenMP thread of the process.
-    runtime: LoadedRuntime
-    space: AddressSpace
-    handle: ThreadHandle
 
 
 class _Item(NamedTuple):
@@ -141,9 +125,9 @@ class _Reader:
         self._unknown = doubt
         self._raw, self._locals = raw, locals
         self._process = session.process
-        self._runtimes = list(runtimes)
+        self._runtimes = runtimes
         self._problems = problems
-        self._handles: dict[int, _Found | None] = {}
+        self._matching = Matching(session, runtimes, problems)
         self._own: dict[int, _Own] = {}
         self._continuations: dict[str, _Continuation | OmpdError] = {}
         self._kinds: dict[int, str | None] = {}
@@ -163,36 +147,18 @@ class _Reader:
         return numbered
 
     def _number(self, native: int) -> int | None:
-        found = self._found(native)
+        found = self._matching.of(native)
         try:
-            return found.handle.thread_num() if found is not None else None
+            return found[1].thread_num() if found is not None else None
         except OmpdError:
             return None
-
-    def _found(self, native: int) -> _Found | None:
-        if native not in self._handles:
-            self._handles[native] = self._find(native)
-        return self._handles[native]
-
-    def _find(self, native: int) -> _Found | None:
-        for runtime in self._runtimes:
-            if runtime.space is None:
-                continue
-            try:
-                handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, native)
-            except OmpdError as error:
-                self._problems.lost(f"{runtime.id}: threads", error)
-                continue
-            if handle is not None:
-                return _Found(runtime, runtime.space, handle)
-        return None
 
     # Rows
 
     def record(self, native: int) -> StackRecord:
         """Return the row of one thread."""
         facts = Facts(f"thread {native}", self._problems)
-        found = self._found(native)
+        found = self._matching.of(native)
         own = self._own_stack(native)
         frames = tuple(item.frame for item in own.frames) if self._raw else tuple(_as_written(own.frames))
         stopped = own.stopped
@@ -207,7 +173,7 @@ class _Reader:
             facts.unavailable.update(dict.fromkeys(_OPENMP, self._unread))
             idle = None
         if found is not None:
-            handle = found.handle
+            handle = found[1]
             region = facts.get("parallel", handle.current_parallel)
             number = facts.get("thread_num", handle.thread_num)
             if region is not None:
@@ -221,7 +187,7 @@ class _Reader:
                 idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
             if region is not None and not self._raw:
                 try:
-                    others, fault = self._continuation(found.handle, region)
+                    others, fault = self._continuation(found[1], region)
                     frames, stopped = frames + others, stopped or fault
                 except OmpdError as error:
                     stopped = stopped or _UNTOLD.format(error)
@@ -232,7 +198,7 @@ class _Reader:
             frames = tuple(item.frame for item in own.frames)
         return StackRecord(
             native_thread_id=native,
-            runtime=found.runtime.id if found is not None else None,
+            runtime=found[0].id if found is not None else None,
             thread_num=number,
             team_size=size,
             level=level,
@@ -253,9 +219,7 @@ class _Reader:
         # Why a thread that no runtime knows may be OpenMP's nonetheless.
         if self._unknown is not None:
             return self._unknown
-        found = filter(None, map(self._found, self._process.threads()))
-        matched = {(known.runtime.id, known.handle.address) for known in found}
-        return Doubts(self._session, self._runtimes, matched).reason
+        return self._matching.doubt
 
     @cached_property
     def _unread(self) -> str | None:
@@ -309,7 +273,7 @@ class _Reader:
         return self._own[native]
 
     def _read_own(self, native: int) -> _Own:
-        found = self._found(native)
+        found = self._matching.of(native)
         codes: Sequence[ConstructCode] = ()
         stopped = None
         try:
@@ -323,7 +287,7 @@ class _Reader:
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
         if found is not None:
             try:
-                codes = found.handle.construct_code()
+                codes = found[1].construct_code()
             except OmpdError as error:
                 self._problems.lost(f"thread {native}: where its tasks begin", error)
         frames = self._frames(native, physical, codes, found)
@@ -332,7 +296,7 @@ class _Reader:
         return _Own(frames, count, boundaries, stopped)
 
     def _frames(
-        self, native: int, physical: Sequence[Frame], codes: Sequence[ConstructCode], found: _Found | None
+        self, native: int, physical: Sequence[Frame], codes: Sequence[ConstructCode], found: Found | None
     ) -> list[_Item]:
         outermost = {code.frame: code for code in codes}
         initial = self._initial_task(found, codes)
@@ -378,7 +342,7 @@ class _Reader:
             for item, name in zip(frames, linked, strict=True)
         ]
 
-    def _give_undeferred_tasks(self, frames: list[_Item], found: _Found | None, placed: AbstractSet[str]) -> None:
+    def _give_undeferred_tasks(self, frames: list[_Item], found: Found | None, placed: AbstractSet[str]) -> None:
         # clang inlines the code of tasks that are not deferred into that which meets them: they have no frames of their
         # own that the runtime could know. They are the innermost, and each was generated by the one around it.
         inner = next((at for at, item in enumerate(frames) if item.is_outermost), len(frames))
@@ -387,7 +351,7 @@ class _Reader:
             return
         chain: list[str] = []
         try:
-            task = found.handle.current_task()
+            task = found[1].current_task()
             while task is not None and task.kind() == "explicit" and task.id not in placed and len(chain) < len(bodies):
                 chain.append(task.id)
                 task = task.generating()
@@ -409,16 +373,16 @@ class _Reader:
         name = self._process.source_name(place.module, place.symbol) if place.symbol is not None else None
         return (SourceFrame(name, None, None, False),)
 
-    def _initial_task(self, found: _Found | None, codes: Sequence[ConstructCode]) -> str | None:
+    def _initial_task(self, found: Found | None, codes: Sequence[ConstructCode]) -> str | None:
         # The task of what lies outside of all constructs on a stack: that of an initial thread.
         if found is None:
             return None
         try:
             task = next((c.task for c in reversed(codes) if c.task is not None), None)
-            task = task.generating() if task is not None else found.handle.current_task() if not codes else None
+            task = task.generating() if task is not None else found[1].current_task() if not codes else None
             # The primary thread of a region that has left its code is in an implicit task that has none.
             region = task.parallel() if task is not None and task.kind() == "implicit" else None
-            if region is not None and region.thread(0).address == found.handle.address:
+            if region is not None and region.thread(0).address == found[1].address:
                 task = task.generating() if task is not None else None
             return task.id if task is not None and task.kind() == "initial" else None
         except OmpdError:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import state_name
 from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
-from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Unavailable
+from ompd.errors import OmpdError, Unavailable
 from ompd.model import Answer, Place, ThreadRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.matching import Matching, team_order
 from ompd.questions.runtimes import records
 from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
@@ -28,18 +28,18 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     needed = session.target.loss is None or not session.process.threads()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
-    known = [(thread, _handle(session, runtimes, thread, problems)) for thread in session.process.threads()]
-    matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
-    doubts = Doubts(session, runtimes, matched)
+    matching = Matching(session, runtimes, problems)
 
-    def record(asked: tuple[int, tuple[LoadedRuntime, ThreadHandle] | None]) -> ThreadRecord:
-        thread, found = asked
+    def record(thread: int) -> ThreadRecord:
+        found = matching.of(thread)
         if found is None:
-            return _other(session, thread, doubts.reason, problems)
+            return _other(session, thread, matching.doubt, problems)
         runtime, handle = found
         return _record(session, runtime, handle, thread, waits[runtime.id], problems)
 
-    rows = list(each(session, known, record))
+    # All are looked for first: looking for one may make another known.
+    matched, threads = matching.matched, session.process.threads()
+    rows = list(each(session, threads, record))
     for runtime, handle in _unmatched(runtimes, matched):
         if session.target.loss is not None and session.target.loss.threads:
             row = _unnamed(session, runtime, handle, waits[runtime.id], problems)
@@ -49,60 +49,8 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     return answer(session, sorted(rows, key=_order), records(session, problems), problems)
 
 
-def _handle(
-    session: Session, runtimes: list[LoadedRuntime], thread: int, problems: Problems
-) -> tuple[LoadedRuntime, ThreadHandle] | None:
-    for runtime in runtimes:
-        if runtime.space is None:
-            continue
-        try:
-            handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread)
-        except OmpdError as error:
-            problems.lost(f"{runtime.id}: threads", error)
-            continue
-        if handle is not None:
-            return runtime, handle
-    return None
-
-
-class Doubts:
-    """Why a thread that no runtime knows may be OpenMP's nonetheless: what would tell is damaged or lost."""
-
-    def __init__(self, session: Session, runtimes: list[LoadedRuntime], matched: set[tuple[str, int]]) -> None:
-        self._session = session
-        self._runtimes = runtimes
-        self._matched = matched
-
-    @cached_property
-    def reason(self) -> str | None:
-        """The first reason, None if all that the runtimes know of threads was read."""
-        session = self._session
-        damage = (CorruptState, MemoryFault) if session.target.loss is None else OmpdError
-        for runtime in session.runtimes:
-            if runtime.space is None and runtime.is_initialised and isinstance(runtime.fault, damage):
-                return str(runtime.fault)
-        # A library of that name had a runtime; the program may have had one too, if there is no other.
-        lost = session.lost_libraries if self._runtimes else session.lost_runtimes
-        if session.target.loss is not None and lost:
-            return "; ".join(lost)
-        return next((doubt for runtime in self._runtimes for doubt in self._of(runtime)), None)
-
-    def _of(self, runtime: LoadedRuntime) -> Iterator[str]:
-        try:
-            handles = runtime.space.threads() if runtime.space is not None else ()
-            if handles and not any((runtime.id, handle.address) in self._matched for handle in handles):
-                yield f"none of the {len(handles)} threads that {runtime.id} knows is one of the process"
-            for handle in handles:
-                if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
-                    yield f"thread descriptor {handle.address:#x} of {runtime.id} is in a team and names no thread"
-        except NotInitialised:
-            return  # then it has none
-        except OmpdError as error:
-            yield f"{runtime.id}: {error}"
-
-
 def _unmatched(
-    runtimes: list[LoadedRuntime], matched: set[tuple[str, int]]
+    runtimes: list[LoadedRuntime], matched: frozenset[tuple[str, int]]
 ) -> Iterator[tuple[LoadedRuntime, ThreadHandle]]:
     for runtime in runtimes:
         try:
@@ -234,13 +182,5 @@ def _other(session: Session, thread: int, doubt: str | None, problems: Problems)
     )
 
 
-def _order(row: ThreadRecord) -> tuple[bool, str, bool, int, str, int, int]:
-    return (
-        row.runtime is None,
-        row.runtime or "",
-        row.thread_num is None,
-        row.level or 0,
-        row.parallel or "",
-        row.thread_num or 0,
-        row.native_thread_id or 0,
-    )
+def _order(row: ThreadRecord) -> tuple[object, ...]:
+    return team_order(row.runtime, row.thread_num, row.level, row.parallel, row.native_thread_id)

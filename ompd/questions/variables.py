@@ -11,13 +11,12 @@ from functools import partial
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ParallelHandle, ThreadHandle
+from ompd.contract.plugin import ParallelHandle
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
+from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
-from ompd.questions.threads import Doubts
 from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
@@ -75,14 +74,12 @@ def ask(
     )
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
-    known = [(thread, _handle(runtimes, thread, problems)) for thread in session.process.threads()]
-    matched = {(runtime.id, handle.address) for runtime, handle in (found for _, found in known if found is not None)}
-    unread = Doubts(session, runtimes, matched).reason or ""
+    matching = Matching(session, runtimes, problems)
 
-    def record(asked: tuple[int, tuple[LoadedRuntime, ThreadHandle] | None]) -> VariableRecord:
-        return _record(copies, reader, asked[0], asked[1], unread, wanted.text, problems)
+    def record(thread: int) -> VariableRecord:
+        return _record(copies, reader, thread, matching, wanted.text, problems)
 
-    rows = _marked(sorted(each(session, known, record), key=_order))
+    rows = _marked(sorted(each(session, session.process.threads(), record), key=_order))
     plain = answer(session, rows, records(session, problems), problems)
     return VariableAnswer(
         plain.target, plain.runtimes, plain.rows, plain.complete, plain.warnings, _stats(rows) if stats else None
@@ -99,20 +96,6 @@ def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
         if session.target.loss is None:  # else what is lost is told already
             problems.note(str(error))
         return []
-
-
-def _handle(
-    runtimes: Sequence[LoadedRuntime], thread: int, problems: Problems
-) -> tuple[LoadedRuntime, ThreadHandle] | None:
-    for runtime in runtimes:
-        try:
-            handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread) if runtime.space is not None else None
-        except OmpdError as error:
-            problems.lost(f"{runtime.id}: threads", error)
-            continue
-        if handle is not None:
-            return runtime, handle
-    return None
 
 
 class _Copies:
@@ -144,7 +127,7 @@ class _Copies:
             raise self._doubt
         return _CACHED if self._keeping else self._reader.variable.mechanism
 
-    def address(self, thread: int, found: tuple[LoadedRuntime, ThreadHandle] | None) -> int | None:
+    def address(self, thread: int, found: Found | None) -> int | None:
         """Return where *thread* has its copy, None if it has no storage yet."""
         if self.mechanism != _CACHED:
             return self._reader.address(thread)
@@ -157,12 +140,12 @@ def _record(
     copies: _Copies,
     reader: VariableReader,
     thread: int,
-    found: tuple[LoadedRuntime, ThreadHandle] | None,
-    unread: str,
+    matching: Matching,
     name: str,
     problems: Problems,
 ) -> VariableRecord:
     facts = Facts(f"thread {thread}", problems)
+    found = matching.of(thread)
     variable = reader.variable
     runtime: str | None = None
     thread_num: int | None = None
@@ -179,8 +162,8 @@ def _record(
             facts.unavailable["team_size"] = facts.unavailable["parallel"]
         elif thread_num is not None:
             team_size = 1
-    elif unread:
-        facts.unavailable.update(dict.fromkeys(("runtime", "parallel", "thread_num", "team_size"), unread))
+    elif matching.doubt is not None:
+        facts.unavailable.update(dict.fromkeys(("runtime", "parallel", "thread_num", "team_size"), matching.doubt))
     mechanism = facts.get("mechanism", lambda: copies.mechanism)
     row = VariableRecord(
         native_thread_id=thread,
@@ -206,7 +189,7 @@ def _with_value(
     copies: _Copies,
     reader: VariableReader,
     thread: int,
-    found: tuple[LoadedRuntime, ThreadHandle] | None,
+    found: Found | None,
     facts: Facts,
 ) -> VariableRecord:
     variable = reader.variable
@@ -267,15 +250,8 @@ def _shown_name(variable: StaticVariable, text: str) -> str:
     return stars + variable.name + (rest[place + len(variable.short_name) :] if place >= 0 else "").lstrip("/")
 
 
-def _order(row: VariableRecord) -> tuple[bool, str, bool, str, int, int]:
-    return (
-        row.runtime is None,
-        row.runtime or "",
-        row.thread_num is None,
-        row.parallel or "",
-        row.thread_num or 0,
-        row.native_thread_id or 0,
-    )
+def _order(row: VariableRecord) -> tuple[object, ...]:
+    return team_order(row.runtime, row.thread_num, None, row.parallel, row.native_thread_id)
 
 
 # What values have in common

@@ -163,7 +163,7 @@ class Victim:
             with self._alone() as (session, _, _, tracked):
 
                 def only(session: Session, items: Any, record: Any, wanted: int = row.native_thread_id) -> Any:
-                    return each(session, [item for item in items if item[0] == wanted], record)
+                    return each(session, [item for item in items if item == wanted], record)
 
                 threads.each = only
                 try:

@@ -1,0 +1,94 @@
+"""Which threads of the process are OpenMP's, and of which runtime: what all questions about threads begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import ThreadHandle
+from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError
+from ompd.questions.facts import Problems
+from ompd.session import LoadedRuntime, Session
+
+Found = tuple[LoadedRuntime, ThreadHandle]
+"""An OpenMP thread: the runtime that knows it, and its handle there."""
+
+
+class Matching:
+    """The threads of one stop and their handles. Each is looked for when it is first asked for."""
+
+    def __init__(self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems) -> None:
+        self._session = session
+        self._runtimes = runtimes
+        self._problems = problems
+        self._known: dict[int, Found | None] = {}
+
+    def of(self, thread: int) -> Found | None:
+        """Return the OpenMP thread with the native id *thread*, None if no runtime knows it."""
+        if thread not in self._known:
+            self._known[thread] = self._find(thread)
+        return self._known[thread]
+
+    def _find(self, thread: int) -> Found | None:
+        for runtime in self._runtimes:
+            if runtime.space is None:
+                continue
+            try:
+                handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread)
+            except OmpdError as error:
+                self._problems.lost(f"{runtime.id}: threads", error)
+                continue
+            if handle is not None:
+                return runtime, handle
+        return None
+
+    @cached_property
+    def matched(self) -> frozenset[tuple[str, int]]:
+        """Runtime's id and address of all handles that are of a thread of the process."""
+        known = filter(None, map(self.of, self._session.process.threads()))
+        return frozenset((runtime.id, handle.address) for runtime, handle in known)
+
+    @cached_property
+    def doubt(self) -> str | None:
+        """Why a thread that no runtime knows may be OpenMP's nonetheless: the first thing that would tell and is
+        damaged or lost. None if all that the runtimes know of threads was read.
+        """
+        session = self._session
+        damage = (CorruptState, MemoryFault) if session.target.loss is None else OmpdError
+        for runtime in session.runtimes:
+            if runtime.space is None and runtime.is_initialised and isinstance(runtime.fault, damage):
+                return str(runtime.fault)
+        # A library of that name had a runtime; the program may have had one too, if there is no other.
+        lost = session.lost_libraries if self._runtimes else session.lost_runtimes
+        if session.target.loss is not None and lost:
+            return "; ".join(lost)
+        return next((doubt for runtime in self._runtimes for doubt in self._of(runtime)), None)
+
+    def _of(self, runtime: LoadedRuntime) -> Iterator[str]:
+        try:
+            handles = runtime.space.threads() if runtime.space is not None else ()
+            if handles and not any((runtime.id, handle.address) in self.matched for handle in handles):
+                yield f"none of the {len(handles)} threads that {runtime.id} knows is one of the process"
+            for handle in handles:
+                if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
+                    yield f"thread descriptor {handle.address:#x} of {runtime.id} is in a team and names no thread"
+        except NotInitialised:
+            return  # then it has none
+        except OmpdError as error:
+            yield f"{runtime.id}: {error}"
+
+
+def team_order(
+    runtime: str | None, thread_num: int | None, level: int | None, parallel: str | None, thread: int | None
+) -> tuple[bool, str, bool, int, str, int, int]:
+    """Return what rows are sorted by: OpenMP's threads by region and thread number, then idle ones, then others."""
+    return (
+        runtime is None,
+        runtime or "",
+        thread_num is None,
+        level or 0,
+        parallel or "",
+        thread_num or 0,
+        thread or 0,
+    )
