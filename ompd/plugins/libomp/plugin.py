@@ -16,7 +16,7 @@ from ompd.plugins.layout import published
 from ompd.plugins.libomp import icvs
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
-from ompd.plugins.libomp.pages import Heap
+from ompd.plugins.pages import Heap
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task

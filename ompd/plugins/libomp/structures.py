@@ -17,7 +17,7 @@ from ompd.plugins.layout import dwarf, selfdescribed
 
 if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
-    from ompd.plugins.libomp.pages import Heap
+    from ompd.plugins.pages import Heap
 
 # What is read of each structure, by the type's name in the sources: the name that its debug information has, members.
 _WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
