@@ -9,7 +9,7 @@ from typing import Any
 from ompd.model import Answer, IcvRecord, ParallelRecord, Place, StackFrame, StackRecord, TaskRecord, ThreadRecord
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
-from tests.support import Running, Stopped
+from tests.support import RUNTIMES, Running, Stopped
 
 # In mode "neither" nobody keeps states; the program knows in which construct it blocked each thread. Where gcc's code
 # calls the same routine for several constructs there are several words.
@@ -91,7 +91,7 @@ def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     _compare_stacks(found, stopped, stack_answer.rows, task_answer.rows)
     initialised = any(thread["openmp"] for thread in stopped.truth["threads"])
     (runtime,) = runtime_answer.rows
-    found.check("runtime", "kind", runtime.kind, "libiomp5")
+    found.check("runtime", "kind", runtime.kind, RUNTIMES[stopped.runtime].kind)
     if initialised:
         found.check("runtime", "keeps_states", runtime.keeps_states, stopped.mode != "neither")
         found.check("runtime", "layout", runtime.layout, "published")

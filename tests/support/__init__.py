@@ -4,16 +4,20 @@ from tests.support.build import COMPILERS, MODES, build
 from tests.support.machine import Missing, clean_environment, intel_runtime, require
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STACK_PROGRAMS, TASK_PROGRAMS
 from tests.support.runs import KINDS, NotReady, Running, Stopped, running, stopped, stopped_twice
+from tests.support.runtimes import INTEL, RUNTIMES, STRIPPED
 
 __all__ = [
     "ALL_PROGRAMS",
     "COMPILERS",
+    "INTEL",
     "KINDS",
     "LOCK_KINDS",
     "MODES",
     "PROGRAMS",
     "REDUCTIONS",
+    "RUNTIMES",
     "STACK_PROGRAMS",
+    "STRIPPED",
     "TASK_PROGRAMS",
     "Missing",
     "NotReady",

@@ -1,4 +1,4 @@
-"""Compilers, and the programs of ``fixtures/programs`` built by them against Intel's OpenMP runtime."""
+"""Compilers, and the programs of ``fixtures/programs`` built by them and linked with an OpenMP runtime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.cache import CHECKOUT, entry, key_of
-from tests.support.machine import clean_environment, intel_runtime, require, table
+from tests.support.machine import clean_environment, intel_runtime, require
+from tests.support.runtimes import INTEL, RUNTIMES
 
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
 COMPILERS = ("gcc", "clang")  # of C
@@ -53,14 +54,22 @@ def source(program: str) -> Path:
 
 
 def build(
-    program: str, *, compiler_name: str = "gcc", mode: str = "debug", flags: Sequence[str] = (), pie: bool = True
+    program: str,
+    *,
+    compiler_name: str = "gcc",
+    mode: str = "debug",
+    flags: Sequence[str] = (),
+    pie: bool = True,
+    runtime: str = INTEL,
 ) -> Path:
     """Return the executable of a program, without optimization and with debug information unless *flags* say otherwise.
 
+    :param runtime: one of RUNTIMES, with which it is linked
     :raises Missing: if the compiler or the runtime is not there
     :raises BuildFailed: if it does not compile; warnings are left in the file ``warnings`` beside the executable
     """
-    runtime, used = intel_runtime(), compiler(compiler_name)
+    openmp, used = RUNTIMES[runtime], compiler(compiler_name)
+    library = openmp.library().parent
     c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
     tool = ["-DTOOL"] if mode != "neither" else []
     # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
@@ -75,17 +84,17 @@ def build(
         "-fPIE" if pie else "-fno-pie",
         *flags,
     ]
-    headers = ["-idirafter", str(runtime / "opt" / "compiler" / "include")]
+    headers = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     linking = [
         *([] if "-static-pie" in flags else ["-pie" if pie else "-no-pie"]),
         *flags,
-        f"-L{runtime / 'lib'}",
+        f"-L{library}",
         # A static-PIE program that has a search path ends before its main: glibc asserts that there is none.
-        *([] if "-static-pie" in flags else [f"-Wl,-rpath,{runtime / 'lib'}"]),
-        "-liomp5",
+        *([] if "-static-pie" in flags else [f"-Wl,-rpath,{library}"]),
+        *openmp.options,
         "-lpthread",
     ]
-    version = table()["intel-openmp"].version
+    version = openmp.version()
 
     def compile_to(folder: Path, name: str) -> Path:
         target = folder / f"{name}.o"
@@ -108,7 +117,8 @@ def build(
         _run([str(used.path), *objects, "-o", str(folder / program), *linking], folder)
 
     shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
-    truth_key = key_of(shared, c_compiler.version, compiling, version)
+    # What is compiled is the same for all runtimes.
+    truth_key = key_of(shared, c_compiler.version, compiling, RUNTIMES[INTEL].version())
     program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version)
     return entry("programs", program_key, make_program) / program
 

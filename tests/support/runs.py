@@ -19,6 +19,7 @@ from tests.support.build import build
 from tests.support.cache import entry, key_of
 from tests.support.machine import Missing, clean_environment, require
 from tests.support.programs import ALL_PROGRAMS
+from tests.support.runtimes import INTEL
 
 KINDS = ("kernel", "gcore")
 READY_SECONDS = 25  # the programs themselves give up after 20
@@ -48,6 +49,7 @@ class Stopped:
     compiler: str
     mode: str
     kind: str
+    runtime: str = INTEL
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Running:
     program: str
     compiler: str
     mode: str
+    runtime: str = INTEL
 
 
 def can_be_read(descriptor: int, seconds: float) -> bool:
@@ -91,15 +94,17 @@ def stopped(
     env: Mapping[str, str | None] | None = None,
     threads: int | None = None,
     pie: bool = True,
+    runtime: str = INTEL,
 ) -> Stopped:
     """Return a core of *program*, from the cache or from a run.
 
     :param kind: ``kernel``, or ``gcore`` for gdb's
     :param env: variables to add for the program, None removes one that it would have
     :param threads: the size of its team, for programs that can be asked
+    :param runtime: the OpenMP runtime, one of RUNTIMES
     :raises Missing: if a tool is not there, or the machine forbids this kind of core
     """
-    prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    prepared = _prepare(program, compiler, mode, flags, env, threads, pie, runtime)
     if kind == "kernel":
         _require_kernel_cores()
     folder = prepared.core_folder(kind)
@@ -115,13 +120,14 @@ def stopped_twice(
     env: Mapping[str, str | None] | None = None,
     threads: int | None = None,
     pie: bool = True,
+    runtime: str = INTEL,
 ) -> tuple[Stopped, Stopped]:
     """Return gdb's and the kernel's core of one and the same process.
 
     :raises Missing: as for :func:`stopped`
     """
     _require_kernel_cores()
-    prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    prepared = _prepare(program, compiler, mode, flags, env, threads, pie, runtime)
     folder = prepared.core_folder("gcore")
     return prepared.stopped(folder, "gcore"), prepared.stopped(folder, "kernel")
 
@@ -137,17 +143,18 @@ def running(
     env: Mapping[str, str | None] | None = None,
     threads: int | None = None,
     pie: bool = True,
+    runtime: str = INTEL,
     executable: Path | None = None,
 ) -> Iterator[Running]:
     """Run *program* in the empty *folder* until it is in its state; it is killed at the end of the context.
 
     :param executable: a copy of the program that is run in its place
     """
-    prepared = _prepare(program, compiler, mode, flags, env, threads, pie)
+    prepared = _prepare(program, compiler, mode, flags, env, threads, pie, runtime)
     if executable is not None:
         prepared = replace(prepared, executable=executable)
     with prepared.at_rest(folder) as (process, truth):
-        yield Running(process.pid, prepared.executable, truth, program, compiler, mode)
+        yield Running(process.pid, prepared.executable, truth, program, compiler, mode, runtime)
 
 
 @dataclass(frozen=True)
@@ -157,10 +164,12 @@ class _Prepared:
     mode: str
     executable: Path
     environment: dict[str, str]
+    runtime: str
 
     def stopped(self, folder: Path, kind: str) -> Stopped:
         truth = json.loads((folder / "truth.json").read_text())
-        return Stopped(self.executable, folder / f"core.{kind}", truth, self.program, self.compiler, self.mode, kind)
+        core = folder / f"core.{kind}"
+        return Stopped(self.executable, core, truth, self.program, self.compiler, self.mode, kind, self.runtime)
 
     def core_folder(self, kind: str) -> Path:
         # The executable's folder is named after its source, compiler, flags and runtime.
@@ -224,17 +233,17 @@ def _prepare(
     env: Mapping[str, str | None] | None,
     threads: int | None,
     pie: bool,
+    runtime: str,
 ) -> _Prepared:
-    executable = build(program, compiler_name=compiler, mode=mode, flags=flags, pie=pie)
+    executable = build(program, compiler_name=compiler, mode=mode, flags=flags, pie=pie, runtime=runtime)
     wanted: dict[str, str | None] = {**ENVIRONMENT, **ALL_PROGRAMS[program].environment}
     if mode == "debug":
         wanted["OMP_DEBUG"] = "enabled"
     if threads is not None:
         wanted["THREADS"] = str(threads)
     wanted.update(env or {})
-    return _Prepared(
-        program, compiler, mode, executable, {name: value for name, value in wanted.items() if value is not None}
-    )
+    environment = {name: value for name, value in wanted.items() if value is not None}
+    return _Prepared(program, compiler, mode, executable, environment, runtime)
 
 
 def allow_cores() -> None:

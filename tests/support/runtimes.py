@@ -1,0 +1,62 @@
+"""The OpenMP runtimes that the programs of ``fixtures/programs`` are linked with: the axis ``runtime``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from tests.support.debs import deb_folder
+from tests.support.machine import intel_runtime, table
+
+INTEL = "intel"
+
+
+@dataclass(frozen=True)
+class OpenmpRuntime:
+    """A runtime by its *name* on the axis.
+
+    *kind* is what ``runtimes`` calls it, *library* returns its file (:exc:`Missing` if it is not there). *options* link
+    with it; its folder is searched by linker and loader. *version* returns what tells it from other builds of it.
+    """
+
+    name: str
+    kind: str
+    library: Callable[[], Path]
+    options: tuple[str, ...]
+    version: Callable[[], str]
+
+
+def _debian(release: int) -> OpenmpRuntime:
+    name = f"libomp-{release}"
+
+    def library() -> Path:
+        return deb_folder(name) / "usr" / "lib" / f"llvm-{release}" / "lib" / "libomp.so.5"
+
+    # The package has no libomp.so to link with.
+    return OpenmpRuntime(name, "libomp", library, ("-l:libomp.so.5",), lambda: _digest(library()))
+
+
+@cache
+def _digest(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()
+
+
+STRIPPED = tuple(f"libomp-{release}" for release in (13, 14, 15, 16, 19))
+"""Debian's packages of LLVM's runtime, none of which has a symbol table or debug information."""
+
+RUNTIMES: Mapping[str, OpenmpRuntime] = {
+    runtime.name: runtime
+    for runtime in (
+        OpenmpRuntime(
+            INTEL,
+            "libiomp5",
+            lambda: intel_runtime() / "lib" / "libiomp5.so",
+            ("-liomp5",),
+            lambda: str(table()["intel-openmp"].version),
+        ),
+        *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
+    )
+}
