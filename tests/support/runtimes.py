@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.support.debs import deb_folder
-from tests.support.machine import intel_runtime, table
+from tests.support.machine import clean_environment, intel_runtime, require, table
 
 INTEL = "intel"
 
@@ -44,6 +45,18 @@ def _digest(file: Path) -> str:
     return sha256(file.read_bytes()).hexdigest()
 
 
+def _gnus() -> Path:
+    # That of the compiler's own package; -print-file-name leads into its folder, to a link.
+    found = subprocess.run(
+        [str(require("gcc")), "-print-file-name=libgomp.so.1"],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=True,
+    )
+    return Path(found.stdout.strip()).resolve()
+
+
 STRIPPED = tuple(f"libomp-{release}" for release in (13, 14, 15, 16, 19))
 """Debian's packages of LLVM's runtime, none of which has a symbol table or debug information."""
 
@@ -56,6 +69,13 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             lambda: intel_runtime() / "lib" / "libiomp5.so",
             ("-liomp5",),
             lambda: str(table()["intel-openmp"].version),
+        ),
+        OpenmpRuntime(
+            "libgomp",
+            "libgomp",
+            lambda: _gnus().with_name("libgomp.so.1"),
+            ("-l:libgomp.so.1",),
+            lambda: _digest(_gnus()),
         ),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
     )

@@ -188,4 +188,3 @@ def _thread(handle: ThreadHandle) -> Thread:
     if not isinstance(handle, Thread):
         raise TypeError(f"not a thread of libgomp's: {handle!r}")
     return handle
-

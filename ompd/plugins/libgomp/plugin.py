@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
@@ -123,7 +122,7 @@ class Runtime:
                 return None
             layout = self.layouts["gomp_thread"]
             if not any(self.process.read(address, self.layouts.size(layout.name))):
-                # The runtime has not met it, or its page is lost. Nobody is in the runtime's code whom it does not know.
+                # The runtime has not met it, or its page is lost; but it knows whoever is in its code.
                 if self._is_inside(native):
                     self.heap.read(address, self.layouts.size(layout.name))
                 return None
@@ -174,9 +173,7 @@ class Runtime:
     @cached_property
     def live_teams(self) -> frozenset[int]:
         """The teams whose primary thread is in them, as far as threads can be read."""
-        return frozenset(
-            claim.team for _, claims in self._claims for claim in claims if claim.number == 0
-        )
+        return frozenset(claim.team for _, claims in self._claims for claim in claims if claim.number == 0)
 
     @cached_property
     def _claims(self) -> list[tuple[Thread, tuple[Membership, ...]]]:

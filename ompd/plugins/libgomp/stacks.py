@@ -12,12 +12,12 @@ its linkage table, and each calls the code of constructs in one way alone:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, SYSTEM, USER, owner
-from ompd.contract.plugin import ConstructCode
+from ompd.contract.plugin import ConstructCode, TaskHandle
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 
 if TYPE_CHECKING:
@@ -128,11 +128,8 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
     elif inner == outer and entry == BEGIN:
         code = PARALLEL
     else:
-        by = routine_at(runtime, frames[inner].call_site)
-        if by is not None and by.startswith(_FORKS):
-            code = PARALLEL
-        else:
-            code = UNDEFERRED if by in _UNDEFERRED else TASK
+        by = routine_at(runtime, frames[inner].call_site) or ""
+        code = PARALLEL if by.startswith(_FORKS) else UNDEFERRED if by in _UNDEFERRED else TASK
     return Group(inner, outer, entry, code, caller)
 
 
@@ -300,45 +297,66 @@ def _match(thread: Thread) -> Hosted:
     forks = [number for number, group in enumerate(stack.groups) if group.forks]
     certain = len(forks) == len(regions) and stack.stopped is None
     by_group = dict(zip(forks, regions, strict=True)) if certain else {}
-    code = tuple(_code(thread, stack, by_group))
-    return Hosted(code, {region.address: number for number, region in by_group.items()})
+    return Hosted(
+        tuple(_code(thread, stack, by_group)), {region.address: number for number, region in by_group.items()}
+    )
 
 
-def _code(thread: Thread, stack: Parsed, regions: Mapping[int, Region]) -> Iterator[ConstructCode]:
+def _code(thread: Thread, stack: Parsed, regions: Mapping[int, Region]) -> list[ConstructCode]:
     # The innermost code is that of the current task. What lies around a region that the thread met, or around a task
     # that was not deferred, is that of the task that generated it. Around deferred ones a task has to be looked for.
     try:
         task = thread.current_task()
     except OmpdError:
         task = None
+    found: list[ConstructCode] = []
+    likely: dict[int, dict[str, Task]] = {}
     for number, group in enumerate(stack.groups):
         region = regions.get(number)
         place = group.inner - 1
         if group.code in (TASK, UNDEFERRED):
             if task is None or task.kind() != "explicit":
-                task = _suspended(thread, stack, group)
-            yield ConstructCode(place, "task", None, task, "derived" if task is not None else None)
+                task = None
+                likely[len(found)] = _likely(thread, stack, group)
+            found.append(_row(place, "task", None, task))
             undeferred = group.code == UNDEFERRED and task is not None
             task = task.generating() if undeferred and task is not None else None
         if group.forks:
             implicit = _implicit_task(thread, region) if region is not None else None
             if group.code == PARALLEL:
-                yield ConstructCode(place, "parallel", region, implicit, "derived" if implicit is not None else None)
+                found.append(_row(place, "parallel", region, implicit))
             task = implicit.generating() if implicit is not None and group.entry != BEGIN else None
+    _give(found, likely)
+    return found
+
+
+def _row(place: int, kind: str, region: Region | None, task: TaskHandle | None) -> ConstructCode:
+    return ConstructCode(place, kind, region, task, "derived" if task is not None else None)
+
+
+def _give(found: list[ConstructCode], likely: dict[int, dict[str, Task]]) -> None:
+    # A task has one place on a stack. So one of several that may be meant is none that has a place already.
+    while likely:
+        placed = {code.task.id for code in found if code.task is not None}
+        left = {at: [task for name, task in tasks.items() if name not in placed] for at, tasks in likely.items()}
+        known = next((at for at, tasks in left.items() if len(tasks) == 1), None)
+        if known is None:
+            return
+        found[known] = found[known]._replace(task=left[known][0], source="derived")
+        del likely[known]
 
 
 def _implicit_task(thread: Thread, region: Region) -> Task:
     return region.implicit_task(next(m.number for m in thread.memberships if m.team == region.address))
 
 
-def _suspended(thread: Thread, stack: Parsed, group: Group) -> Task | None:
-    # An explicit task that another one was begun for: it has the function, and the runtime's routine that called that
-    # has the task's address in its registers or on its part of the stack.
+def _likely(thread: Thread, stack: Parsed, group: Group) -> dict[str, Task]:
+    # Explicit tasks that others were begun for: they have the function, and the runtime's routine that called that has
+    # the task's address in its registers or on its part of the stack.
     entry = _start(thread.runtime, stack.frames[group.inner - 1])
     words = set(_words(thread.runtime, stack.frames[group.inner : group.outer + 1]))
-    found = [task for address, task in thread.runtime.begun_tasks.items() if address in words]
-    found = [task for task in found if task.view.pointer("fn") == entry]
-    return found[0] if len(found) == 1 else None
+    begun = thread.runtime.begun_tasks.values()
+    return {task.id: task for task in begun if task.address in words and task.view.pointer("fn") == entry}
 
 
 def _start(runtime: Runtime, frame: Frame) -> int | None:

@@ -99,7 +99,7 @@ class Copy:
     def read(self, address: int, size: int) -> bytes:
         """See :meth:`ompd.contract.memory.Memory.read`."""
         at = address - self._start
-        if 0 <= at and at + size <= len(self._data):
+        if at >= 0 and at + size <= len(self._data):
             return self._data[at : at + size]
         return self._memory.read(address, size)
 
