@@ -21,6 +21,7 @@ class OpenmpRuntime:
 
     *kind* is what ``runtimes`` calls it, *library* returns its file (:exc:`Missing` if it is not there). *options* link
     with it; its folder is searched by linker and loader. *version* returns what tells it from other builds of it.
+    *has_ompd* tells whether it has OMPD's symbols.
     """
 
     name: str
@@ -28,6 +29,7 @@ class OpenmpRuntime:
     library: Callable[[], Path]
     options: tuple[str, ...]
     version: Callable[[], str]
+    has_ompd: bool = False
 
 
 def _debian(release: int) -> OpenmpRuntime:
@@ -69,6 +71,7 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             lambda: intel_runtime() / "lib" / "libiomp5.so",
             ("-liomp5",),
             lambda: str(table()["intel-openmp"].version),
+            True,
         ),
         OpenmpRuntime(
             "libgomp",

@@ -141,7 +141,9 @@ class DynamicLinking:
                     return found
                 if not mark & VERSYM_HIDDEN:
                     unversioned.append(found)
-            elif (own is not None and own.name == wanted.version.name) or (own is None and not wanted.version.hidden and not mark & VERSYM_HIDDEN):
+            elif (own is not None and own.name == wanted.version.name) or (
+                own is None and not wanted.version.hidden and not mark & VERSYM_HIDDEN
+            ):
                 return found
         return unversioned[0] if len(unversioned) == 1 else None
 

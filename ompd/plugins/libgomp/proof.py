@@ -9,6 +9,7 @@ either case what the structures of all threads hold must agree with each other. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer
@@ -128,11 +129,15 @@ def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Ru
     rejected: list[str] = []
     found: list[Runtime] = []
     for layouts in _tables(process, module, by_build_id=False):
+        same = next((other for other in found if _is_same(layouts, other.layouts)), None)
+        if same is not None:
+            same.layouts = replace(same.layouts, of=f"{same.layouts.of} or {layouts.of}")
+            continue
         runtime = make(layouts, _queried_offset(process, module, layouts))
         wrong = contradiction(runtime) or _misread(runtime)
         if wrong is not None:
             rejected.append(f"not that of {layouts.of}: {wrong}")
-        elif not any(_is_same(layouts, other.layouts) for other in found):
+        else:
             found.append(runtime)
     if not found:
         raise LayoutUnavailable(f"no layout that is known fits {module.name}: {'; '.join(rejected)}")
@@ -181,15 +186,16 @@ def _misread(runtime: Runtime) -> str | None:
     told = 0
     for thread in _most_telling(runtime.threads())[:_MAX_ASKED]:
         for routine, member, pointed in _QUERIES:
-            address = runtime.process.symbol_in(runtime.module, routine)
-            if address is None:
+            entry = runtime.process.symbol_in(runtime.module, routine)
+            if entry is None:
                 continue
             try:
-                reads = runtime.process.call(address, thread.native).reads
+                reads = runtime.process.call(entry, thread.native).reads
             except Unavailable:
                 continue
-            for expected in _expected(thread, member, pointed):
-                if expected not in reads:
+            for address, size in _expected(thread, member, pointed):
+                # A routine may read a part: it answers with an int.
+                if not any(at == address and length <= size for at, length in reads):
                     return f"{routine} does not read {member}{f', {pointed}' if pointed else ''} where it should be"
                 told += 1
     return None if told else "none of its routines could be asked"
