@@ -1,4 +1,4 @@
-"""Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target is run or changed.
+"""Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target runs or changes.
 
 The emulator (unicorn, the extra ``emulate``) has pages of its own. They are copied from the target when they are first
 read, and none of them but a scratch stack can be written to: a routine that would write, ask the kernel or leave the
@@ -46,7 +46,7 @@ _FIRST = _START_AT + 1
 _GAP = 1 << 24
 _RETURN = 3 * _GAP + _PAGE // 2
 _ROOM = 4 * _GAP
-_PLACES = range(0x7000_0000_0000, 0x1000_0000_0000, -_ROOM)
+_PLACES = range(0x7000_0000_0000, 0x1000_0000_0000, -(1 << 40))
 
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _WORD = (1 << 64) - 1
@@ -432,7 +432,7 @@ class Emulator:
         return f"{address:#x} ({name})" if name is not None else f"{address:#x}"
 
     def _note_exception(self, _uc: Any, number: int, _data: object) -> None:
-        self._stop(self._machine.exceptions.get(number, f"causes the processor's exception {number}"))
+        self._stop(self._machine.exceptions.get(number, f"raises interrupt {number}"))
 
     def _refuse_instruction(self, *given: Any) -> int:
         self._stop(given[-1])
@@ -494,7 +494,8 @@ def _import(machine: _Machine) -> tuple[Any, Any]:
         import unicorn.x86_const as constants  # noqa: PLC0415
     except (ImportError, OSError) as error:
         raise Unavailable(f"routines of the target are not emulated without unicorn: {error}", hint=hint) from error
-    version = tuple(int(part) for part in unicorn.__version__.split(".")[:2] if part.isdigit())
-    if version < _OLDEST:
-        raise Unavailable(f"routines of the target are not emulated by unicorn {unicorn.__version__}", hint=hint)
-    return unicorn, constants
+    found: Any = unicorn
+    if found.uc_version()[:2] < _OLDEST:
+        version = ".".join(map(str, found.uc_version()[:2]))
+        raise Unavailable(f"routines of the target are not emulated by unicorn {version}", hint=hint)
+    return found, constants

@@ -18,7 +18,7 @@ from ompd.debugger.formats.elf import PT_DYNAMIC
 from ompd.debugger.formats.symbols import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
 from ompd.debugger.loader import LinkMap, Loader
 from ompd.debugger.modules import LoadedModule
-from ompd.errors import MalformedFile, OmpdError, Unavailable
+from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
 
 _MAX_PATH = 1 << 12
 # A module's own address, the loader's record of it, the loader's routine that binds: the shared table's first words.
@@ -63,7 +63,7 @@ class Linkage:
                 return False
             size = self._memory.pointer_size
             return read_unsigned(self._memory, linked.module.bias + table + _BINDER * size, size) == routine
-        except OmpdError:
+        except (MalformedFile, MemoryFault):
             return False
 
     def bind(self, link_map: int, index: int) -> int:
@@ -128,7 +128,11 @@ class Linkage:
 
     @cached_property
     def _maps(self) -> dict[int, LinkMap]:
-        return {link_map.address: link_map for link_map in self._loader.link_maps}
+        # Empty where the list is damaged: nobody knows then what to bind.
+        try:
+            return {link_map.address: link_map for link_map in self._loader.link_maps}
+        except (Unavailable, CorruptState, MemoryFault):
+            return {}
 
     def _of(self, link_map: LinkMap) -> _Linked | None:
         if link_map.address not in self._linked:
@@ -164,16 +168,14 @@ class Linkage:
         # How many modules were loaded with the program: it, what was preloaded, and what these need. What is opened
         # later comes behind them in the loader's list.
         places: dict[str, int] = {}
-        for place, link_map in enumerate(maps):
-            places.setdefault(self._name(link_map), place)
+        for number, link_map in enumerate(maps):
+            places.setdefault(self._name(link_map), number)
         count, at = min(1, len(maps)), 0
         while at < count:
             linked = self._of(maps[at])
             for name in linked.dynamic.needed if linked is not None else ():
                 place = places.get(name.rpartition("/")[2])
-                if place is None:
-                    place = self._place_by_soname(maps, name)
-                count = max(count, place + 1)
+                count = max(count, (self._place_by_soname(maps, name) if place is None else place) + 1)
             at += 1
         return count
 
