@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 import ompd.debugger.emulate as emulate
 from ompd.contract.process import CallResult, Module
@@ -351,6 +352,34 @@ def test_what_the_program_has_not_called_yet_is_bound_as_the_loader_would(kind: 
         assert library is not None
         slot = next(at for at, _ in slots if process.module_at(at) == library)
         assert process.module_at(int.from_bytes(process.read(slot, 8), "little")) == library
+
+
+@pytest.mark.parametrize(("kind", "least"), [("now", 40), ("lazy", 30), ("intel", 100)])
+def test_what_the_loader_has_bound_is_what_would_be_bound(kind: str, least: int) -> None:
+    # Where the loader has done it already, its words are the oracle.
+    with opened(sample(kind)) as process:
+        linkage = process._linkage(7)
+        same = refused = 0
+        for link_map in process._loader.link_maps:
+            linked = linkage._of(link_map)
+            for index, slot in enumerate(linkage_slots(linked.module) if linked is not None else ()):
+                bound = int.from_bytes(process.read(slot, 8), "little")
+                if process.loaded_module_at(bound) is (linked.module if linked is not None else None):
+                    continue  # not yet
+                try:
+                    assert linkage.bind(link_map.address, index) == bound, (link_map, index)
+                    same += 1
+                except Unavailable as error:
+                    assert "chosen by the processor" in str(error) or not bound
+                    refused += 1
+        assert same >= least and refused > 0
+
+
+def linkage_slots(module: LoadedModule) -> list[int]:
+    """Return the addresses of a module's words that routines are called through, as pyelftools reads them."""
+    with Path(module.elf.name if module.elf is not None else "").open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".rela.plt")
+        return [module.bias + int(each["r_offset"]) for each in section.iter_relocations()] if section else []
 
 
 def test_what_depends_on_the_processor_is_not_bound() -> None:
