@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -33,13 +34,16 @@ from ompd.errors import BadInput, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.session import Session
 from tests.support import NotReady, clean_environment, intel_runtime
 from tests.support.build import compiler
-from tests.support.cache import entry, key_of
+from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.damage import cut
 from tests.support.live import status_of
+from tests.support.lldb import VERSIONS, lldb
 from tests.support.machine import table
 from tests.support.runs import (
     ENVIRONMENT,
     READY_SECONDS,
     _require_kernel_cores,
+    _write_gcore,
     _write_kernel_core,
     allow_cores,
     can_be_read,
@@ -614,8 +618,88 @@ def test_memory_that_is_lost_is_told() -> None:
         thread = taken.thread("inner")
         pages = {at & ~0xFFF for at, _ in answer(process, "omp_get_num_threads", thread).reads}
     for page in pages:
-        with changed(taken, {page: None}) as process, pytest.raises(Unavailable, match=r"reads \d bytes at 0x"):
+        with (
+            changed(taken, {page: None}) as process,
+            pytest.raises(Unavailable, match=r"reads \d bytes at 0x|is not there"),
+        ):
             answer(process, "omp_get_num_threads", thread)
+
+
+def test_a_thread_whose_storage_is_lost_answers_nothing() -> None:
+    taken = sample("lazy")
+    with opened(taken) as process:
+        thread = taken.thread("inner")
+        pointer = process.thread_pointer(thread)
+    for data in (bytes(4096), word(pointer + 8), None):
+        at = pointer & ~0xFFF if data is None else pointer
+        with changed(taken, {at: data}) as process, pytest.raises(Unavailable, match=f"storage of thread {thread} is"):
+            answer(process, "omp_get_level", thread)
+
+
+@pytest.mark.parametrize("percent", [99, 97, 60, 20])
+def test_of_a_core_that_was_cut_answers_are_true_or_not_given(percent: int, tmp_path: Path) -> None:
+    # Behind 99 % lie only modules that are not asked; of the others what proves the files lies at the end, too.
+    taken = sample("lazy")
+    cut_core = cut(taken.core, tmp_path / "core", taken.core.stat().st_size * percent // 100)
+    told = 0
+    with opened(taken, CoreTarget(str(cut_core))) as process:
+        for thread in taken.threads:
+            for call, truth in thread["calls"].items():
+                name, *arguments = call.split() or [""]
+                with contextlib.suppress(OmpdError):
+                    result = process.call(process.find_symbol(name), thread["id"], list(map(int, arguments)))
+                    assert result.as_int == truth
+                    told += 1
+    assert told == (6 * 25 if percent == 99 else 0)
+
+
+def test_a_core_of_gdbs_answers(tmp_path: Path) -> None:
+    # It has no code at all.
+    with at_rest(sample("lazy").program, tmp_path) as process:
+        _write_gcore(process.pid, tmp_path / "core")
+    taken = Sample(sample("lazy").program, tmp_path / "core", json.loads((tmp_path / "truth.json").read_text()))
+    with opened(taken) as inspected:
+        assert compared(inspected, taken.threads) == (6 * 25, [])
+
+
+UNDER_LLDB = """
+import json, sys
+import ompd
+from ompd.debugger.targets.lldb import load_lldb
+from tests.test_emulate import answer, compared
+lldb = load_lldb()
+debugger = lldb.SBDebugger.Create()
+debugger.SetAsync(False)
+program, core, process_id, truth = sys.argv[1:]
+target = debugger.CreateTarget(program)
+target.BreakpointCreateByName("omp_get_level")
+if core:
+    process = target.LoadCore(core)
+else:
+    process = target.AttachToProcessWithID(debugger.GetListener(), int(process_id), lldb.SBError())
+with ompd.from_lldb(process) as session:
+    print(compared(session.process, json.load(open(truth))))
+"""
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_under_lldb_the_same_is_answered(version: int, tmp_path: Path) -> None:
+    used, taken = lldb(version), sample("lazy")
+    if f"python{sys.version_info.major}.{sys.version_info.minor}" not in used.environment["PYTHONPATH"]:
+        pytest.skip(f"forbidden here: the module of LLDB {version} is of another Python")
+    environment = {**used.environment, "OMPD_LLDB": used.command}
+    environment["PYTHONPATH"] = f"{CHECKOUT}:{environment['PYTHONPATH']}"
+
+    def told(*arguments: str) -> str:
+        command = [sys.executable, "-c", UNDER_LLDB, str(taken.program), *arguments]
+        run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        return run.stdout.strip() or run.stderr
+
+    assert told(str(taken.core), "", str(taken.core.parent / "truth.json")) == "(150, [])"
+    if version == VERSIONS[0]:
+        with at_rest(taken.program, tmp_path) as process:
+            assert told("", str(process.pid), str(tmp_path / "truth.json")) == "(150, [])"
 
 
 def test_a_question_ends_when_it_has_read_enough() -> None:
@@ -714,13 +798,16 @@ def test_unicorn_is_asked_for_at_the_first_call(code: str, said: str) -> None:
 class Noise:
     """What the emulator asks of a process: pages of random bytes, some of them code."""
 
-    is_whole = True
+    is_whole, byte_order = True, "little"
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def thread_pointer(self, thread: int) -> int:
         return 0x5000_0000_0800
+
+    def read(self, address: int, size: int) -> bytes:
+        return address.to_bytes(size, "little")  # what a thread has at its thread pointer
 
     def loader_code(self) -> list[tuple[int, int]]:
         return [(0x4000_0000_0000, 0x4000_0000_1000)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ompd.contract.memory import read_unsigned
 from ompd.contract.process import CallResult
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.formats.elf import EM_X86_64
@@ -183,9 +184,7 @@ class Emulator:
             raise BadInput(f"a routine is called with {len(self._machine.arguments)} arguments at most")
         if not 0 <= routine <= _WORD or any(not -(1 << 63) <= argument <= _WORD for argument in arguments):
             raise BadInput("a routine's address or argument does not fit into a register")
-        thread_pointer = self._thread_pointers.get(thread)
-        if thread_pointer is None:
-            thread_pointer = self._thread_pointers[thread] = self._process.thread_pointer(thread)
+        thread_pointer = self._thread_pointer_of(thread)
         if self._uc is None or len(self._owners) + _MAX_PAGES > _MAX_KEPT:
             self.close()
             self._open()
@@ -208,6 +207,21 @@ class Emulator:
             if call.trapped is not None and self._uc is not None:
                 uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
         raise self._refusal(routine, thread, call, pc)
+
+    def _thread_pointer_of(self, thread: int) -> int:
+        pointer = self._thread_pointers.get(thread)
+        if pointer is None:
+            pointer = self._process.thread_pointer(thread)
+            # Code finds the address of thread-local variables there ("ELF Handling For Thread-Local Storage", 3.4.6).
+            # Where a page was lost, zeros are there, and every variable would be zero.
+            try:
+                own = read_unsigned(self._process, pointer, 8)
+            except MemoryFault as error:
+                raise Unavailable(f"the storage of thread {thread} is not there: {error}", hint=error.hint) from error
+            if own != pointer:
+                raise Unavailable(f"the storage of thread {thread} is lost: at {pointer:#x} is not what threads have")
+            self._thread_pointers[thread] = pointer
+        return pointer
 
     def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
         reason = call.reason
