@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ompd.debugger.modules import LoadedModule
 
 _PAGE = 4096
-_OLDEST = (2, 1)
+# Older ones refuse what is asked of them here: by number, 2.1.2 with a byte behind it for builds.
+_OLDEST = 0x02010200
 
 # What a routine may do before it is stopped. Getters of OpenMP runtimes run some ten to a few hundred instructions.
 _MAX_INSTRUCTIONS = 200_000
@@ -502,14 +503,15 @@ def _module_fault(module: LoadedModule, *, is_whole: bool) -> str | None:
 
 
 def _import(machine: _Machine) -> tuple[Any, Any]:
-    hint = "install ompd[emulate], which adds unicorn"
+    hint = "install ompd[emulate], which adds unicorn 2.1.2 or later"
     try:
         import unicorn  # noqa: PLC0415  loads a library of 20 MB, and not everyone has it
         import unicorn.x86_const as constants  # noqa: PLC0415
     except (ImportError, OSError) as error:
         raise Unavailable(f"routines of the target are not emulated without unicorn: {error}", hint=hint) from error
     found: Any = unicorn
-    if found.uc_version()[:2] < _OLDEST:
-        version = ".".join(map(str, found.uc_version()[:2]))
+    number = found.uc_version()[2]
+    if number < _OLDEST:
+        version = ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8))
         raise Unavailable(f"routines of the target are not emulated by unicorn {version}", hint=hint)
     return found, constants
