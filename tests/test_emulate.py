@@ -26,11 +26,13 @@ from ompd.contract.process import CallResult, Module
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.emulate import Emulator
 from ompd.debugger.files import FileFinder
+from ompd.debugger.formats.dynamic import DynamicLinking, Wanted
+from ompd.debugger.formats.elf import ElfFile
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules import LoadedModule
 from ompd.debugger.targets.base import Loss, Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadInput, MemoryFault, OmpdError, TooMuch, Unavailable
+from ompd.errors import BadInput, MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.session import Session
 from tests.support import NotReady, clean_environment, intel_runtime
 from tests.support.build import compiler
@@ -49,7 +51,7 @@ from tests.support.runs import (
     can_be_read,
 )
 
-unicorn = pytest.importorskip("unicorn")
+unicorn = pytest.importorskip("unicorn", reason="missing: unicorn")
 
 SOURCES = Path(__file__).parent / "emulate"
 
@@ -116,7 +118,8 @@ def build(kind: Kind) -> Path:
         if kind.is_stripped:
             subprocess.run(["strip", "program"], cwd=folder, check=True)
 
-    return entry("emulate", key_of(sources, used.version, kind.flags, kind.libraries, kind.is_stripped, version), make)
+    key = key_of(sources, used.version, kind.flags, kind.libraries, kind.is_stripped, version, str(runtime))
+    return entry("emulate", key, make)
 
 
 @contextmanager
@@ -511,6 +514,19 @@ def test_a_routine_that_does_more_than_read_is_stopped(name: str) -> None:
         assert answer(process, "omp_get_level", thread).as_int == 2
 
 
+def test_what_begins_in_one_page_and_ends_in_another() -> None:
+    taken = sample("lazy")
+    thread = taken.thread("inner")
+    with opened(taken) as process:
+        regions = process._target.regions()
+        end = next(region.end for region in regions if process._is_free(region.end, region.end + 4096))
+        assert f"reads at {end:#x}: " in refused(process, "word_at", thread, end - 4)
+        assert f"would write at {end - 4:#x}" in refused(process, "write_at", thread, end - 4)
+        lines = process.find_symbol("lines")
+        border = (lines + 4096) & ~0xFFF
+        assert asked(process, "word_at", thread, border - 4).reads == ((border - 4, 8),)
+
+
 def test_without_strictness_a_write_would_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
     # That the test above can fail.
     monkeypatch.setattr(emulate, "_READ", emulate._READ | emulate._WRITE)
@@ -849,6 +865,28 @@ def test_random_code_ends_in_an_answer_or_a_reason() -> None:
             assert type(error) is Unavailable
     assert 0 < answered < 300
     emulator.close()
+
+
+@pytest.mark.parametrize("library", ["libasking.so", "libversions.so", "program"])
+def test_damaged_tables_of_a_file_are_told(library: str) -> None:
+    intact = (sample("lazy").program.parent / library).read_bytes()
+    chance = random.Random(library)
+    told = 0
+    for _ in range(400):
+        data = bytearray(intact)
+        for _ in range(chance.choice((3, 30, 300))):
+            data[chance.randrange(0x40, len(data) // 2)] = chance.choice((0, 1, 0xFF, chance.randrange(256)))
+        try:
+            dynamic = DynamicLinking(ElfFile(bytes(data), library))
+            for index in range(4):
+                wanted = dynamic.wanted(index, 7)
+                told += dynamic.find(wanted) is None
+            for name in ("chosen", "asks_level", ""):
+                dynamic.find(Wanted(name, None, None, 0))
+            assert len(dynamic.needed) < 100 and dynamic.soname is None
+        except MalformedFile:
+            told += 1
+    assert told > 100
 
 
 # Thread-local blocks and symbols, which plugins ask for besides

@@ -226,7 +226,12 @@ class Emulator:
 
     def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
         reason = call.reason
-        if reason is None:
+        if reason is None and call.trapped is not None:
+            # An access that begins in another page.
+            page, access, fault = call.trapped
+            writes = access == self._unicorn.UC_MEM_WRITE
+            reason = f"would write at {page:#x}" if writes else f"reads at {page:#x}: {fault}"
+        elif reason is None:
             reason = "does not return as routines do" if pc is None else "does not end"
         what = f"{self._name(routine)} cannot be emulated in thread {thread}: it {reason}"
         refusal = Unavailable(what, hint=call.cause.hint if call.cause is not None else "")
