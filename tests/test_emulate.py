@@ -224,6 +224,19 @@ def test_the_truth_is_not_the_same_everywhere() -> None:
         assert len({told[call] for told in calls}) > 1, call
 
 
+def test_a_thread_that_the_runtime_does_not_know() -> None:
+    # The one that the process began with: libgomp has an answer for all, Intel's would make the thread known.
+    for kind, told in (("lazy", "0"), ("intel", "would write at 0x")):
+        taken = sample(kind)
+        with opened(taken) as process:
+            (thread,) = set(process.threads()) - {thread["id"] for thread in taken.threads}
+            try:
+                said = f"{answer(process, 'omp_get_level', thread).as_int}"
+            except Unavailable as error:
+                said = str(error).partition(": it ")[2]
+            assert said.startswith(told), kind
+
+
 def test_with_another_threads_pointer_answers_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
