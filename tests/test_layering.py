@@ -48,7 +48,6 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.inspected", "ompd.debugger.emulate"),
     ("ompd.debugger.inspected", "ompd.debugger.linking"),
     ("ompd.debugger.emulate", "unicorn"),
-    ("ompd.debugger.emulate", "unicorn.x86_const"),
     ("ompd.debugger.inspected", "ompd.debugger.locals"),
     ("ompd.questions.stacks", "ompd.questions.locals"),
     ("ompd.debugger.types", "ompd.debugger.variables"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ompd.contract.memory import read_unsigned
@@ -71,14 +72,31 @@ class _Machine(NamedTuple):
     # Instructions that the emulator would carry out although no program may, or would answer for the processor it is.
     foreign: tuple[tuple[str, str], ...]
     exceptions: dict[int, str]
+    # A new emulator runs as a kernel does: code that goes on as a program, to which clocks, halts and the like are
+    # forbidden, and what makes it ready, given where to go on; the registers that it leaves something in.
+    leave_kernel: bytes
+    prepare: Callable[[Any, Any, int], None]
+    left: tuple[str, ...]
+
+
+_EFER, _STAR = 0xC000_0080, 0xC000_0081
+_EFER_SCE, _CR4_TSD = 1, 4
+
+
+def _prepare_x86_64(uc: Any, constants: Any, until: int) -> None:
+    # What SYSRET takes: where to go on, and the flags, of which one bit always is. A program may not read the clock.
+    uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
+    uc.msr_write(_STAR, 0)
+    uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
+    uc.reg_write(constants.UC_X86_REG_RCX, until)
+    uc.reg_write(constants.UC_X86_REG_R11, 0x202)
 
 
 _X86_64 = _Machine(
     arch="UC_ARCH_X86",
     mode="UC_MODE_64",
     constants="x86_const",
-    # The richest one in which no instruction tells of the machine that runs it (RDRAND would): LZCNT and TZCNT mean
-    # something else to older ones.
+    # LZCNT and TZCNT mean something else to older ones, and what newer ones have the emulator does not know.
     model="UC_CPU_X86_HASWELL",
     stack_pointer="UC_X86_REG_RSP",
     program_counter="UC_X86_REG_RIP",
@@ -100,24 +118,11 @@ _X86_64 = _Machine(
         13: "has an instruction that is not for programs, or that reads a clock",
         0x80: "would call the kernel",
     },
+    leave_kernel=bytes.fromhex("480f07"),  # SYSRET
+    prepare=_prepare_x86_64,
+    left=("UC_X86_REG_RCX", "UC_X86_REG_R11"),
 )
 _MACHINES = {EM_X86_64: _X86_64}
-
-_EFER, _STAR = 0xC000_0080, 0xC000_0081
-_EFER_SCE, _CR4_TSD = 1, 4
-_SYSRET = bytes.fromhex("480f07")
-
-
-def _leave_kernel(uc: Any, constants: Any, start: int, until: int) -> None:
-    # A new emulator runs as a kernel does. It goes on as a program, to which clocks, halts and the like are forbidden.
-    uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
-    uc.msr_write(_STAR, 0)
-    uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
-    uc.reg_write(constants.UC_X86_REG_RCX, until)
-    uc.reg_write(constants.UC_X86_REG_R11, 0x202)  # the flags: interrupts are on, and a bit that always is
-    uc.emu_start(start, until, 0, 2)
-    for register in (constants.UC_X86_REG_RCX, constants.UC_X86_REG_R11):
-        uc.reg_write(register, 0)
 
 
 @dataclass
@@ -317,12 +322,15 @@ class Emulator:
             uc.ctl(unicorn.UC_CTL_TLB_TYPE, unicorn.UC_CTL_IO_WRITE, unicorn.UC_TLB_VIRTUAL)
             uc.mem_map(0, (_FIRST + _MAX_KEPT) * _PAGE)
             self._add_hooks(uc, unicorn)
-            uc.mem_write(_START_AT * _PAGE, _SYSRET)
+            uc.mem_write(_START_AT * _PAGE, machine.leave_kernel)
             for number in range(_STACK_SIZE // _PAGE):
                 self._place(self._stack_start + number * _PAGE, _STACK_AT + number, _READ | _WRITE)
             self._place(self._return, _RETURN_AT, _READ | _EXECUTE)
             self._place(self._start, _START_AT, _EXECUTE)
-            _leave_kernel(uc, constants, self._start, self._return)
+            machine.prepare(uc, constants, self._return)
+            uc.emu_start(self._start, self._return, 0, 2)
+            for name in machine.left:
+                uc.reg_write(getattr(constants, name), 0)
             del self._pages[self._start // _PAGE]
             uc.reg_write(self._stack_pointer, self._entry)
             self._context = uc.context_save()
@@ -511,7 +519,8 @@ def _import(machine: _Machine) -> tuple[Any, Any]:
     hint = "install ompd[emulate], which adds unicorn 2.1.2 or later"
     try:
         import unicorn  # noqa: PLC0415  loads a library of 20 MB, and not everyone has it
-        import unicorn.x86_const as constants  # noqa: PLC0415
+
+        constants = import_module(f"unicorn.{machine.constants}")
     except (ImportError, OSError) as error:
         raise Unavailable(f"routines of the target are not emulated without unicorn: {error}", hint=hint) from error
     found: Any = unicorn
