@@ -1,4 +1,4 @@
-"""Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target is run or changed.
+"""Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target runs or changes.
 
 The emulator (unicorn, the extra ``emulate``) has pages of its own. They are copied from the target when they are first
 read, and none of them but a scratch stack can be written to: a routine that would write, ask the kernel or leave the
@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ompd.contract.memory import read_unsigned
 from ompd.contract.process import CallResult
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.formats.elf import EM_X86_64
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from ompd.debugger.modules import LoadedModule
 
 _PAGE = 4096
-_OLDEST = (2, 1)
+# Older ones refuse what is asked of them here: by number, 2.1.2 with a byte behind it for builds.
+_OLDEST = 0x02010200
 
 # What a routine may do before it is stopped. Getters of OpenMP runtimes run some ten to a few hundred instructions.
 _MAX_INSTRUCTIONS = 200_000
@@ -46,7 +49,7 @@ _FIRST = _START_AT + 1
 _GAP = 1 << 24
 _RETURN = 3 * _GAP + _PAGE // 2
 _ROOM = 4 * _GAP
-_PLACES = range(0x7000_0000_0000, 0x1000_0000_0000, -_ROOM)
+_PLACES = range(0x7000_0000_0000, 0x1000_0000_0000, -(1 << 40))
 
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _WORD = (1 << 64) - 1
@@ -69,14 +72,31 @@ class _Machine(NamedTuple):
     # Instructions that the emulator would carry out although no program may, or would answer for the processor it is.
     foreign: tuple[tuple[str, str], ...]
     exceptions: dict[int, str]
+    # A new emulator runs as a kernel does: code that goes on as a program, to which clocks, halts and the like are
+    # forbidden, and what makes it ready, given where to go on; the registers that it leaves something in.
+    leave_kernel: bytes
+    prepare: Callable[[Any, Any, int], None]
+    left: tuple[str, ...]
+
+
+_EFER, _STAR = 0xC000_0080, 0xC000_0081
+_EFER_SCE, _CR4_TSD = 1, 4
+
+
+def _prepare_x86_64(uc: Any, constants: Any, until: int) -> None:
+    # What SYSRET takes: where to go on, and the flags, of which one bit always is. A program may not read the clock.
+    uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
+    uc.msr_write(_STAR, 0)
+    uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
+    uc.reg_write(constants.UC_X86_REG_RCX, until)
+    uc.reg_write(constants.UC_X86_REG_R11, 0x202)
 
 
 _X86_64 = _Machine(
     arch="UC_ARCH_X86",
     mode="UC_MODE_64",
     constants="x86_const",
-    # The richest one in which no instruction tells of the machine that runs it (RDRAND would): LZCNT and TZCNT mean
-    # something else to older ones.
+    # LZCNT and TZCNT mean something else to older ones, and what newer ones have the emulator does not know.
     model="UC_CPU_X86_HASWELL",
     stack_pointer="UC_X86_REG_RSP",
     program_counter="UC_X86_REG_RIP",
@@ -98,24 +118,11 @@ _X86_64 = _Machine(
         13: "has an instruction that is not for programs, or that reads a clock",
         0x80: "would call the kernel",
     },
+    leave_kernel=bytes.fromhex("480f07"),  # SYSRET
+    prepare=_prepare_x86_64,
+    left=("UC_X86_REG_RCX", "UC_X86_REG_R11"),
 )
 _MACHINES = {EM_X86_64: _X86_64}
-
-_EFER, _STAR = 0xC000_0080, 0xC000_0081
-_EFER_SCE, _CR4_TSD = 1, 4
-_SYSRET = bytes.fromhex("480f07")
-
-
-def _leave_kernel(uc: Any, constants: Any, start: int, until: int) -> None:
-    # A new emulator runs as a kernel does. It goes on as a program, to which clocks, halts and the like are forbidden.
-    uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
-    uc.msr_write(_STAR, 0)
-    uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
-    uc.reg_write(constants.UC_X86_REG_RCX, until)
-    uc.reg_write(constants.UC_X86_REG_R11, 0x202)  # the flags: interrupts are on, and a bit that always is
-    uc.emu_start(start, until, 0, 2)
-    for register in (constants.UC_X86_REG_RCX, constants.UC_X86_REG_R11):
-        uc.reg_write(register, 0)
 
 
 @dataclass
@@ -183,9 +190,7 @@ class Emulator:
             raise BadInput(f"a routine is called with {len(self._machine.arguments)} arguments at most")
         if not 0 <= routine <= _WORD or any(not -(1 << 63) <= argument <= _WORD for argument in arguments):
             raise BadInput("a routine's address or argument does not fit into a register")
-        thread_pointer = self._thread_pointers.get(thread)
-        if thread_pointer is None:
-            thread_pointer = self._thread_pointers[thread] = self._process.thread_pointer(thread)
+        thread_pointer = self._thread_pointer_of(thread)
         if self._uc is None or len(self._owners) + _MAX_PAGES > _MAX_KEPT:
             self.close()
             self._open()
@@ -209,9 +214,29 @@ class Emulator:
                 uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
         raise self._refusal(routine, thread, call, pc)
 
+    def _thread_pointer_of(self, thread: int) -> int:
+        pointer = self._thread_pointers.get(thread)
+        if pointer is None:
+            pointer = self._process.thread_pointer(thread)
+            # Code finds the address of thread-local variables there ("ELF Handling For Thread-Local Storage", 3.4.6).
+            # Where a page was lost, zeros are there, and every variable would be zero.
+            try:
+                own = read_unsigned(self._process, pointer, 8)
+            except MemoryFault as error:
+                raise Unavailable(f"the storage of thread {thread} is not there: {error}", hint=error.hint) from error
+            if own != pointer:
+                raise Unavailable(f"the storage of thread {thread} is lost: at {pointer:#x} is not what threads have")
+            self._thread_pointers[thread] = pointer
+        return pointer
+
     def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
         reason = call.reason
-        if reason is None:
+        if reason is None and call.trapped is not None:
+            # An access that begins in another page.
+            page, access, fault = call.trapped
+            writes = access == self._unicorn.UC_MEM_WRITE
+            reason = f"would write at {page:#x}" if writes else f"reads at {page:#x}: {fault}"
+        elif reason is None:
             reason = "does not return as routines do" if pc is None else "does not end"
         what = f"{self._name(routine)} cannot be emulated in thread {thread}: it {reason}"
         refusal = Unavailable(what, hint=call.cause.hint if call.cause is not None else "")
@@ -297,12 +322,15 @@ class Emulator:
             uc.ctl(unicorn.UC_CTL_TLB_TYPE, unicorn.UC_CTL_IO_WRITE, unicorn.UC_TLB_VIRTUAL)
             uc.mem_map(0, (_FIRST + _MAX_KEPT) * _PAGE)
             self._add_hooks(uc, unicorn)
-            uc.mem_write(_START_AT * _PAGE, _SYSRET)
+            uc.mem_write(_START_AT * _PAGE, machine.leave_kernel)
             for number in range(_STACK_SIZE // _PAGE):
                 self._place(self._stack_start + number * _PAGE, _STACK_AT + number, _READ | _WRITE)
             self._place(self._return, _RETURN_AT, _READ | _EXECUTE)
             self._place(self._start, _START_AT, _EXECUTE)
-            _leave_kernel(uc, constants, self._start, self._return)
+            machine.prepare(uc, constants, self._return)
+            uc.emu_start(self._start, self._return, 0, 2)
+            for name in machine.left:
+                uc.reg_write(getattr(constants, name), 0)
             del self._pages[self._start // _PAGE]
             uc.reg_write(self._stack_pointer, self._entry)
             self._context = uc.context_save()
@@ -432,7 +460,7 @@ class Emulator:
         return f"{address:#x} ({name})" if name is not None else f"{address:#x}"
 
     def _note_exception(self, _uc: Any, number: int, _data: object) -> None:
-        self._stop(self._machine.exceptions.get(number, f"causes the processor's exception {number}"))
+        self._stop(self._machine.exceptions.get(number, f"raises interrupt {number}"))
 
     def _refuse_instruction(self, *given: Any) -> int:
         self._stop(given[-1])
@@ -488,13 +516,16 @@ def _module_fault(module: LoadedModule, *, is_whole: bool) -> str | None:
 
 
 def _import(machine: _Machine) -> tuple[Any, Any]:
-    hint = "install ompd[emulate], which adds unicorn"
+    hint = "install ompd[emulate], which adds unicorn 2.1.2 or later"
     try:
         import unicorn  # noqa: PLC0415  loads a library of 20 MB, and not everyone has it
-        import unicorn.x86_const as constants  # noqa: PLC0415
+
+        constants = import_module(f"unicorn.{machine.constants}")
     except (ImportError, OSError) as error:
         raise Unavailable(f"routines of the target are not emulated without unicorn: {error}", hint=hint) from error
-    version = tuple(int(part) for part in unicorn.__version__.split(".")[:2] if part.isdigit())
-    if version < _OLDEST:
-        raise Unavailable(f"routines of the target are not emulated by unicorn {unicorn.__version__}", hint=hint)
-    return unicorn, constants
+    found: Any = unicorn
+    number = found.uc_version()[2]
+    if number < _OLDEST:
+        version = ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8))
+        raise Unavailable(f"routines of the target are not emulated by unicorn {version}", hint=hint)
+    return found, constants

@@ -707,7 +707,7 @@ class InspectedProcess:
         return any(
             segment.p_type == PT_LOAD
             and -(-(module.bias + segment.p_vaddr + segment.p_filesz) // _PAGE) * _PAGE <= address
-            and address + size <= module.bias + segment.p_vaddr + segment.p_memsz
+            and address + size <= -(-(module.bias + segment.p_vaddr + segment.p_memsz) // _PAGE) * _PAGE
             for segment in module.elf.segments
         )
 
@@ -757,18 +757,25 @@ class InspectedProcess:
 
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """See :meth:`Process.call`."""
-        return self._emulator.call(routine, thread, arguments)
+        emulator = self._emulator
+        if isinstance(emulator, Unavailable):
+            raise Unavailable(str(emulator), hint=emulator.hint) from emulator
+        return emulator.call(routine, thread, arguments)
 
     @cached_property
-    def _emulator(self) -> Emulator:
+    def _emulator(self) -> Emulator | Unavailable:
+        # Or why there is none: that is found out once.
         from ompd.debugger.emulate import Emulator  # noqa: PLC0415  for plugins that ask for it
 
-        return Emulator(self, self._target.architecture, self._linkage, self._is_code, self._is_free)
+        try:
+            return Emulator(self, self._target.architecture, self._linkage, self._is_code, self._is_free)
+        except Unavailable as error:
+            return error
 
     def close_emulator(self) -> None:
         """Let go of the emulator, which takes some megabytes; a later call makes another one."""
-        emulator: Emulator | None = self.__dict__.pop("_emulator", None)
-        if emulator is not None:
+        emulator: Emulator | Unavailable | None = self.__dict__.pop("_emulator", None)
+        if emulator is not None and not isinstance(emulator, Unavailable):
             emulator.close()
 
     def _linkage(self, jump_slot: int) -> Linkage:

@@ -18,7 +18,7 @@ from ompd.debugger.formats.elf import PT_DYNAMIC
 from ompd.debugger.formats.symbols import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
 from ompd.debugger.loader import LinkMap, Loader
 from ompd.debugger.modules import LoadedModule
-from ompd.errors import MalformedFile, OmpdError, Unavailable
+from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
 
 _MAX_PATH = 1 << 12
 # A module's own address, the loader's record of it, the loader's routine that binds: the shared table's first words.
@@ -51,6 +51,7 @@ class Linkage:
         self._linked: dict[int, _Linked | None] = {}
         self._bound: dict[tuple[int, int], int] = {}
         self._global: dict[int, tuple[_Linked, ...]] = {}
+        self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
     def is_binder(self, routine: int, link_map: int) -> bool:
         """Tell whether *routine* is what the module with that ``struct link_map`` calls to have an entry bound."""
@@ -63,7 +64,7 @@ class Linkage:
                 return False
             size = self._memory.pointer_size
             return read_unsigned(self._memory, linked.module.bias + table + _BINDER * size, size) == routine
-        except OmpdError:
+        except (MalformedFile, MemoryFault):
             return False
 
     def bind(self, link_map: int, index: int) -> int:
@@ -117,7 +118,23 @@ class Linkage:
         if len(definitions) > 1:
             names = " and ".join(linked.module.name for linked, _ in definitions[:2])
             raise Unavailable(f"{wanted.name} is in {names}: which one the loader would take is not known")
-        return self._routine(wanted, *definitions[0])
+        linked, found = definitions[0]
+        if linked.link_map.address not in self._reached(asking):
+            raise Unavailable(f"{wanted.name} is in {linked.module.name}, which {asking.module.name} does not need")
+        return self._routine(wanted, linked, found)
+
+    def _reached(self, asking: _Linked) -> set[int]:
+        # The module and what it needs, what that needs and so on: it sees these, whoever opened it.
+        opened = self._opened_as(asking.link_map.namespace)
+        reached, queue = {asking.link_map.address}, [asking]
+        for linked in queue:
+            for name in linked.dynamic.needed:
+                found = opened.get(name.rpartition("/")[2])
+                needed = self._of(found[1]) if found is not None else None
+                if needed is not None and needed.link_map.address not in reached:
+                    reached.add(needed.link_map.address)
+                    queue.append(needed)
+        return reached
 
     def _routine(self, wanted: Wanted, linked: _Linked, found: Definition) -> int:
         if found.type == STT_GNU_IFUNC:
@@ -128,7 +145,11 @@ class Linkage:
 
     @cached_property
     def _maps(self) -> dict[int, LinkMap]:
-        return {link_map.address: link_map for link_map in self._loader.link_maps}
+        # Empty where the list is damaged: nobody knows then what to bind.
+        try:
+            return {link_map.address: link_map for link_map in self._loader.link_maps}
+        except (Unavailable, CorruptState, MemoryFault):
+            return {}
 
     def _of(self, link_map: LinkMap) -> _Linked | None:
         if link_map.address not in self._linked:
@@ -163,19 +184,25 @@ class Linkage:
     def _count_first(self, maps: list[LinkMap]) -> int:
         # How many modules were loaded with the program: it, what was preloaded, and what these need. What is opened
         # later comes behind them in the loader's list.
-        places: dict[str, int] = {}
-        for place, link_map in enumerate(maps):
-            places.setdefault(self._name(link_map), place)
+        opened = self._opened_as(maps[0].namespace) if maps else {}
         count, at = min(1, len(maps)), 0
         while at < count:
             linked = self._of(maps[at])
             for name in linked.dynamic.needed if linked is not None else ():
-                place = places.get(name.rpartition("/")[2])
-                if place is None:
-                    place = self._place_by_soname(maps, name)
-                count = max(count, place + 1)
+                found = opened.get(name.rpartition("/")[2])
+                count = max(count, (self._place_by_soname(maps, name) if found is None else found[0]) + 1)
             at += 1
         return count
+
+    def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:
+        # By the name that it was opened by, which is the one that others need it by: its place in the list.
+        if namespace not in self._names:
+            maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
+            names: dict[str, tuple[int, LinkMap]] = {}
+            for place, link_map in enumerate(maps):
+                names.setdefault(self._name(link_map), (place, link_map))
+            self._names[namespace] = names
+        return self._names[namespace]
 
     def _place_by_soname(self, maps: list[LinkMap], name: str) -> int:
         for place, link_map in enumerate(maps):

@@ -141,9 +141,7 @@ class DynamicLinking:
                     return found
                 if not mark & VERSYM_HIDDEN:
                     unversioned.append(found)
-            elif (own is not None and own.name == wanted.version.name) or (
-                own is None and not wanted.version.hidden and not mark & VERSYM_HIDDEN
-            ):
+            elif _is_version(own, wanted.version, is_hidden=bool(mark & VERSYM_HIDDEN)):
                 return found
         return unversioned[0] if len(unversioned) == 1 else None
 
@@ -265,3 +263,10 @@ class DynamicLinking:
                 break
             at += following
         return found
+
+
+def _is_version(own: Version | None, wanted: Version, *, is_hidden: bool) -> bool:
+    # Whether a symbol of the version *own* may be taken for one of the version *wanted*.
+    if own is None:
+        return not wanted.hidden and not is_hidden
+    return own.name == wanted.name
