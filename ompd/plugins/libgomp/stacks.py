@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 BEGIN = "(a worker's first routine)"
 _FORKS = "GOMP_parallel"
+_BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
 _UNDEFERRED = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
 PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
 
@@ -134,7 +135,7 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
 
 
 def _entry(runtime: Runtime, frames: Sequence[Frame], outer: int, stopped: str | None) -> tuple[str | None, int | None]:
-    if outer + 1 == len(frames) or owner_at(runtime, frames[outer + 1].call_site) == SYSTEM:
+    if outer + 1 == len(frames) or _begins_thread(runtime, frames[outer + 1]):
         # The C library's routine that begins a thread called it; or a handler of its, at the end of the program.
         exported = routine_at(runtime, frames[outer].call_site)
         return (BEGIN if stopped is None and not _is_entry(exported) else exported), None
@@ -145,6 +146,11 @@ def _entry(runtime: Runtime, frames: Sequence[Frame], outer: int, stopped: str |
     if name is not None and not _is_entry(name):
         return routine_at(runtime, frames[outer].call_site), None
     return name or routine_at(runtime, frames[outer].call_site), outer + 1
+
+
+def _begins_thread(runtime: Runtime, frame: Frame) -> bool:
+    # In a static program nothing but its name tells that a routine is the C library's.
+    return owner_at(runtime, frame.call_site) == SYSTEM or routine_at(runtime, frame.call_site) in _BEGIN_THREADS
 
 
 def _is_entry(routine: str | None) -> bool:
