@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ompd.model import Answer, RuntimeRecord
 from ompd.render.words import clean, format_field, format_runtime_name
 
-
 _NOT_ASKED_FOR = "no (OMP_DEBUG=enabled or a tool makes it)"
 _NOT_KEPT = {"libgomp": "no (libgomp has no states)"}
 
