@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
+from ompd.errors import BadInput, CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable
 from ompd.plugins.libomp.regions import Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
@@ -42,6 +42,9 @@ _MONOTONIC, _NONMONOTONIC = 1 << 29, 1 << 30
 _BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
 # enum __kmp_tool of ompt-general.cpp
 _TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
+
+# The environment variables that these are read from.
+_LISTS = {"__kmp_nested_nth": "OMP_NUM_THREADS", "__kmp_nested_proc_bind": "OMP_PROC_BIND"}
 
 # What OMPD leaves out and no routine changes, by the environment variable under which the runtime displays it.
 _DISPLAYED = {
@@ -134,7 +137,12 @@ def _list(task: Task, global_name: str, member: str) -> list[int]:
     layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
     address = runtime.process.symbol_in(runtime.module, global_name)
     if address is None:
-        raise Unavailable(f"the runtime has no {global_name}")
+        if runtime.stripped is None:
+            raise Unavailable(f"the runtime has no {global_name}")
+        address = _list_of_team(task) if member == "nth" else None
+        if address is None:
+            _check_no_list(runtime, global_name)
+            return []
     view = StructView(runtime.process, layout, address)
     used = view.signed("used")
     array = view.pointer(member)
@@ -146,6 +154,22 @@ def _list(task: Task, global_name: str, member: str) -> list[int]:
     raw = runtime.process.read(array + 4 * first, 4 * (used - first))
     order = runtime.process.byte_order
     return [int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 4)]
+
+
+def _list_of_team(task: Task) -> int | None:
+    # Since LLVM 19 each team leads to the list that its regions take their sizes from (t_nested_nth).
+    try:
+        view = task.runtime.structures.view("kmp_base_team_t.t_nested_nth", task.team().address)
+        return view.pointer("t_nested_nth")
+    except (LayoutUnavailable, FieldNotFound):
+        return None
+
+
+def _check_no_list(runtime: Runtime, global_name: str) -> None:
+    # Only these variables make it more than one value.
+    variable = _LISTS[global_name]
+    if "," in runtime.process.environment().get(variable, ""):
+        raise Unavailable(f"{variable} is a list, and the runtime has no symbols that would tell where it keeps it")
 
 
 def _nthreads(task: Task) -> int | str:

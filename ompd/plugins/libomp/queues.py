@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer
 from ompd.errors import CorruptState, LayoutUnavailable
+from ompd.plugins.libomp.names import defined_as
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
@@ -46,6 +47,9 @@ class Queues:
 
         :raises LayoutUnavailable: if no debug information tells where they are
         """
+        stripped = self._runtime.stripped
+        if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
+            return []  # LLVM 14 and those before had no such queues
         node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
         found: dict[int, None] = {}
         for _, address in self._task_teams():

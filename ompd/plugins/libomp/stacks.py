@@ -42,7 +42,7 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
             found.append(ConstructCode(index, "parallel", regions.get(index), None, None))
         elif _begins_task(runtime, *pair):
             found.append(ConstructCode(index, "task", None, None, None))
-    kept = runtime.keeps_states()
+    kept = runtime.states_are_kept
     return _with_kept_tasks(thread, stack.frames, found) if kept else _with_likely_tasks(thread, stack.frames, found)
 
 

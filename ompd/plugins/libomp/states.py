@@ -75,7 +75,7 @@ def thread_state(thread: Thread) -> ThreadState:
 
     :raises Unavailable: if the runtime keeps no states and its stack does not tell either
     """
-    kept = thread.runtime.keeps_states()
+    kept = thread.runtime.states_are_kept
     value, wait_id = thread.kept_state() if kept else (State.UNDEFINED, 0)
     if thread.team is None:
         # A worker that left a region for good keeps the state of that region's closing barrier.

@@ -142,7 +142,7 @@ class Task:
         return region.function() if region is not None else None
 
     def _require_kept(self) -> None:
-        if not self.runtime.keeps_states():
+        if not self.runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
 
     @property

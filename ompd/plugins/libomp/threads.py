@@ -132,7 +132,7 @@ class Thread:
 
     def tool_data(self) -> int:
         """Return ``ompt_thread_info.thread_data``."""
-        if not self.runtime.keeps_states():
+        if not self.runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
         return self._view.unsigned("thread_data")
 
