@@ -46,7 +46,7 @@ BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
 # What a stripped runtime does not tell: variables of its own that nothing leads to.
-UNTOLD_BY_STRIPPED = frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var"))
+UNTOLD_BY_STRIPPED = frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var", "icv.bind-var"))
 
 
 class Comparison:
@@ -395,7 +395,8 @@ def _compare_icvs(
         kind, chunk = icvs["schedule"]
         schedule = str(values.get(("run-sched-var", row.task or "")))
         found.check(subject, "icv.run-sched-var", *_schedules(schedule, kind & 0xFFFFFFFF, chunk))
-        bind = str(values.get(("bind-var", row.task or ""))).split(",")[0]
+        bind = values.get(("bind-var", row.task or ""))
+        bind = bind.split(",")[0] if isinstance(bind, str) else bind
         found.check(subject, "icv.bind-var", bind, BINDINGS[icvs["proc_bind"]])
         runtime = row.runtime or ""
         found.check(subject, "icv.num-procs-var", values.get(("num-procs-var", runtime)), icvs["num_procs"])

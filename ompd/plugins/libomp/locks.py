@@ -78,7 +78,7 @@ class Locks:
         :raises Unavailable: if it waits for one that cannot be told
         """
         frames = _innermost_frames(thread)
-        routines = [constructs.routine_at(self._runtime, frame.call_site) for frame in reversed(frames[:-1])]
+        routines = [constructs.routine_of(self._runtime, frame) for frame in reversed(frames[:-1])]
         asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
             return None
@@ -109,6 +109,11 @@ class Locks:
             if len(used) == 1:
                 return LockState(used[0], asked, None, (), held[used[0]])
         raise untold
+
+    def is_queued(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *thread* is in the queue of a lock whose address *frames* hold."""
+        in_registers, on_stack = self._candidates(thread, frames)
+        return any(thread.address in self._queue(address) for address in dict.fromkeys(in_registers + on_stack))
 
     def _direct_lock(self, thread: Thread, asked: str, candidates: list[int]) -> LockState | None:
         direct = {self._direct(thread, candidate) for candidate in candidates} - {None}

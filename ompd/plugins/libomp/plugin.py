@@ -33,6 +33,7 @@ from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threadprivate import Threadprivate
 from ompd.plugins.libomp.threads import Thread
+from ompd.plugins.libomp.unnamed import Unnamed
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
 _WANTED: Mapping[str, Sequence[str]] = {
@@ -117,6 +118,7 @@ class Runtime:
         self._team_layout: StructLayout = self.layouts["kmp_team_p"].embedding("t", self.layouts["kmp_base_team_t"])
         self.task_layout: StructLayout = self.layouts["kmp_taskdata_t"]
         self.task_flags: Mapping[str, int] = self.layouts["kmp_tasking_flags_t"].masks
+        self.unnamed = Unnamed(self, known.stripped.table) if known.stripped is not None else None
         self._teams: dict[int, Team] = {}
         self._unasked: OmpdError | None = None  # why a thread's current task is not known
         self.flag_words: dict[int, int] = {}  # td_flags of tasks

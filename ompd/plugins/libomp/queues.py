@@ -80,9 +80,18 @@ class Queues:
         for team in self._runtime.live_teams():
             for at in range(field.offset, field.offset + field.size, self._process.pointer_size):
                 address = read_pointer(self._heap, team.address + at)
-                if address is not None and address not in seen:
+                if address is not None and address not in seen and self._is_task_team(address):
                     seen.add(address)
                     yield team.t_nproc, address
+
+    def _is_task_team(self, address: int) -> bool:
+        # Since LLVM 18 the second word of a serialized team leads to a list of task teams instead. What a task team
+        # begins with, a lock, holds its own address.
+        stripped = self._runtime.stripped
+        if stripped is None:
+            return True
+        lock = StructView(self._heap, stripped.table.layout("kmp_base_task_team"), address)
+        return lock.pointer("tt_threads_lock.lk.self") == address
 
     def _deque(self, view: StructView) -> list[int]:
         array = view.pointer("td_deque")

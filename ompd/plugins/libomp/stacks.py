@@ -47,8 +47,8 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
 
 
 def _begins_task(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
-    caller = constructs.routine_at(runtime, outer.call_site)
-    callee = constructs.routine_at(runtime, inner.call_site)
+    caller = constructs.routine_of(runtime, outer)
+    callee = constructs.routine_of(runtime, inner)
     if caller is not None:
         if caller not in constructs.TASK_INVOKERS and caller != _UNDEFERRED:
             return False
