@@ -46,7 +46,7 @@ BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
 # What a stripped runtime does not tell: variables of its own that nothing leads to.
-UNTOLD_BY_STRIPPED = frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var", "icv.bind-var"))
+UNTOLD_BY_STRIPPED = frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var"))
 
 
 class Comparison:
