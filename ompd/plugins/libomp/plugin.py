@@ -181,11 +181,14 @@ class Runtime:
         return read_unsigned(self.process, self.global_address("ompd_state"), 8) != 0
 
     def _states_seen(self) -> bool:
-        # Whatever it was told, the runtime notes work_parallel (1) for a thread that forms a team; any other state, and
-        # any state of a worker that never did, only if it keeps them. Those that do keep some for every worker.
+        # Whatever it was told, the runtime notes work_parallel (1) for a thread that forms a team; any other state, any
+        # state of a worker that never did, the frames of tasks and what tools keep only if it keeps all of that. Then
+        # it has a state of every worker.
         states: dict[str, set[int]] = {"initial": set(), "worker": set()}
         for thread in self._threads.values():
             try:
+                if thread.kept_by_tool():
+                    return True
                 states[thread.thread_type()].add(thread.kept_state()[0])
             except (MemoryFault, CorruptState):
                 continue
