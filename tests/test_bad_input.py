@@ -702,7 +702,7 @@ def _truth(bare: Bare) -> Stopped:
 
 def test_a_runtime_without_symbols(bare: Bare) -> None:
     for command in ("threads", "parallel"):
-        refused(command, bare.core, names=bare.runtime, fault="ompd_ symbols", way_out="--debug-dir")
+        refused(command, bare.core, names=bare.runtime, fault="ompd_access__ symbols", way_out="--debug-dir")
     ran = ompd("runtimes", bare.core, "--json")
     (runtime,) = ran.json["runtimes"]
     assert (ran.code, runtime["file"], runtime["layout"]) == (0, str(bare.runtime), None)
@@ -733,7 +733,7 @@ def test_a_debug_file_of_another_build_is_refused(tmp_path: Path, bare: Bare) ->
     data[-1] ^= 1  # the CRC of .gnu_debuglink no longer agrees
     (folder / bare.debug.name).write_bytes(data)
     arguments = ("threads", bare.core, "--debug-dir", tmp_path)
-    refused(*arguments, names=bare.runtime, fault="ompd_ symbols", way_out="--debug-dir")
+    refused(*arguments, names=bare.runtime, fault="ompd_access__ symbols", way_out="--debug-dir")
 
 
 # Usage, pipes, interrupts

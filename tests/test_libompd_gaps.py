@@ -207,7 +207,7 @@ def test_stripped_runtime(tmp_path: Path) -> None:
         assert found.found.module.name == str(runtime)
         assert found.found.kind == "libiomp5" and found.space is None
         # That it is a runtime can be told; where it keeps what, that is lost with its symbols.
-        with pytest.raises(NoAnswer, match="ompd_ symbols") as caught:
+        with pytest.raises(NoAnswer, match="ompd_access__ symbols") as caught:
             threads.ask(session)
         assert str(runtime) in str(caught.value) and "--debug-dir" in caught.value.hint
 

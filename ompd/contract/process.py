@@ -161,6 +161,10 @@ class CallResult:
 class Process(Callbacks, Protocol):
     """One process at one stop. What is computed is kept until the stop ends."""
 
+    @property
+    def architecture_name(self) -> str:
+        """The psABI's name of the processor, as ``x86_64``."""
+
     def modules(self) -> Sequence[Module]:
         """Return all mapped modules, by address."""
 
@@ -175,6 +179,9 @@ class Process(Callbacks, Protocol):
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """Return names and addresses of all symbols that begin with *prefix*, of all modules."""
+
+    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int]]:
+        """Return where the variables of *module* lie, as the bounds of its writable segments; none without its file."""
 
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
         """Return the layout of type *name* from the debug information of *module*; members it lacks are absent.

@@ -129,6 +129,11 @@ class InspectedProcess:
         """See :class:`ompd.contract.memory.Memory`."""
         return self._target.architecture.pointer_size
 
+    @property
+    def architecture_name(self) -> str:
+        """See :attr:`Process.architecture_name`."""
+        return self._target.architecture.name
+
     def read(self, address: int, size: int) -> bytes:
         """Return *size* bytes at *address*, from the target, or, of pages it left out, from the file that was mapped
         there.
@@ -211,6 +216,11 @@ class InspectedProcess:
         """Return the address of a page of *module*'s variables that is lost, None if there is none that shows it."""
         loaded = self._by_start.get(module.start)
         return loaded.lost_data() if loaded is not None else None
+
+    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int]]:
+        """See :meth:`Process.variable_ranges`."""
+        loaded = self._by_start.get(module.start)
+        return loaded.variable_ranges() if loaded is not None else ()
 
     def check_data(self, address: int) -> None:
         """Make sure that what is read at *address* of a module's variables is not the zeros of a page that is lost.

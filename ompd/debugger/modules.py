@@ -332,6 +332,15 @@ class LoadedModule:
                     return self.bias + low
         return None
 
+    def variable_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Return the bounds of its writable segments in the target, by the module's file; none without that."""
+        segments = self.elf.segments if self.elf is not None else ()
+        return tuple(
+            (self.bias + s.p_vaddr, self.bias + s.p_vaddr + s.p_memsz)
+            for s in segments
+            if s.p_type == PT_LOAD and s.p_flags & PF_W
+        )
+
     def is_lost(self, address: int) -> bool:
         """Tell whether the page at the target's *address* reads as zeros though the module's file has other values for
         it to begin with; see :meth:`lost_data`. That a program set all of a page to zero is not impossible, but rare.

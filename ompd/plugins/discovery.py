@@ -82,5 +82,5 @@ def _probe(process: Process, module: Module) -> Found | None:
         kind = (
             "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
         )
-        return Found(module, kind, locations, LibompPlugin() if locations is not None else None)
+        return Found(module, kind, locations, LibompPlugin())
     return Found(module, kind or "unknown", locations, LibgompPlugin() if kind == "libgomp" else None)

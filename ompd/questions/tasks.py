@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ompd.contract.plugin import AddressSpace, FrameAddress, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.errors import LayoutUnavailable, OmpdError
+from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Answer, RegionFunction, TaskFrame, TaskRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
@@ -120,14 +120,20 @@ class _Collector:
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: queued tasks", error)
         try:
-            # Without a maximum the runtime drops the priorities that tasks are given.
-            if self._space.icv("max-task-priority-var", self._space):
+            if self._may_have_priorities():
                 for task in self._space.internals().prioritized_tasks():
                     self._with_ancestors(task)
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known: {error}")
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: queued tasks that were given a priority", error)
+
+    def _may_have_priorities(self) -> bool:
+        # Without a maximum the runtime drops the priorities that tasks are given.
+        try:
+            return bool(self._space.icv("max-task-priority-var", self._space))
+        except Unavailable:
+            return True
 
     def _record(self, task: TaskHandle) -> TaskRecord:
         facts = Facts(f"task {task.id}", self._problems)

@@ -83,6 +83,20 @@ def routine_at(runtime: Runtime, address: int) -> str | None:
     return known[address]
 
 
+def routine_of(runtime: Runtime, frame: Frame) -> str | None:
+    """Return the name of the runtime's routine of a frame, None where that is not the runtime's code.
+
+    ``""`` where it has no symbol, nor is told by what it does.
+    """
+    name = routine_at(runtime, frame.call_site)
+    return runtime.unnamed.name(frame) if name == "" and runtime.unnamed is not None else name
+
+
+def is_fork(routine: str) -> bool:
+    """Tell whether a routine is one that user code calls to start a region, or to end it."""
+    return _FORK.match(routine) is not None
+
+
 def calls_user_code(routine: str) -> bool:
     """Tell whether a routine of the runtime is one that calls the function of a region or an explicit task."""
     return _INVOKER.match(routine) is not None or routine in TASK_INVOKERS
@@ -148,9 +162,7 @@ def _behind(
     inner = [known for known in map(places.get, order[:at]) if known is not None]
     first = max(inner, default=-1) + 1
     # At the region's end its thread may execute tasks, whose code did not meet the region.
-    barriers = [
-        index for index in range(first, last + 1) if routine_at(runtime, frames[index].call_site) in CLOSING_BARRIERS
-    ]
+    barriers = [index for index in range(first, last + 1) if routine_of(runtime, frames[index]) in CLOSING_BARRIERS]
     if not barriers:
         return first
     left = [region for region in order if places[region] is None]
@@ -172,7 +184,7 @@ def executes_explicit_task(thread: Thread) -> bool:
     for index, frame in enumerate(stack.frames):
         if index in stack.places.values():
             return False
-        called = routine_at(runtime, frame.call_site)
+        called = routine_of(runtime, frame)
         known = outlined.parse(runtime.process.locate(frame.call_site).symbol or "") if called is None else None
         if called in TASK_INVOKERS or called == "GOMP_task" or (known is not None and known.construct == "task"):
             return None not in stack.places.values() and bool(stack.places)
@@ -211,7 +223,7 @@ def _match(thread: Thread) -> Hosted:
     gaps = []
     if _is_forking(runtime, frames) or not any(is_users(runtime, frame) for frame in frames):
         gaps.append(0)
-    task = next((i for i, f in enumerate(frames) if routine_at(runtime, f.call_site) in TASK_INVOKERS), None)
+    task = next((i for i, f in enumerate(frames) if routine_of(runtime, f) in TASK_INVOKERS), None)
     if task is not None and _is_closing(runtime, frames[task:]):
         gaps.append(sum(1 for place in places if place < task) + len(gaps))
     missing = len(regions) - len(places)
@@ -230,7 +242,7 @@ def _is_closing(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
     for frame in frames:
         if is_users(runtime, frame):
             return False
-        if routine_at(runtime, frame.call_site) in CLOSING_BARRIERS:
+        if routine_of(runtime, frame) in CLOSING_BARRIERS:
             return True
     return False
 
@@ -245,7 +257,7 @@ def begins_region(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
 
 
 def _is_region_call(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
-    caller, callee = routine_at(runtime, outer.call_site), routine_at(runtime, inner.call_site)
+    caller, callee = routine_of(runtime, outer), routine_of(runtime, inner)
     if caller is not None:
         invoker = _INVOKER.match(caller)
         if invoker is None:
@@ -290,7 +302,7 @@ def _is_forking(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
     # Whether the routine that user code last called is one that starts, or ends, a region.
     last = ""
     for frame in frames:
-        routine = routine_at(runtime, frame.call_site)
+        routine = routine_of(runtime, frame)
         if routine is not None:
             last = routine
         elif last or is_users(runtime, frame):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import StructView, read_pointer, read_signed, read_unsigned
+from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
+from ompd.errors import BadInput, CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable
 from ompd.plugins.libomp.regions import Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
@@ -42,6 +42,13 @@ _MONOTONIC, _NONMONOTONIC = 1 << 29, 1 << 30
 _BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
 # enum __kmp_tool of ompt-general.cpp
 _TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
+
+# The environment variables that these are read from, and what their words stand for.
+_BINDING_WORDS = {"false": 0, "true": 1, "master": 2, "primary": 2, "close": 3, "spread": 4}
+_LISTS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "__kmp_nested_nth": ("OMP_NUM_THREADS", {}),
+    "__kmp_nested_proc_bind": ("OMP_PROC_BIND", _BINDING_WORDS),
+}
 
 # What OMPD leaves out and no routine changes, by the environment variable under which the runtime displays it.
 _DISPLAYED = {
@@ -134,7 +141,13 @@ def _list(task: Task, global_name: str, member: str) -> list[int]:
     layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
     address = runtime.process.symbol_in(runtime.module, global_name)
     if address is None:
-        raise Unavailable(f"the runtime has no {global_name}")
+        if runtime.stripped is None:
+            raise Unavailable(f"the runtime has no {global_name}")
+        address = _list_of_team(task) if member == "nth" else None
+        if address is None:
+            address = _list_by_content(runtime, global_name, layout, member)
+        if address is None:
+            return []
     view = StructView(runtime.process, layout, address)
     used = view.signed("used")
     array = view.pointer(member)
@@ -146,6 +159,43 @@ def _list(task: Task, global_name: str, member: str) -> list[int]:
     raw = runtime.process.read(array + 4 * first, 4 * (used - first))
     order = runtime.process.byte_order
     return [int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 4)]
+
+
+def _list_of_team(task: Task) -> int | None:
+    # Since LLVM 19 each team leads to the list that its regions take their sizes from (t_nested_nth).
+    try:
+        view = task.runtime.structures.view("kmp_base_team_t.t_nested_nth", task.team().address)
+        return view.pointer("t_nested_nth")
+    except (LayoutUnavailable, FieldNotFound):
+        return None
+
+
+def _list_by_content(runtime: Runtime, global_name: str, layout: StructLayout, member: str) -> int | None:
+    # Where the runtime keeps what these variables list, None if they give one value or none: then the runtime has no
+    # more either. Only they make it a list, so that it is known by what it holds.
+    variable, codes = _LISTS[global_name]
+    given = runtime.process.environment().get(variable, "")
+    if "," not in given:
+        return None
+    untold = Unavailable(f"{variable} is a list, and the runtime has no symbols that would tell where it keeps it")
+    try:
+        values = [codes[word] if codes else int(word) for word in given.lower().replace(" ", "").split(",")]
+    except (KeyError, ValueError):
+        raise untold from None
+    order = runtime.process.byte_order
+    expected = b"".join(value.to_bytes(4, order, signed=True) for value in values)
+    found = []
+    for address in runtime.stripped.variables.pointers() if runtime.stripped is not None else ():
+        view = StructView(runtime.process, layout, address)
+        try:
+            array, used, size = view.pointer(member), view.signed("used"), view.signed("size")
+            if array is not None and used == len(values) <= size <= _MAX_LIST:
+                found += [address] if runtime.process.read(array, len(expected)) == expected else []
+        except MemoryFault:
+            continue
+    if len(found) != 1:
+        raise untold
+    return found[0]
 
 
 def _nthreads(task: Task) -> int | str:

@@ -15,6 +15,7 @@ from ompd.plugins.libomp.queues import Queues
 from ompd.plugins.libomp.tasks import Task
 
 if TYPE_CHECKING:
+    from ompd.contract.process import Frame
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
@@ -85,6 +86,10 @@ class Internals:
         """
         return self._locks.lock(self._runtime.thread_at(handle.address))
 
+    def is_queued(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *thread* is in the queue of a lock whose address *frames* hold."""
+        return self._locks.is_queued(thread, frames)
+
     def barrier(self, region: ParallelHandle) -> BarrierState | None:
         """See :meth:`RuntimeInternals.barrier`: by the stacks of the team's threads."""
         missing: list[int] = []
@@ -104,7 +109,10 @@ class Internals:
         if region.id not in places:
             raise Unavailable("the region's frame is not to be told from others on a thread's stack")
         place = places[region.id]
-        routines = [constructs.routine_at(self._runtime, frame.call_site) for frame in stack.frames[:place]]
+        routines = [constructs.routine_of(self._runtime, frame) for frame in stack.frames[:place]]
+        unnamed = self._runtime.unnamed
+        if unnamed is not None and any(unnamed.is_doubtful(frame) for frame in stack.frames[:place]):
+            raise Unavailable("nothing shows whether a thread that is in the runtime has arrived at the barrier")
         if place is None:
             return any(name in constructs.CLOSING_BARRIERS for name in routines)
         # The first routine that the region's code is in decides, whatever tasks the thread runs within it.

@@ -19,6 +19,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import LOCK_TYPES, LockState
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 from ompd.plugins.libomp import constructs
+from ompd.plugins.libomp.lock_table import COUNTING, LockTable
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame, Module
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # The runtime's own number of the kind that locks have unless a hint asks for another; those up to 2 are direct.
 _LOCK_KIND, _LOCK_KIND_TAS, _LOCK_KIND_FUTEX = "__kmp_user_lock_seq", 1, 2
+# kmp_indirect_locktag_t of nestable locks, whatever their kind.
+_NESTABLE = frozenset(range(5, 10))
 # Routines that ask for a lock, and what their callers call it.
 LOCK_ROUTINES = {
     "__kmpc_critical": "critical",
@@ -43,20 +46,7 @@ LOCK_ROUTINES = {
 # kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
 # bit of that says that somebody waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
-# An indirect lock's word is twice its number in __kmp_i_lock_table: pointers to rows of kmp_indirect_lock_t, each of
-# two words, the lock and its kmp_indirect_locktag_t. A full table has one of twice the rows behind it. Before LLVM 14
-# the second field counted entries, not rows, so that its first value, 1024, shows the table to be another.
-_LOCK_TABLE, _ROW, _FIRST_ROWS, _MAX_TABLES = "__kmp_i_lock_table", 1024, 8, 18
-# Locks whose kinds are looked up; a damaged table may say that there are billions.
-_MAX_LOCKS = 1 << 20
-_TAG_SIZE = 4
-# Locks that count tickets, by their tags, plain and nestable.
-_COUNTING = {
-    0: "kmp_base_ticket_lock_t",
-    7: "kmp_base_ticket_lock_t",
-    3: "kmp_base_drdpa_lock_t",
-    9: "kmp_base_drdpa_lock_t",
-}
+_DIRECT_TAGS = {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}
 # A stack from a lock routine to user code is some hundred bytes.
 _MAX_STACK = 1 << 16
 
@@ -70,6 +60,7 @@ class Locks:
         self._structures = structures
         self._by_gtid = by_gtid
         self._queues: dict[int, tuple[int, ...]] = {}
+        self._table = LockTable(runtime, structures)
 
     def _native(self, gtid: int) -> int | None:
         thread = self._by_gtid.get(gtid)
@@ -87,7 +78,7 @@ class Locks:
         :raises Unavailable: if it waits for one that cannot be told
         """
         frames = _innermost_frames(thread)
-        routines = [constructs.routine_at(self._runtime, frame.call_site) for frame in reversed(frames[:-1])]
+        routines = [constructs.routine_of(self._runtime, frame) for frame in reversed(frames[:-1])]
         asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
             return None
@@ -96,12 +87,9 @@ class Locks:
         address = next((address for address in candidates if thread.address in self._queue(address)), None)
         if address is not None:
             return self._named(address, asked, candidates, self._queuing(address).signed("owner_id"))
-        direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
-        if len(direct) == 1:
-            ((address, gtid),) = filter(None, direct)
-            # Nestable locks of these kinds are objects of the runtime's too.
-            variable = self._variable(address, asked, candidates) if asked == "lock" else None
-            return LockState(address, asked, self._native(gtid), (), variable or address)
+        direct = self._direct_lock(thread, asked, candidates)
+        if direct is not None:
+            return direct
         untold: OmpdError = Unavailable("none of the runtime's locks proves to be the one that the thread waits for")
         try:
             # What was left on the stack by an earlier call may be another lock's; registers that the runtime's frames
@@ -122,6 +110,20 @@ class Locks:
                 return LockState(used[0], asked, None, (), held[used[0]])
         raise untold
 
+    def is_queued(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *thread* is in the queue of a lock whose address *frames* hold."""
+        in_registers, on_stack = self._candidates(thread, frames)
+        return any(thread.address in self._queue(address) for address in dict.fromkeys(in_registers + on_stack))
+
+    def _direct_lock(self, thread: Thread, asked: str, candidates: list[int]) -> LockState | None:
+        direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
+        if len(direct) != 1:
+            return None
+        ((address, gtid),) = filter(None, direct)
+        # Nestable locks of these kinds are objects of the runtime's too.
+        variable = self._variable(address, asked, candidates) if asked == "lock" else None
+        return LockState(address, asked, self._native(gtid), (), variable or address)
+
     def _named(self, address: int, asked: str, candidates: list[int], owner_id: int) -> LockState:
         # owner_id is a gtid + 1, kept by nestable locks and where the runtime was told to check what programs do.
         owner = self._native(owner_id - 1) if owner_id > 0 else None
@@ -130,7 +132,7 @@ class Locks:
     def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> tuple[list[int], list[int]]:
         # The words that may be an address of what the routine was given: what OMPT noted, and those in the registers of
         # the runtime's frames; then the user's registers, and the words on the stack.
-        noted = [thread.kept_state()[1]] if self._runtime.keeps_states() else []
+        noted = [thread.kept_state()[1]] if self._runtime.states_are_kept else []
         size, order = self._process.pointer_size, self._process.byte_order
         start, end = frames[0].sp, frames[-1].sp
         words: list[int] = []
@@ -199,71 +201,20 @@ class Locks:
         # The lock of which *variable* holds the number, None if it holds none.
         try:
             word = read_unsigned(self._process, variable, 4)
-            return self._numbered_lock(word >> 1) if word % 2 == 0 else None
+            return self._table.numbered(word >> 1) if word % 2 == 0 else None
         except MemoryFault:
             return None
 
-    def _numbered_lock(self, number: int) -> int | None:
-        size = self._process.pointer_size
-        for table, rows, used in self._lock_tables:
-            if number < used:
-                row = read_pointer(self._process, table + number // _ROW * size)
-                return read_pointer(self._process, row + number % _ROW * 2 * size) if row is not None else None
-            number -= rows * _ROW
-            if number < 0:
-                break
-        return None
-
-    @cached_property
-    def _lock_tables(self) -> list[tuple[int, int, int]]:
-        # Where the pointers to rows lie, how many there are and how many locks are in use, of each table in the chain;
-        # none if it is no such chain.
-        size = self._process.pointer_size
-        address = self._process.symbol_in(self._runtime.module, _LOCK_TABLE)
-        found: list[tuple[int, int, int]] = []
-        try:
-            while address is not None and len(found) < _MAX_TABLES:
-                table = read_pointer(self._process, address)
-                rows, used = (read_unsigned(self._process, address + size + at, 4) for at in (0, 4))
-                following = read_pointer(self._process, address + size + 8)
-                full = used == rows * _ROW
-                if table is None or rows != _FIRST_ROWS << len(found) or used > rows * _ROW or (following and not full):
-                    return []
-                found.append((table, rows, used))
-                address = following
-        except MemoryFault:
-            return []
-        return found
-
-    @cached_property
-    def _tags(self) -> dict[int, int]:
-        # The kmp_indirect_locktag_t of every lock in use, by the lock's address.
-        size, order = self._process.pointer_size, self._process.byte_order
-        found: dict[int, int] = {}
-        for table, _, used in self._lock_tables:
-            if used + len(found) > _MAX_LOCKS:
-                raise Unavailable(f"there are more than {_MAX_LOCKS} locks")
-            for first in range(0, used, _ROW):
-                row = read_pointer(self._process, table + first // _ROW * size)
-                if row is None:
-                    continue
-                raw = self._process.read(row, min(_ROW, used - first) * 2 * size)
-                for at in range(0, len(raw), 2 * size):
-                    lock = int.from_bytes(raw[at : at + size], order)
-                    found[lock] = int.from_bytes(raw[at + size : at + size + _TAG_SIZE], order)
-        return found
-
     def _counting(self, address: int) -> StructView:
-        return self._structures.view(_COUNTING[self._tags[address]], address)
+        return self._structures.view(COUNTING[self._table.tags[address]], address)
 
     def _counts_waiting(self, address: int) -> bool:
         # Whether a ticket or drdpa lock lies at *address* that somebody waits for: of the tickets drawn the one now
         # served is its holder's.
-        if self._tags.get(address) not in _COUNTING:
+        tag = self._table.tags.get(address)
+        if tag not in COUNTING or not self._table.proves(address, tag):
             return False
         lock = self._counting(address)
-        if lock.pointer("initialized") != address:
-            return False
         bits = 8 * lock.layout.field("next_ticket").size
         return 2 <= (lock.unsigned("next_ticket") - lock.unsigned("now_serving")) % (1 << bits) <= len(self._by_gtid)
 
@@ -280,12 +231,16 @@ class Locks:
             return None
 
     @cached_property
-    def _direct_tag(self) -> int | None:
-        # What a direct lock's word begins with, None where locks are not direct: then a word that looks like one is
-        # chance.
+    def _direct_tags(self) -> frozenset[int]:
+        # What a direct lock's word may begin with, nothing where locks are not direct: then a word that looks like one
+        # is chance.
         address = self._process.symbol_in(self._runtime.module, _LOCK_KIND)
-        kind = read_unsigned(self._process, address, 4) if address is not None else None
-        return {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}.get(kind or 0)
+        if address is None and self._runtime.stripped is not None:
+            # Then all locks that the runtime made itself are of kinds that are direct unless they can be nested.
+            own = set(self._table.tags.values()) - _NESTABLE
+            return frozenset() if own else frozenset(_DIRECT_TAGS.values())
+        kind = read_unsigned(self._process, address, 4) if address is not None else 0
+        return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
 
     def _direct(self, thread: Thread, candidate: int) -> tuple[int, int] | None:
         # (variable, owner's gtid) if *candidate* is a test-and-set or futex lock that another thread holds.
@@ -298,7 +253,7 @@ class Locks:
             return None
         payload = word >> 8
         tag = word & 0xFF
-        if tag != self._direct_tag:
+        if tag not in self._direct_tags:
             return None
         gtid = (payload >> 1 if tag == _DIRECT_FUTEX else payload) - 1
         owner = self._by_gtid.get(gtid)

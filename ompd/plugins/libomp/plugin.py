@@ -1,4 +1,8 @@
-"""LLVM's libomp and Intel's libiomp5: one code base, two builds. Everything is found by name, nothing by release."""
+"""LLVM's libomp and Intel's libiomp5: one code base, two builds.
+
+What has symbols is read by name, whatever the release. For a stripped one :mod:`ompd.plugins.libomp.layouts` has the
+release's layouts, and its variables are found by what they lead to.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,16 @@ from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
 from ompd.contract.process import Module, Process
-from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, SymbolNotFound, Unsupported
-from ompd.plugins.layout import published
-from ompd.plugins.libomp import icvs
+from ompd.errors import (
+    CorruptState,
+    MemoryFault,
+    NotInitialised,
+    OmpdError,
+    SymbolNotFound,
+    Unavailable,
+    Unsupported,
+)
+from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.regions import Region, Team
@@ -21,6 +32,7 @@ from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threadprivate import Threadprivate
 from ompd.plugins.libomp.threads import Thread
+from ompd.plugins.libomp.unnamed import Unnamed
 from ompd.plugins.pages import Heap
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
@@ -45,8 +57,8 @@ _WANTED: Mapping[str, Sequence[str]] = {
         *("dynamic", "nproc", "thread_limit", "max_active_levels", "sched", "proc_bind", "default_device"),
     ),
     "kmp_r_sched_t": ("r_sched_type", "chunk"),
-    "kmp_nested_nthreads_t": ("used", "nth"),
-    "kmp_nested_proc_bind_t": ("used", "bind_types"),
+    "kmp_nested_nthreads_t": ("used", "size", "nth"),
+    "kmp_nested_proc_bind_t": ("used", "size", "bind_types"),
     "ompt_task_info_t": ("frame", "scheduling_parent", "task_data"),
     "ompt_team_info_t": ("parallel_data",),
     "ompt_frame_t": ("exit_frame", "enter_frame"),
@@ -94,16 +106,19 @@ class Runtime:
         self.process = process
         self.heap = Heap(process)
         self.module = module
-        self.layouts = layouts = published.load(process, module, _WANTED)
-        self.structures = Structures(process, module, layouts, self.heap)
-        base = layouts["kmp_base_info_t"]
-        desc = layouts["kmp_desc_t"].embedding("ds", layouts["kmp_desc_base_t"])
-        self._thread_layout: StructLayout = layouts["kmp_info_t"].embedding(
-            "th", base.embedding("th_info", desc).embedding("ompt_thread_info", layouts["ompt_thread_info_t"])
+        known = layouts.load(process, module, _WANTED)
+        self.layouts = known.layouts
+        self.stripped = known.stripped  # what stands in for symbols; None in a runtime that has them
+        self.structures = Structures(process, module, known, self.heap)
+        base = self.layouts["kmp_base_info_t"]
+        desc = self.layouts["kmp_desc_t"].embedding("ds", self.layouts["kmp_desc_base_t"])
+        self._thread_layout: StructLayout = self.layouts["kmp_info_t"].embedding(
+            "th", base.embedding("th_info", desc).embedding("ompt_thread_info", self.layouts["ompt_thread_info_t"])
         )
-        self._team_layout: StructLayout = layouts["kmp_team_p"].embedding("t", layouts["kmp_base_team_t"])
-        self.task_layout: StructLayout = layouts["kmp_taskdata_t"]
-        self.task_flags: Mapping[str, int] = layouts["kmp_tasking_flags_t"].masks
+        self._team_layout: StructLayout = self.layouts["kmp_team_p"].embedding("t", self.layouts["kmp_base_team_t"])
+        self.task_layout: StructLayout = self.layouts["kmp_taskdata_t"]
+        self.task_flags: Mapping[str, int] = self.layouts["kmp_tasking_flags_t"].masks
+        self.unnamed = Unnamed(self, known.stripped.table) if known.stripped is not None else None
         self._teams: dict[int, Team] = {}
         self._unasked: OmpdError | None = None  # why a thread's current task is not known
         self.flag_words: dict[int, int] = {}  # td_flags of tasks
@@ -128,11 +143,14 @@ class Runtime:
         """Return where the runtime's global variable *name* lies.
 
         :raises SymbolNotFound: if it has none of that name
+        :raises Unavailable: if it is stripped
         """
         address = self.process.symbol_in(self.module, name)
-        if address is None:
-            raise SymbolNotFound(name, self.module.name)
-        return address
+        if address is not None:
+            return address
+        if self.stripped is not None:
+            raise Unavailable(f"the runtime has no symbols that would tell where {name} lies")
+        raise SymbolNotFound(name, self.module.name)
 
     # What the runtime says of itself
 
@@ -144,6 +162,8 @@ class Runtime:
         """Return the number in ``__kmp_version_lib_ver``, a text that every build carries."""
         address = self.process.symbol_in(self.module, "__kmp_version_lib_ver")
         if address is None:
+            if self.stripped is not None:
+                raise Unavailable("the runtime has no symbols that would tell where its version lies")
             return None
         # "\0@(#) LLVM OMP version: 5.0.20140926": the NUL keeps it from being printed, the mark is for what(1)
         text = self.process.read_string(address + 1, 256)
@@ -156,7 +176,35 @@ class Runtime:
         if address is not None:
             # ompt_callbacks_active_t: bit 0 is "enabled", set by OMP_DEBUG=enabled and by a tool
             return bool(self.process.read(address, 1)[0] & 1)
+        if self.stripped is not None:
+            return self._states_seen()
         return read_unsigned(self.process, self.global_address("ompd_state"), 8) != 0
+
+    def _states_seen(self) -> bool:
+        # Whatever it was told, the runtime notes work_parallel (1) for a thread that forms a team; any other state, any
+        # state of a worker that never did, the frames of tasks and what tools keep only if it keeps all of that. Then
+        # it has a state of every worker.
+        states: dict[str, set[int]] = {"initial": set(), "worker": set()}
+        for thread in self._threads.values():
+            try:
+                if thread.kept_by_tool():
+                    return True
+                states[thread.thread_type()].add(thread.kept_state()[0])
+            except (MemoryFault, CorruptState):
+                continue
+        if (states["initial"] | states["worker"]) - {State.WORK_SERIAL, State.WORK_PARALLEL}:
+            return True
+        if State.WORK_SERIAL in states["worker"]:
+            return False
+        raise Unavailable("the runtime has no symbols that would tell whether it keeps states, and no state shows it")
+
+    @cached_property
+    def states_are_kept(self) -> bool:
+        """Whether the runtime is known to keep states, frames and tools' data; False where that cannot be told."""
+        try:
+            return self.keeps_states()
+        except Unavailable:
+            return False
 
     def keeps_states(self) -> bool:
         """See :meth:`AddressSpace.keeps_states`."""
@@ -171,7 +219,10 @@ class Runtime:
     @cached_property
     def _thread_addresses(self) -> tuple[int, ...]:
         # kmp_info_t **__kmp_threads, with gaps: LLVM keeps places 1 to 8 for hidden helpers
-        array = read_pointer(self.process, self.global_address("__kmp_threads"))
+        if self.stripped is not None:
+            array: int | None = self.stripped.threads.array
+        else:
+            array = read_pointer(self.process, self.global_address("__kmp_threads"))
         if array is None:
             raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
         found = tuple(dict.fromkeys(self._pointers(array, self.capacity)))
@@ -202,6 +253,8 @@ class Runtime:
 
         :raises CorruptState: if it cannot be
         """
+        if self.stripped is not None:
+            return self.stripped.threads.capacity
         where = self.global_address("__kmp_threads_capacity")
         capacity = read_signed(self.process, where, 4)
         if not 0 < capacity <= _MAX_CAPACITY:

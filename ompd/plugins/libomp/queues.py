@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer
 from ompd.errors import CorruptState, LayoutUnavailable
+from ompd.plugins.libomp.names import defined_as
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
@@ -46,6 +47,9 @@ class Queues:
 
         :raises LayoutUnavailable: if no debug information tells where they are
         """
+        stripped = self._runtime.stripped
+        if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
+            return []  # LLVM 14 and those before had no such queues
         node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
         found: dict[int, None] = {}
         for _, address in self._task_teams():
@@ -76,9 +80,18 @@ class Queues:
         for team in self._runtime.live_teams():
             for at in range(field.offset, field.offset + field.size, self._process.pointer_size):
                 address = read_pointer(self._heap, team.address + at)
-                if address is not None and address not in seen:
+                if address is not None and address not in seen and self._is_task_team(address):
                     seen.add(address)
                     yield team.t_nproc, address
+
+    def _is_task_team(self, address: int) -> bool:
+        # Since LLVM 18 the second word of a serialized team leads to a list of task teams instead. What a task team
+        # begins with, a lock, holds its own address.
+        stripped = self._runtime.stripped
+        if stripped is None:
+            return True
+        lock = StructView(self._heap, stripped.table.layout("kmp_base_task_team"), address)
+        return lock.pointer("tt_threads_lock.lk.self") == address
 
     def _deque(self, view: StructView) -> list[int]:
         array = view.pointer("td_deque")

@@ -285,7 +285,7 @@ class Region:
     def tool_data(self) -> int:
         """Return ``ompt_team_info.parallel_data``."""
         runtime = self.team.runtime
-        if not runtime.keeps_states():
+        if not runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
         depth = self.count - self.place
         address = (

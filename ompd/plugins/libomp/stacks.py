@@ -42,13 +42,13 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
             found.append(ConstructCode(index, "parallel", regions.get(index), None, None))
         elif _begins_task(runtime, *pair):
             found.append(ConstructCode(index, "task", None, None, None))
-    kept = runtime.keeps_states()
+    kept = runtime.states_are_kept
     return _with_kept_tasks(thread, stack.frames, found) if kept else _with_likely_tasks(thread, stack.frames, found)
 
 
 def _begins_task(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
-    caller = constructs.routine_at(runtime, outer.call_site)
-    callee = constructs.routine_at(runtime, inner.call_site)
+    caller = constructs.routine_of(runtime, outer)
+    callee = constructs.routine_of(runtime, inner)
     if caller is not None:
         if caller not in constructs.TASK_INVOKERS and caller != _UNDEFERRED:
             return False

@@ -75,7 +75,7 @@ def thread_state(thread: Thread) -> ThreadState:
 
     :raises Unavailable: if the runtime keeps no states and its stack does not tell either
     """
-    kept = thread.runtime.keeps_states()
+    kept = thread.runtime.states_are_kept
     value, wait_id = thread.kept_state() if kept else (State.UNDEFINED, 0)
     if thread.team is None:
         # A worker that left a region for good keeps the state of that region's closing barrier.
@@ -87,6 +87,12 @@ def thread_state(thread: Thread) -> ThreadState:
         if unmarked is not None:
             return ThreadState(unmarked, None, DERIVED)
     return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
+
+
+def waits_for_no_barrier(routine: str) -> bool:
+    """Tell whether a routine that user code calls may wait, but at no barrier."""
+    state = _ROUTINE_STATES.get(routine)
+    return state is not None and not State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT
 
 
 def _waiting_routine(thread: Thread, word: str) -> State | None:
@@ -134,7 +140,7 @@ def _routines(thread: Thread) -> tuple[list[str], bool]:
     frames = _stack(thread).frames
     found = _routines_in(thread, frames)
     for index, frame in enumerate(frames):
-        routine = constructs.routine_at(thread.runtime, frame.call_site)
+        routine = constructs.routine_of(thread.runtime, frame)
         if found != ([], True) or (routine is not None and constructs.calls_user_code(routine)):
             break
         if frame.is_signal_frame:
@@ -146,7 +152,7 @@ def _routines_in(thread: Thread, frames: Sequence[Frame]) -> tuple[list[str], bo
     names: list[str] = []
     unknown = False
     for frame in frames:
-        routine = constructs.routine_at(thread.runtime, frame.call_site)
+        routine = constructs.routine_of(thread.runtime, frame)
         if routine is not None:
             if unknown and not names and constructs.calls_user_code(routine):
                 return [], True  # whatever it is, the runtime called it as user code

@@ -1,7 +1,8 @@
 """Layouts of the runtime's structures beyond those that OMPD publishes.
 
 Intel's runtime describes many of them itself (:mod:`ompd.plugins.layout.selfdescribed`). Debug information of the very
-build has them all; it is read when a question needs what nothing else tells.
+build has them all; it is read when a question needs what nothing else tells. For a stripped runtime the table has them
+that was proven to fit it.
 """
 
 from __future__ import annotations
@@ -14,38 +15,39 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructLayout, StructView
 from ompd.errors import CorruptState, LayoutUnavailable, TypeNotFound
 from ompd.plugins.layout import dwarf, selfdescribed
+from ompd.plugins.libomp.layouts import of_table
+from ompd.plugins.libomp.names import defined_as
 
 if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
+    from ompd.plugins.libomp.layouts import Known
     from ompd.plugins.pages import Heap
 
-# What is read of each structure, by the type's name in the sources: the name that its debug information has, members.
-_WANTED: Mapping[str, tuple[str, Sequence[str]]] = {
-    "kmp_base_info_t": ("kmp_base_info", ("th_info", "th_ident", "th_next_waiting")),
-    "kmp_desc_base_t": ("kmp_desc_base", ("ds_gtid",)),
-    "kmp_base_team_t": ("kmp_base_team", ("t_ident", "t_task_team")),
-    "ident_t": ("ident", ("psource", "flags")),
-    "kmp_base_queuing_lock_t": ("kmp_base_queuing_lock", ("initialized", "tail_id", "head_id", "owner_id")),
-    "kmp_base_task_team_t": ("kmp_base_task_team", ("tt_threads_data", "tt_nproc")),
-    "kmp_taskdata_t": ("kmp_taskdata", ("td_ident", "td_taskwait_thread")),
+# What is read of each structure.
+_WANTED: Mapping[str, Sequence[str]] = {
+    "kmp_base_info_t": ("th_info", "th_ident", "th_next_waiting"),
+    "kmp_desc_base_t": ("ds_gtid",),
+    "kmp_base_team_t": ("t_ident", "t_task_team"),
+    "ident_t": ("psource", "flags"),
+    "kmp_base_queuing_lock_t": ("initialized", "tail_id", "head_id", "owner_id"),
+    "kmp_base_task_team_t": ("tt_threads_data", "tt_nproc"),
+    "kmp_taskdata_t": ("td_ident", "td_taskwait_thread"),
     # The runtime pads this one to a multiple of a cache line, so that the array's elements are the union's size apart.
-    "kmp_thread_data_t": ("kmp_base_thread_data", ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks")),
+    "kmp_thread_data_t": ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks"),
 }
 _THREAD_DATA = "kmp_thread_data"
 
-# What only debug information tells. Some members are in some releases only.
-_HIDDEN: Mapping[str, tuple[str, Sequence[str]]] = {
-    "kmp_base_team_t.t_argv": ("kmp_base_team", ("t_argv", "t_argc")),
-    "kmp_base_ticket_lock_t": ("kmp_base_ticket_lock", ("initialized", "next_ticket", "now_serving", "owner_id")),
-    "kmp_base_drdpa_lock_t": ("kmp_base_drdpa_lock", ("initialized", "next_ticket", "now_serving", "owner_id")),
+# What only debug information tells, or a table. Some members are in some releases only.
+_HIDDEN: Mapping[str, Sequence[str]] = {
+    "kmp_base_team_t.t_argv": ("t_argv", "t_argc"),
+    "kmp_base_team_t.t_nested_nth": ("t_nested_nth",),
+    "kmp_base_ticket_lock_t": ("initialized", "self", "next_ticket", "now_serving", "owner_id"),
+    "kmp_base_drdpa_lock_t": ("initialized", "next_ticket", "now_serving", "owner_id"),
     # Intel's list has a lock and a count before its first node, LLVM's is the pointer to that.
-    "kmp_base_task_team_t.tt_task_pri_list": (
-        "kmp_base_task_team",
-        ("tt_task_pri_list", "tt_task_pri_list.begin"),
-    ),
-    "kmp_task_pri_t": ("kmp_task_pri_t", ("td", "next")),
-    "kmp_base_info_t.th_pri_head": ("kmp_base_info", ("th_pri_head",)),
-    "private_common": ("private_common", ("link", "gbl_addr", "par_addr", "cmn_size")),
+    "kmp_base_task_team_t.tt_task_pri_list": ("tt_task_pri_list", "tt_task_pri_list.begin"),
+    "kmp_task_pri_t": ("td", "next"),
+    "kmp_base_info_t.th_pri_head": ("th_pri_head",),
+    "private_common": ("link", "gbl_addr", "par_addr", "cmn_size"),
 }
 
 # These lie where the compiler or the user put them; and at what is asked for as a lock there may be none.
@@ -55,21 +57,26 @@ _ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lo
 class Structures:
     """The layouts of one runtime, each loaded when first asked for.
 
-    :param published: what OMPD publishes; another source must not contradict it
+    :param known: what is known already, as what OMPD publishes; another source must not contradict it
     :param heap: where most of them lie
     """
 
-    def __init__(self, process: Process, module: Module, published: Mapping[str, StructLayout], heap: Heap) -> None:
+    def __init__(self, process: Process, module: Module, known: Known, heap: Heap) -> None:
         self._process = process
         self._heap = heap
         self._module = module
-        self._published = published
+        self._known = known
         self._found: dict[str, StructLayout] = {}
 
     @cached_property
     def _told(self) -> Mapping[str, StructLayout]:
+        if self._known.stripped is not None:
+            table = self._known.stripped.table
+            found = {name: of_table(table, name, members) for name, members in _WANTED.items()}
+            size = table.layout(_THREAD_DATA).size
+            return {**found, "kmp_thread_data_t": replace(found["kmp_thread_data_t"], size=size)}
         told = load_layouts(self._process, self._module)
-        wrong = selfdescribed.contradiction(self._published, told)
+        wrong = selfdescribed.contradiction(self._known.layouts, told)
         if wrong is not None:
             raise CorruptState(0, f"the runtime says two things about {wrong}")
         return told
@@ -90,8 +97,11 @@ class Structures:
         return self._found[name]
 
     def _load_hidden(self, name: str) -> StructLayout:
+        struct = name.partition(".")[0]
+        if self._known.stripped is not None:
+            return of_table(self._known.stripped.table, struct, _HIDDEN[name])
         try:
-            return dwarf.load(self._process, self._module, {name: _HIDDEN[name]})[name]
+            return dwarf.load(self._process, self._module, {name: (defined_as(struct), _HIDDEN[name])})[name]
         except TypeNotFound as error:
             raise LayoutUnavailable(str(error)) from error
 
@@ -109,7 +119,7 @@ def load_layouts(process: Process, module: Module) -> dict[str, StructLayout]:
         return selfdescribed.load(process, module)
     except LayoutUnavailable as error:
         try:
-            layouts = dwarf.load(process, module, _WANTED)
+            layouts = dwarf.load(process, module, {name: (defined_as(name), of) for name, of in _WANTED.items()})
             size = process.struct_layout(module, _THREAD_DATA, ()).size
         except (LayoutUnavailable, TypeNotFound):
             raise LayoutUnavailable(f"{error}, nor is there debug information of it") from error

@@ -142,7 +142,7 @@ class Task:
         return region.function() if region is not None else None
 
     def _require_kept(self) -> None:
-        if not self.runtime.keeps_states():
+        if not self.runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
 
     @property
@@ -164,13 +164,21 @@ class Task:
         view = StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], info.address_of("frame"))
         raw = self.runtime.process.read(view.address, _FRAME_SIZE)
         order = self.runtime.process.byte_order
-        exit_flags = int.from_bytes(raw[_EXIT_FLAGS : _EXIT_FLAGS + _FLAGS_SIZE], order)
-        enter_flags = int.from_bytes(raw[_ENTER_FLAGS : _ENTER_FLAGS + _FLAGS_SIZE], order)
+        exit_flags = int.from_bytes(raw[_EXIT_FLAGS : _EXIT_FLAGS + _FLAGS_SIZE], order, signed=True)
+        enter_flags = int.from_bytes(raw[_ENTER_FLAGS : _ENTER_FLAGS + _FLAGS_SIZE], order, signed=True)
         exit_frame, enter_frame = view.pointer("exit_frame"), view.pointer("enter_frame")
         return (
             FrameAddress(exit_frame, exit_flags) if exit_frame is not None else None,
             FrameAddress(enter_frame, enter_flags) if enter_frame is not None else None,
         )
+
+    def exit_frame_as_kept(self) -> int:
+        """Return the address in ``exit_frame`` as it stands in the descriptor, which only a runtime that keeps frames
+        sets.
+        """
+        info = self.runtime.layouts["ompt_task_info_t"]
+        start = self.view.address_of("ompt_task_info") + info.field("frame").offset
+        return StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], start).unsigned("exit_frame")
 
     def tool_data(self) -> int:
         """Return ``ompt_task_info.task_data``."""

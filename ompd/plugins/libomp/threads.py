@@ -130,9 +130,14 @@ class Thread:
         """
         return self._view.signed("state"), self._view.unsigned("wait_id")
 
+    def kept_by_tool(self) -> bool:
+        """Tell whether ``ompt_thread_info.thread_data``, or the exit frame of its current task, is set."""
+        task = self.icv_task()
+        return bool(self._view.unsigned("thread_data") or (task is not None and task.exit_frame_as_kept()))
+
     def tool_data(self) -> int:
         """Return ``ompt_thread_info.thread_data``."""
-        if not self.runtime.keeps_states():
+        if not self.runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
         return self._view.unsigned("thread_data")
 

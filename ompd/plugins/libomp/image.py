@@ -1,0 +1,175 @@
+"""The runtime's table of threads, found without its symbols.
+
+``__kmp_threads`` is a variable of the runtime's: a pointer to an array of ``kmp_info_t *`` by gtid, behind which, in
+the same block, lies that of ``__kmp_root`` (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and
+``__kmp_expand_threads``). So among all words of the runtime's variables two are looked for: the one leads to pointers
+to structures that tell their own place in it (``ds_gtid``), the other to pointers that those structures have too
+(``th_root``), back to which they lead themselves (``r_uber_thread``). One pair alone may be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ompd.contract.memory import StructView
+from ompd.contract.process import Module, Process
+from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
+from ompd.plugins.layout.table import Table
+
+# A runtime's own variables are some 100 KB; those of a program that it is linked into may be more.
+_MAX_VARIABLES = 16 << 20
+# More threads than this no array is taken for one of.
+_MAX_CAPACITY = 1 << 22
+# The initial thread is number 0, or the first worker number 9: among so many of the first there is one.
+_FIRST = 32
+_LOWEST_ADDRESS = 1 << 16
+
+
+@dataclass(frozen=True)
+class ThreadTable:
+    """``__kmp_threads``: where the pointer to it and the array lie, how many places it has, and the threads
+    (``kmp_info_t``) by gtid.
+    """
+
+    variable: int
+    array: int
+    capacity: int
+    threads: dict[int, int]
+    roots: dict[int, int]
+
+
+class Variables:
+    """All words of the variables of a runtime, at multiples of a pointer's size."""
+
+    def __init__(self, process: Process, module: Module) -> None:
+        """Read them.
+
+        :raises Unavailable: if there are none to be read, or too many
+        """
+        self.process = process
+        self.module = module
+        size, order = process.pointer_size, process.byte_order
+        self.words: dict[int, int] = {}
+        for start, end in process.variable_ranges(module):
+            start += -start % size
+            if end - start > _MAX_VARIABLES:
+                raise Unavailable(f"{module.name} has too many variables ({end - start} bytes) to look through")
+            raw = process.read(start, max(end - start, 0) // size * size)
+            for at in range(0, len(raw), size):
+                word = int.from_bytes(raw[at : at + size], order)
+                if word:
+                    self.words[start + at] = word
+
+    def pointers(self) -> dict[int, int]:
+        """Return those words, by their address, that may be pointers to other memory than the module's own."""
+        inside = range(self.module.start, self.module.end)
+        step = self.process.pointer_size
+        return {
+            where: word
+            for where, word in self.words.items()
+            if word >= _LOWEST_ADDRESS and word % step == 0 and word not in inside
+        }
+
+
+def find_threads(variables: Variables, table: Table) -> ThreadTable:
+    """Return the runtime's table of threads.
+
+    :raises NotInitialised: if the runtime has not allocated anything
+    :raises Unavailable: if nothing there, or more than one place, proves to be it
+    """
+    pointers = variables.pointers()
+    name = variables.module.name
+    outside = [word for word in pointers.values() if variables.process.module_at(word) is None]
+    # One such pointer the loader keeps in the module's global offset table.
+    if sum(1 for word in outside if _is_there(variables, word)) <= 1:
+        raise NotInitialised(
+            f"{name} is loaded, but no OpenMP construct or routine has run yet",
+            hint="look again after the program's first OpenMP construct",
+        )
+    found = list(_candidates(variables, pointers, table))
+    known = {(candidate.array, candidate.capacity) for candidate in found}
+    if len(known) == 1:
+        return found[0]
+    if not known:
+        raise Unavailable(f"none of {name}'s variables leads to an array of threads")
+    raise Unavailable(f"{len(known)} of {name}'s variables lead to arrays that may be those of its threads")
+
+
+def _is_there(variables: Variables, address: int) -> bool:
+    try:
+        variables.process.read(address, 1)
+    except MemoryFault:
+        return False
+    return True
+
+
+def _candidates(variables: Variables, pointers: dict[int, int], table: Table) -> Iterator[ThreadTable]:
+    values = sorted(set(pointers.values()))
+    where = {word: address for address, word in reversed(pointers.items())}
+    size = variables.process.pointer_size
+    natives = {variables.process.thread_pointer(thread) for thread in variables.process.threads()}
+    for number, array in enumerate(values):
+        if not _begins_well(variables, array, table):
+            continue
+        for behind in values[number + 1 :]:
+            if behind - array > _MAX_CAPACITY * size:
+                break
+            try:
+                candidate = _candidate(variables, where[array], array, behind, table)
+            except OmpdError:
+                continue
+            if candidate is not None and natives & _native_ids(variables, candidate, table):
+                yield candidate
+
+
+def _pointers(process: Process, address: int, count: int) -> list[int]:
+    size = process.pointer_size
+    raw = process.read(address, count * size)
+    return [int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, len(raw), size)]
+
+
+def _begins_well(variables: Variables, array: int, table: Table) -> bool:
+    try:
+        places = _pointers(variables.process, array, _FIRST)
+        first = next(((gtid, thread) for gtid, thread in enumerate(places) if thread), None)
+        return first is not None and _gtid(variables, first[1], table) == first[0]
+    except OmpdError:
+        return False
+
+
+def _gtid(variables: Variables, thread: int, table: Table) -> int:
+    return StructView(variables.process, table.layout("kmp_base_info"), thread).signed("th_info.ds.ds_gtid")
+
+
+def _candidate(variables: Variables, variable: int, array: int, behind: int, table: Table) -> ThreadTable | None:
+    capacity, rest = divmod(behind - array, variables.process.pointer_size)
+    if rest or not 0 < capacity <= _MAX_CAPACITY:
+        return None
+    roots = dict(_used(_pointers(variables.process, behind, capacity)))
+    if not roots:
+        return None
+    threads = dict(_used(_pointers(variables.process, array, capacity)))
+    for gtid, thread in threads.items():
+        if _gtid(variables, thread, table) != gtid:
+            return None
+    info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
+    for gtid, root in roots.items():
+        owner = threads.get(gtid)
+        if owner is None or StructView(variables.process, info, owner).pointer("th_root") != root:
+            return None
+        if StructView(variables.process, base, root).pointer("r_uber_thread") != owner:
+            return None
+    return ThreadTable(variable, array, capacity, threads, roots)
+
+
+def _used(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return ((number, pointer) for number, pointer in enumerate(places) if pointer)
+
+
+def _native_ids(variables: Variables, candidate: ThreadTable, table: Table) -> set[int]:
+    layout = table.layout("kmp_base_info")
+    return {
+        StructView(variables.process, layout, thread).unsigned("th_info.ds.ds_thread")
+        for thread in candidate.threads.values()
+    }
