@@ -19,7 +19,7 @@ from ompd.plugins.libgomp.regions import Region
 from ompd.plugins.libgomp.stacks import Hosted, Parsed
 from ompd.plugins.libgomp.structures import Layouts
 from ompd.plugins.libgomp.tasks import MAX_TASKS, TIED, Task
-from ompd.plugins.libgomp.threads import Membership, Thread
+from ompd.plugins.libgomp.threads import LostThread, Membership, Thread
 from ompd.plugins.pages import Heap
 
 # A team has no more threads than the process, but for those that could not be found.
@@ -58,6 +58,10 @@ class Runtime:
         self._offset = offset
         self._regions: dict[int, Region] = {}
         self._tasks: dict[int, Task] = {}
+        # Why a thread's teams, the tasks of a team, and a thread's current task are not known.
+        self._unread: OmpdError | None = None
+        self._unplaced: OmpdError | None = None
+        self._unasked: OmpdError | None = None
         # By native id, for stacks; by address, whose code it is.
         self.stacks: dict[int, Parsed] = {}
         self.hosted: dict[int, Hosted] = {}
@@ -112,24 +116,26 @@ class Runtime:
         return _MAX_THREADS + _MAX_THREADS_EACH * len(self.process.threads())
 
     @cached_property
-    def _threads(self) -> Mapping[int, Thread | OmpdError | None]:
-        return {native: self._thread(native) for native in self.process.threads()}
+    def _threads(self) -> Mapping[int, Thread]:
+        found = {native: self._thread(native) for native in self.process.threads()}
+        return {native: thread for native, thread in found.items() if thread is not None}
 
-    def _thread(self, native: int) -> Thread | OmpdError | None:
+    def _thread(self, native: int) -> Thread | None:
+        address = 0
         try:
-            address = self.gomp_thread(native)
-            if address is None:
+            block = self.gomp_thread(native)
+            if block is None:
                 return None
-            layout = self.layouts["gomp_thread"]
-            if not any(self.process.read(address, self.layouts.size(layout.name))):
-                # The runtime has not met it, or its page is lost; but it knows whoever is in its code.
-                if self._is_inside(native):
-                    self.heap.read(address, self.layouts.size(layout.name))
-                return None
+            address = block
+            if not any(self.process.read(address, self.layouts.size("gomp_thread"))):
+                # The runtime has not met it, or that was lost; but it knows whoever executes a region or a task.
+                if not self._is_inside(native):
+                    return None
+                raise CorruptState(address, "nothing but zeros where the runtime keeps a thread that is in its code")
             thread = Thread(self, native, address)
             return thread if thread.is_registered else None
         except OmpdError as error:
-            return error
+            return LostThread(self, native, address, error)
 
     def gomp_thread(self, native: int) -> int | None:
         """Return where a thread has its ``gomp_thread``, None if it has no thread-local storage of this module.
@@ -141,23 +147,21 @@ class Runtime:
 
     def _is_inside(self, native: int) -> bool:
         frames = self.process.stack(native).frames
-        return any(self.process.module_at(frame.call_site) is self.module for frame in frames)
+        inside = [frame for frame in frames if self.process.module_at(frame.call_site) is self.module]
+        names = [self.process.locate(frame.call_site).symbol or "" for frame in inside]
+        return any(not name.startswith("omp_") for name in names)
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`.
 
         :raises NotInitialised: if nothing of OpenMP has run yet
         """
-        found = [thread for thread in self._threads.values() if isinstance(thread, Thread)]
-        if not found:
-            fault = next((fault for fault in self._threads.values() if isinstance(fault, OmpdError)), None)
-            if fault is not None:
-                raise fault
+        if not self._threads:
             raise NotInitialised(
                 f"{self.module.name} is loaded, but no OpenMP construct has run yet",
                 hint="look again after the program's first OpenMP construct",
             )
-        return found
+        return tuple(self._threads.values())
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
@@ -166,8 +170,8 @@ class Runtime:
         elif kind != ThreadIdKind.LWP:
             raise Unsupported(f"libgomp has no thread identifiers of kind {kind!r}")
         found = self._threads.get(identifier)
-        if isinstance(found, OmpdError):
-            raise found
+        if isinstance(found, LostThread):
+            raise found.fault
         return found
 
     @cached_property
@@ -181,9 +185,16 @@ class Runtime:
         for thread in self.threads():
             try:
                 found.append((thread, thread.claims))
-            except OmpdError:
+            except OmpdError as error:
+                self._unread = error
                 continue  # that thread's own row complains
         return found
+
+    @property
+    def unread(self) -> OmpdError | None:
+        """Why not all teams of all threads are known, None if they are."""
+        len(self._claims)  # which finds out
+        return self._unread
 
     @cached_property
     def _members(self) -> Mapping[int, Mapping[int, Thread]]:
@@ -226,9 +237,21 @@ class Runtime:
             try:
                 for number in range(region.nthreads):
                     found[region.first_task + number * size] = region, number
-            except OmpdError:
+            except OmpdError as error:
+                self._unplaced = error
                 continue  # the region's own row complains
         return found
+
+    def place_of(self, task: int) -> tuple[Region, int] | None:
+        """Return the region whose implicit task lies at *task*, and whose of its threads, None if it is no region's.
+
+        :raises OmpdError: what keeps a team from being read whose task it may be
+        """
+        place = self.implicit_tasks.get(task)
+        fault = self.unread or self._unplaced
+        if place is None and fault is not None:
+            raise fault
+        return place
 
     @cached_property
     def current_tasks(self) -> Mapping[int, Thread]:
@@ -237,11 +260,26 @@ class Runtime:
         for thread in self.threads():
             try:
                 task = thread.current_task()
-            except OmpdError:
+            except OmpdError as error:
+                self._unasked = error
                 continue  # that thread's own row complains
             if isinstance(task, Task):
                 found[task.address] = thread
         return found
+
+    def is_executing(self, task: Task) -> bool:
+        """Tell whether a thread executes *task*.
+
+        :raises OmpdError: what keeps a thread from being asked, if no other does
+        """
+        if task.address in self.current_tasks:
+            return True
+        if task.place is not None:
+            region, number = task.place
+            region.thread(number).current_task()  # an implicit task is executed by its own thread alone
+        elif self._unasked is not None:
+            raise self._unasked
+        return False
 
     @cached_property
     def explicit_tasks(self) -> Mapping[int, Task]:

@@ -18,7 +18,6 @@ from ompd.errors import (
     CorruptState,
     LayoutUnavailable,
     MemoryFault,
-    NotInitialised,
     OmpdError,
     SymbolNotFound,
     TypeNotFound,
@@ -118,9 +117,12 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _checked(runtime: Runtime) -> Runtime:
-    wrong = contradiction(runtime)
-    if wrong is not None:
-        raise LayoutUnavailable(f"{runtime.module.name} should be that of {runtime.layouts.of}, but {wrong}")
+    # The build is known: what contradicts its layout is damage, if another thread agrees with it.
+    faults = dict(contradictions(runtime))
+    agreeing = [thread for thread in runtime.threads() if thread not in faults and thread.is_telling]
+    if faults and not agreeing:
+        thread, wrong = next(iter(faults.items()))
+        raise CorruptState(thread.address, f"{runtime.module.name} should be that of {runtime.layouts.of}, but {wrong}")
     return runtime
 
 
@@ -134,7 +136,7 @@ def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Ru
             same.layouts = replace(same.layouts, of=f"{same.layouts.of} or {layouts.of}")
             continue
         runtime = make(layouts, _queried_offset(process, module, layouts))
-        wrong = contradiction(runtime) or _misread(runtime)
+        wrong = _contradiction(runtime) or _misread(runtime)
         if wrong is not None:
             rejected.append(f"not that of {layouts.of}: {wrong}")
         else:
@@ -221,18 +223,12 @@ def _most_telling(threads: Sequence[Thread]) -> list[Thread]:
 # What all structures must agree on
 
 
-def contradiction(runtime: Runtime) -> str | None:
-    """Return what the structures of *runtime* contradict each other in if its layouts are right, None if nothing.
+def contradictions(runtime: Runtime) -> Iterator[tuple[Thread, str]]:
+    """Yield what the structures of *runtime* contradict each other in if its layouts are right, by thread.
 
     :raises NotInitialised: if nothing of OpenMP has run yet
     """
-    try:
-        threads = runtime.threads()
-    except NotInitialised:
-        raise
-    except OmpdError as error:
-        return str(error)
-    for thread in threads:
+    for thread in runtime.threads():
         try:
             wrong = _contradiction_of(thread)
         except CorruptState as error:
@@ -240,8 +236,11 @@ def contradiction(runtime: Runtime) -> str | None:
         except OmpdError:
             wrong = None  # what cannot be told contradicts nothing
         if wrong is not None:
-            return f"thread {thread.native}: {wrong}"
-    return None
+            yield thread, f"thread {thread.native}: {wrong}"
+
+
+def _contradiction(runtime: Runtime) -> str | None:
+    return next((wrong for _, wrong in contradictions(runtime)), None)
 
 
 def _contradiction_of(thread: Thread) -> str | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ompd import outlined
 from ompd.contract.code import RUNTIME, SYSTEM, USER, owner
 from ompd.contract.plugin import ConstructCode, TaskHandle
-from ompd.errors import MemoryFault, OmpdError, Unavailable
+from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame
@@ -186,13 +186,15 @@ def reaches_user(thread: Thread) -> bool:
 def is_docked(thread: Thread) -> bool:
     """Tell whether a worker waits in the pool for its next region.
 
-    :raises Unavailable: if its stack does not show at which barrier it waits
+    :raises Unavailable: if its registers do not show at which barrier it waits
+    :raises CorruptState: if its stack cannot be followed
     """
     frames, groups, stopped = parsed(thread)
     outermost = groups[-1] if groups else None
     if outermost is None or outermost.entry != BEGIN:
         if stopped is not None and not any(is_users(thread.runtime, frame) for frame in frames):
-            raise Unavailable(f"whether the thread is idle cannot be told: {stopped}")
+            sp = frames[-1].sp if frames else 0
+            raise CorruptState(sp, f"whether the thread is idle cannot be told, since its stack cannot: {stopped}")
         return False
     if outermost.code is not None:
         return False

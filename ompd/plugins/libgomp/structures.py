@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ompd.contract.memory import ByteOrder, Field, Memory, StructLayout, StructView
 from ompd.errors import LayoutUnavailable
@@ -86,13 +87,18 @@ def chosen(found: Mapping[str, StructLayout], source: str, of: str) -> Layouts:
     return Layouts(structs, source, of)
 
 
+_PAGE = 4096
+
+
 class Copy:
     """Memory of which a part was read before; what lies outside of it is read when asked for."""
 
     def __init__(self, memory: Memory, address: int, size: int) -> None:
         self._memory = memory
         self._start = address
-        self._data = memory.read(address, size)
+        # Page by page: what was lost of it reads as zeros, and that is noticed for a page.
+        edges = [address, *range(address - address % _PAGE + _PAGE, address + size, _PAGE), address + size]
+        self._data = b"".join(memory.read(start, end - start) for start, end in pairwise(edges))
         self.byte_order: ByteOrder = memory.byte_order
         self.pointer_size = memory.pointer_size
 

@@ -76,8 +76,11 @@ class Task:
 
     @cached_property
     def place(self) -> tuple[Region, int] | None:
-        """The region whose implicit task it is, and whose of its threads; None for any other."""
-        return self.runtime.implicit_tasks.get(self.address)
+        """The region whose implicit task it is, and whose of its threads; None for any other.
+
+        :raises OmpdError: what keeps a team from being read whose task it may be
+        """
+        return self.runtime.place_of(self.address) if self.gomp_kind == IMPLICIT else None
 
     def kind(self) -> str:
         """See :meth:`TaskHandle.kind`: an implicit one that is no team's is an initial one."""
@@ -89,9 +92,9 @@ class Task:
         """See :meth:`TaskHandle.status`; ``detached`` if its code is done, and the event it waits for has not come."""
         if self.gomp_kind == WAITING:
             return "queued"
-        if self.gomp_kind == DETACHED and self.address not in self.runtime.current_tasks:
-            return "detached"
-        return "executing" if self.address in self.runtime.current_tasks else "suspended"
+        if self.runtime.is_executing(self):
+            return "executing"
+        return "detached" if self.gomp_kind == DETACHED else "suspended"
 
     def thread(self) -> Thread | None:
         """See :meth:`TaskHandle.thread`.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ConstructCode, ThreadState
-from ompd.errors import BadInput, CorruptState, Unavailable, Unsupported
+from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable, Unsupported
 from ompd.plugins.libgomp import stacks, states
 from ompd.plugins.libgomp.structures import WANTED, copied
 from ompd.plugins.libgomp.tasks import InitialTask, Task
@@ -47,6 +47,14 @@ class Thread:
     def is_registered(self) -> bool:
         """Whether the runtime has met the thread: it has been in a region, or has a task of its own."""
         return any(self.view.pointer(name) is not None for name in ("ts.team", "task", "thread_pool"))
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it has both a team and a task, so that what it has shows whether its layout is the right one."""
+        try:
+            return bool(self.claims) and self.view.pointer("task") is not None
+        except OmpdError:
+            return False
 
     def native_id(self, kind: ThreadIdKind) -> int:
         """See :meth:`ThreadHandle.native_id`: the runtime keeps none, the thread's own storage holds the structure."""
@@ -99,6 +107,9 @@ class Thread:
         # A team is live while its primary thread has it in its own chain; a worker that waits in the pool for the next
         # region has left it, even if the primary thread has not.
         if claim.team not in self.runtime.live_teams:
+            # Its primary thread may be one that could not be read.
+            if self.runtime.unread is not None and not stacks.is_docked(self):
+                raise self.runtime.unread
             return False
         other = self.runtime.members(claim.team).get(claim.number)
         if other is not None and other is not self:
@@ -173,3 +184,20 @@ class Thread:
     def threadprivate_address(self, address: int) -> int | None:
         """libgomp keeps no copies: threadprivate variables are thread-local ones."""
         raise BadInput("libgomp keeps no copies of threadprivate variables: thread-local storage has them")
+
+
+class LostThread(Thread):
+    """A thread whose ``gomp_thread`` cannot be read: whether it is OpenMP's nobody can tell. *fault* says why."""
+
+    def __init__(self, runtime: Runtime, native: int, address: int, fault: OmpdError) -> None:
+        super().__init__(runtime, native, address)
+        self.fault = fault
+
+    @property
+    def view(self) -> StructView:
+        """Not to be read."""
+        raise self.fault
+
+    def native_id(self, kind: ThreadIdKind) -> int:
+        """Not told: no handle of the runtime's is known to be this thread's."""
+        raise self.fault
