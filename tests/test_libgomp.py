@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,19 +21,31 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import Field, StructLayout
+from ompd.debugger.formats.elf import PF_W
+from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import proof
+from ompd.questions import tasks, threads
 from ompd.session import Session
-from tests.support import Stopped, running, stopped
+from tests.stacks import stopped_at_work
+from tests.support import Missing, Stopped, clean_environment, intel_runtime, running, stopped
+from tests.support.build import compiler
+from tests.support.damage import ask_all, cut
+from tests.support.lldb import LldbHost
 from tests.support.programs import ALL_PROGRAMS
+from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
+from tests.test_odd_programs import PLAIN, Odd, Words, core_of
+from tests.test_raw_stacks import KINDS
+from tests.test_snapshot import answers, snapshot, without_files
 from tests.truth import Comparison, compare
 
 pytest.importorskip("unicorn")
 
 FACTS = Path(__file__).with_name("facts_libgomp.json")
 # What libgomp executes at once when so many tasks are queued is another program.
-ENVIRONMENT: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
+SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
 # libgomp has not met a thread that was in no region.
 PROGRAMS = [
     pytest.param(name, compiler, id=f"{name}-{compiler}", marks=[pytest.mark.xdist_group("busy")] * known.spins)
@@ -43,7 +57,7 @@ FULL = bool(os.environ.get("OMPD_FULL"))
 
 
 def on_libgomp(program: str, compiler: str = "gcc", **options: Any) -> Stopped:
-    env = {**ENVIRONMENT.get(program, {}), **options.pop("env", {})}
+    env = {**SPECIAL.get(program, {}), **options.pop("env", {})}
     return stopped(program, compiler=compiler, mode="neither", runtime="libgomp", env=env, **options)
 
 
@@ -237,6 +251,279 @@ def test_of_a_program_without_symbols(tmp_path: Path) -> None:
 def test_threads_that_spin(program: str) -> None:
     core = on_libgomp(program, env={"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite"})
     assert compare(core).differences == []
+
+
+# Other programs, and other ways to have the library
+
+
+ODD = [
+    *(
+        "after_inner",
+        "cancel",
+        "dlopened",
+        "executed",
+        "false_if",
+        "fork_serial",
+        "handler",
+        "implicit",
+        "loops",
+        "mixed",
+    ),
+    *("ordered", "pointers", "segv", "serialized_100", "short_regions", "single", "tasks", "task_region", "two_files"),
+    *("waits", "vdso", "tail_calls", "null_call", "end_tasks"),
+]
+# These have all left the code of their region, or its frame is lost.
+UNTOLD_FUNCTION = ("null_call", "end_tasks")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_words_of_odd_programs(name: str) -> None:
+    odd = next((odd for odd in PLAIN if odd.name == name), Odd(name))
+    words = Words(core_of(replace(odd, link="libgomp"), "gcc"))
+    words.check(missing=name in UNTOLD_FUNCTION)
+    assert all("function" in text for text in words.missing)
+
+
+@pytest.mark.parametrize("link", ["libgomp in the program", "static libgomp"])
+@pytest.mark.parametrize("name", ["mixed", "waits", "implicit", "handler"])
+def test_a_library_that_is_linked_into_the_program(name: str, link: str) -> None:
+    core = core_of(Odd(name, link=link), "gcc")
+    Words(core).check(missing=link == "static libgomp")
+    with Session.open_core(core.path) as session:
+        (runtime,) = session.runtimes
+        assert runtime.found.module.is_program and runtime.space is not None
+
+
+def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
+    # The initial thread is in a region of the one, and has been in one of the other.
+    library = """
+    #include <omp.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    void spread(int stop) {
+        #pragma omp parallel num_threads(SIZE)
+        {
+            if (stop && omp_get_thread_num() == SIZE - 1) { usleep(200000); abort(); }
+            #pragma omp barrier
+        }
+    }
+    """
+    program = """
+    #include <dlfcn.h>
+    int main(int count, char **names) {
+        void (*spread[2])(int);
+        for (int i = 0; i < 2; i++)
+            spread[i] = (void (*)(int))dlsym(dlopen(names[i + 1], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND), "spread");
+        for (int i = 0; i < 4; i++)
+            spread[i % 2](i == 3);
+    }
+    """
+    (tmp_path / "library.c").write_text(library)
+    (tmp_path / "program.c").write_text(program)
+    intel = intel_runtime() / "lib"
+    gcc = [str(compiler("gcc").path), "-g", "-O1"]
+    make = [
+        [*gcc, "program.c", "-o", "program", "-ldl"],
+        [*gcc, "-fPIC", "-shared", "-fopenmp", "-DSIZE=3", "library.c", "-o", "gnu.so"],
+        [*gcc, "-fPIC", "-fopenmp", "-DSIZE=4", "-c", "library.c"],
+        [*gcc, "-shared", "library.o", "-o", "intel.so", f"-L{intel}", f"-Wl,-rpath,{intel}", "-liomp5"],
+    ]
+    for command in make:
+        subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    for order, runtime, idle in ((("gnu", "intel"), "libiomp5", "libgomp"), (("intel", "gnu"), "libgomp", "libiomp5")):
+        folder = tmp_path / order[0]
+        folder.mkdir()
+        names = [str(tmp_path / f"{name}.so") for name in order]
+        environment = {**clean_environment(), **ENVIRONMENT}
+        subprocess.run([tmp_path / "program", *names], cwd=folder, preexec_fn=allow_cores, env=environment, check=False)
+        with Session.open_core(next(folder.glob("core*"))) as session:
+            rows = threads.ask(session)
+        assert rows.complete and rows.warnings == ()
+        size = {"libgomp": 3, "libiomp5": 4}
+        told = sorted((row.runtime, row.thread_num, row.state) for row in rows.rows if row.thread_num is not None)
+        waiting = [(runtime, number, "wait_barrier") for number in range(size[runtime] - 1)]
+        assert told == [*waiting, (runtime, size[runtime] - 1, "work_parallel")]
+        others = [(row.runtime, row.state) for row in rows.rows if row.thread_num is None]
+        assert others == [(idle, "idle")] * (size[idle] - 1)
+
+
+def test_tasks_with_priorities(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static volatile int go;
+        int main(void) {
+            #pragma omp parallel num_threads(3)
+            #pragma omp single
+            {
+                for (int i = 0; i < 150; i++)
+                    #pragma omp task priority(i % 7)
+                    while (!go) usleep(1000);
+                usleep(200000);
+                abort();
+            }
+        }
+        """,
+        {"OMP_MAX_TASK_PRIORITY": "10"},
+    )
+    with Session.open_core(told) as session:
+        rows = [row for row in tasks.ask(session).rows if row.kind == "explicit"]
+    assert Counter(row.status for row in rows) == {"queued": 148, "executing": 2}
+
+
+def test_ten_thousand_queued_tasks(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static volatile int holding, made;
+        int main(void) {
+            #pragma omp parallel num_threads(170)
+            {
+                if (omp_get_thread_num()) { __atomic_add_fetch(&holding, 1, 5); for (;;) pause(); }
+                while (holding < 169) usleep(1000);
+                for (int i = 0; i < 10000; i++)
+                    #pragma omp task
+                    made++;
+                abort();
+            }
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        rows = tasks.ask(session)
+    assert rows.complete
+    assert Counter((row.kind, row.status) for row in rows.rows) == {
+        ("initial", "suspended"): 1,
+        ("implicit", "executing"): 170,
+        ("explicit", "queued"): 10000,
+    }
+
+
+def run_source(folder: Path, text: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Return the core of a program that aborts."""
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    (folder / "program.c").write_text(text)
+    command = [str(compiler("gcc").path), "-g", "-O1", "-fopenmp", "program.c", "-o", "program"]
+    subprocess.run(command, cwd=folder, check=True, env=clean_environment())
+    where = folder / "run"
+    where.mkdir()
+    variables = {**clean_environment(), **ENVIRONMENT, **(environment or {})}
+    subprocess.run([folder / "program"], cwd=where, preexec_fn=allow_cores, env=variables, check=False)
+    return next(where.glob("core*"))
+
+
+def test_a_wheels_library_in_a_process_of_many_modules() -> None:
+    # scikit-learn's own copy, of a GCC that is older than any table's: its routines tell which of them fits.
+    (kind,) = (kind for kind in KINDS if kind.source == "work.py")
+    core = stopped_at_work(kind)
+    with Session.open_core(core) as session:
+        answer = threads.ask(session)
+        (runtime,) = [row for row in answer.runtimes if row.kind == "libgomp"]
+    assert "scikit_learn.libs" in runtime.file and runtime.version == "GCC 9 to 10" and runtime.layout == "table"
+    assert answer.complete
+
+
+# Targets
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize(
+    ("version", "program"), [(22, "nested"), (22, "task_tree"), (22, "lock"), (19, "nested"), (14, "nested")]
+)
+def test_of_cores_in_lldb(version: int, program: str) -> None:
+    core = on_libgomp(program)
+    host = LldbHost(version)
+    try:
+        answer = host.compare_core(core)
+    finally:
+        host.close()
+    assert answer["differences"] == []
+    assert dict(sorted(answer["equal"].items())) == json.loads(FACTS.read_text())[program]
+
+
+@pytest.mark.xdist_group("lldb")
+def test_of_a_process_in_lldb(tmp_path: Path) -> None:
+    host = LldbHost(22)
+    try:
+        with running("nested", mode="neither", runtime="libgomp", folder=tmp_path) as alive:
+            assert host.compare_live(alive)["differences"] == []
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "lock", "between"])
+def test_snapshots(program: str, tmp_path: Path) -> None:
+    core = on_libgomp(program).core
+    assert without_files(snapshot(core, tmp_path)) == answers(core)
+
+
+# Damage
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "between", "nest_lock"])
+def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
+    target = Holes(str(on_libgomp(program).core))
+    intact = target.ask_all()
+    assert len(target.pages) > 20
+    for page in sorted(target.pages):
+        target.hole = page
+        assert wrong(target.ask_all(), intact) == [], f"page at {page * PAGE:#x}"
+
+
+@pytest.mark.parametrize("kind", ["kernel", "gcore"])
+def test_no_fact_is_wrong_wherever_a_core_is_cut(kind: str, tmp_path: Path) -> None:
+    core = on_libgomp("nested", kind=kind)
+    intact = intact_of(core)
+    for size in sorted(places_to_cut(core.core), reverse=True):
+        check_cut(ask_all(cut(core.core, tmp_path / "core", size)), intact, size, core.core)
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "nest_lock"])
+def test_structures_of_lies_end_in_words(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Words of the structures that are read point elsewhere, or count too much.
+    core = on_libgomp(program)
+    target = Holes(str(core.core))
+    target.ask_all()
+    writable = [page for page in target.pages if is_data(target, page)]
+    chance = random.Random(program)
+    honest = CoreTarget.read
+    lies: dict[int, bytes] = {}
+
+    def read(self: CoreTarget, address: int, size: int) -> bytes:
+        data = bytearray(honest(self, address, size))
+        for at, word in lies.items():
+            if address < at + 8 and at < address + size:
+                for place in range(8):
+                    if 0 <= at + place - address < size:
+                        data[at + place - address] = word[place]
+        return bytes(data)
+
+    monkeypatch.setattr(CoreTarget, "read", read)
+    for _ in range(60 if not FULL else 600):
+        lies.clear()
+        for _ in range(chance.randrange(1, 6)):
+            at = chance.choice(writable) * PAGE + 8 * chance.randrange(PAGE // 8)
+            other = chance.choice(writable) * PAGE + 8 * chance.randrange(PAGE // 8)
+            value = chance.choice([0, 1, 2, 0xFFFF, (1 << 64) - 1, other, other, at, at - 8, 0x0123456789ABCDEF])
+            lies[at] = value.to_bytes(8, "little")
+        target.hole = None
+        target.ask_all()
+
+
+def is_data(target: Holes, page: int) -> bool:
+    region = next((m for m in target.regions() if m.start <= page * PAGE < m.end), None)
+    return region is not None and bool(region.flags & PF_W)
 
 
 def write_facts() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from ompd.contract.code import RUNTIME
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
@@ -16,7 +17,7 @@ from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.conventions import SystemCalls, system_calls
 from ompd.plugins.libgomp.internals import Internals
 from ompd.plugins.libgomp.regions import Region
-from ompd.plugins.libgomp.stacks import Hosted, Parsed
+from ompd.plugins.libgomp.stacks import Hosted, Parsed, owner_at
 from ompd.plugins.libgomp.structures import Layouts
 from ompd.plugins.libgomp.tasks import MAX_TASKS, TIED, Task
 from ompd.plugins.libgomp.threads import LostThread, Membership, Thread
@@ -118,7 +119,16 @@ class Runtime:
     @cached_property
     def _threads(self) -> Mapping[int, Thread]:
         found = {native: self._thread(native) for native in self.process.threads()}
-        return {native: thread for native, thread in found.items() if thread is not None}
+        known = {native: thread for native, thread in found.items() if thread is not None}
+        primary = {thread.pool_owner() for thread in known.values()} - {None}
+        for native in found.keys() - known.keys() if primary else ():
+            address = self.gomp_thread(native)
+            if address in primary:
+                fault = CorruptState(
+                    address or 0, "nothing but zeros where the runtime keeps a thread that owns a pool"
+                )
+                known[native] = LostThread(self, native, address or 0, fault)
+        return known
 
     def _thread(self, native: int) -> Thread | None:
         address = 0
@@ -146,10 +156,12 @@ class Runtime:
         return block[0] + self._offset if block is not None else None
 
     def _is_inside(self, native: int) -> bool:
-        frames = self.process.stack(native).frames
-        inside = [frame for frame in frames if self.process.module_at(frame.call_site) is self.module]
-        names = [self.process.locate(frame.call_site).symbol or "" for frame in inside]
-        return any(not name.startswith("omp_") for name in names)
+        for frame in self.process.stack(native).frames:
+            place = self.process.locate(frame.call_site)
+            asks = (place.symbol or "").startswith("omp_")  # which anyone may
+            if not asks and place.module is self.module and owner_at(self, frame.call_site) == RUNTIME:
+                return True
+        return False
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`.

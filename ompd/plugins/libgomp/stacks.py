@@ -12,6 +12,7 @@ its linkage table, and each calls the code of constructs in one way alone:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,8 @@ _FORKS = "GOMP_parallel"
 _BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
 _UNDEFERRED = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
 PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
+
+_OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
 
 # Teams have many threads that would all say the same.
 _MAX_ASKED = 8
@@ -85,9 +88,16 @@ def is_users(runtime: Runtime, frame: Frame) -> bool:
 
 
 def routine_at(runtime: Runtime, address: int) -> str | None:
-    """Return the name of the runtime's routine at *address* less its version, None where no symbol covers it."""
+    """Return the name of the runtime's routine at *address* as user code calls it, None where no symbol covers it."""
     symbol = runtime.process.locate(address).symbol
-    return symbol.partition("@")[0] if symbol is not None else None
+    return _called(symbol) if symbol is not None else None
+
+
+def _called(symbol: str) -> str:
+    # Where they were not stripped, entry points have names inside of the library, too: for itself, and for releases of
+    # the specification (libgomp_g.h, lock.c).
+    name = symbol.partition("@")[0].removeprefix("gomp_ialias_")
+    return _OF_A_RELEASE.sub(r"omp_\1", name)
 
 
 def parsed(thread: Thread) -> Parsed:
@@ -142,7 +152,7 @@ def _entry(runtime: Runtime, frames: Sequence[Frame], outer: int, stopped: str |
     # A tail call inside of the runtime takes the routine that was called from the stack: the call itself tells. One in
     # user code takes the caller.
     called = runtime.process.routine_called(frames[outer + 1].pc)
-    name = called.partition("@")[0] if called is not None else None
+    name = _called(called) if called is not None else None
     if name is not None and not _is_entry(name):
         return routine_at(runtime, frames[outer].call_site), None
     return name or routine_at(runtime, frames[outer].call_site), outer + 1

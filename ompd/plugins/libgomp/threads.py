@@ -124,16 +124,24 @@ class Thread:
     @cached_property
     def _is_worker(self) -> bool:
         # A pool is that of one initial thread, which has the first place in it.
-        claims = self.claims
-        if claims and claims[-1].number:
+        if self.claims and self.claims[-1].number:
             return True
+        owner = self._read_pool_owner()
+        return owner is not None and owner != self.address
+
+    def _read_pool_owner(self) -> int | None:
         if self.thread_pool is None:
-            return False
+            return None
         pool = StructView(self.runtime.heap, self.runtime.layouts["gomp_thread_pool"], self.thread_pool)
         threads = pool.pointer("threads")
-        if threads is None:
-            return False
-        return read_pointer(self.runtime.heap, threads) not in (None, self.address)
+        return read_pointer(self.runtime.heap, threads) if threads is not None else None
+
+    def pool_owner(self) -> int | None:
+        """Return the ``gomp_thread`` of the thread whose pool it is in, None if it is in none that can be read."""
+        try:
+            return self._read_pool_owner()
+        except OmpdError:
+            return None
 
     def thread_type(self) -> str:
         """See :meth:`ThreadHandle.thread_type`."""
