@@ -157,8 +157,8 @@ def _architecture(elf: ElfFile) -> str:
         known = ", ".join(sorted(_ARCHITECTURES.values()))
         raise BadFile(
             elf.name,
-            f"is of another architecture ({elf.ident_class} bits, {elf.byte_order}-endian, machine {elf.e_machine})"
-            f" than layouts are known of: {known}",
+            f"is of another architecture ({elf.ident_class} bits, {elf.byte_order}-endian, machine {elf.e_machine});"
+            f" layouts are known of: {known}",
         )
     return found
 
