@@ -336,10 +336,10 @@ def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, 
     on every command knows a stripped file with the same build-id.
 
     \b
-      $ ompd layout add libgomp.so.1.0.0.debug
-      libgomp-3856f0954e19   libgomp   GCC 12.2.0   x86_64   10 structures
-        file           /home/u/.local/share/ompd/layouts/libgomp-3856f0954e19.json
-        build-id       3856f0954e1931eebc020ca4a4e6bef40f4f7765
+      $ ompd layout add libiomp5.dbg
+      libomp-libiomp5.dbg   libomp   Intel 5.0.20260828   x86_64   42 structures
+        file           /home/u/.local/share/ompd/layouts/libomp-libiomp5.dbg.json
+        build-id       -
     """
     import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
 

@@ -10,9 +10,6 @@ from ompd.errors import BadInput, LayoutUnavailable, TypeNotFound, Unsupported
 from ompd.model import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
 from ompd.plugins.layout import generate, table
 
-RUNTIMES = tuple(generate.FAMILIES)
-"""The kinds of runtimes that there are tables of."""
-
 
 def known(name: str | None = None) -> LayoutAnswer:
     """Return the tables that are known, the shipped ones first; or one of them with all that it holds.
@@ -38,7 +35,7 @@ def add(path: str, name: str | None = None, runtime: str | None = None) -> Layou
 
     :param path: the runtime's own file, or its separate debug file
     :param name: what to call the table, and what it is of, None: as the file tells
-    :param runtime: which of :data:`RUNTIMES` it is, None: the one whose types are there
+    :param runtime: which of :data:`generate.FAMILIES` it is, None: the one whose types are there
     :raises BadFile: if a file is not what it has to be, or the table cannot be written
     :raises BadInput: if the table's name is that of a shipped one
     :raises LayoutUnavailable: if the debug information is missing, of no runtime, or lacks a type
@@ -136,5 +133,5 @@ def _struct(layout: StructLayout) -> StructRecord:
         start = (mask & -mask).bit_length() - 1
         bits = mask.bit_length() - start
         members.append(MemberRecord(name, start // 8, -(-(start % 8 + bits) // 8), start % 8, bits))
-    members.sort(key=lambda member: (member.offset, -member.size, member.name))
+    members.sort(key=lambda member: (member.offset, member.first_bit or 0, -member.size, member.name))
     return StructRecord(layout.name, layout.size or 0, tuple(members))

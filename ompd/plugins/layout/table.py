@@ -139,7 +139,7 @@ def user_tables() -> tuple[list[Table], list[BadFile]]:
         try:
             found.append(load(path))
         except BadFile as error:
-            faults.append(error)
+            faults.append(BadFile(error.path, f"is left out of the tables of layouts: it {error.fault}"))
     if len(paths) > _MAX_FILES:
         faults.append(BadFile(str(folder), f"has more than {_MAX_FILES} tables; {_MAX_FILES} are read"))
     return found, faults
@@ -171,7 +171,7 @@ def _parsed(path: Path, raw: bytes) -> Table:
         return parse(path, json.loads(raw, parse_int=_integer))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise BadFile(str(path), f"is left out: it is not a table of layouts: {told}") from error
+        raise BadFile(str(path), f"is not a table of layouts: {told}") from error
 
 
 def _integer(digits: str) -> int:
