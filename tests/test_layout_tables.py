@@ -9,6 +9,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -397,10 +398,27 @@ def test_a_users_table_is_read_without_an_emulator(
 ) -> None:
     honest = table.shipped_tables
     monkeypatch.setattr(table, "shipped_tables", lambda *a: [replace(known, build_ids={}) for known in honest(*a)])
-    monkeypatch.setitem(__import__("sys").modules, "unicorn", None)
+    monkeypatch.setitem(sys.modules, "unicorn", None)
     assert told_of(nested)[1] is None
     user_table(folder, "mine", {"build_ids": {truth[0]: "mine"}, "releases": ["mine"]}, of=truth[1])
     assert told_of(nested)[:2] == ("mine", "table")
+
+
+def test_a_build_that_no_table_names_is_read_once_its_debug_file_was_added(
+    nested: Stopped, truth: tuple[str, str], tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = table.shipped_tables
+    monkeypatch.setattr(table, "shipped_tables", lambda *a: [replace(known, build_ids={}) for known in honest(*a)])
+    monkeypatch.setitem(sys.modules, "unicorn", None)
+    assert told_of(nested)[1] is None
+    # Distributions' debug files are not here; this one has their build-id and structures.
+    structs = json.loads((table.FOLDER / f"{truth[1]}.json").read_text())["structs"]
+    sources = Sources()
+    text = "".join(sources.struct(name, struct) + f"struct {name} of_{name};\n" for name, struct in structs.items())
+    file = compile_c(tmp_path, text, "-shared", "-fPIC", f"-Wl,--build-id=0x{truth[0]}", name="libgomp.so.1.debug")
+    subprocess.run(["objcopy", "--only-keep-debug", str(file)], check=True)
+    layouts.add(str(file), name="the cluster's")
+    assert told_of(nested) == ("the cluster's", "table", ())
 
 
 def structs_with(truth: tuple[str, str], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ompd.contract.memory import StructLayout
 from ompd.debugger.debug_file import DebugFile
-from ompd.errors import BadInput, LayoutUnavailable, TypeNotFound, Unsupported
+from ompd.errors import BadFile, BadInput, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 from ompd.model import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
 from ompd.plugins.layout import generate, table
 
@@ -36,12 +36,18 @@ def add(path: str, name: str | None = None, runtime: str | None = None) -> Layou
     :param path: the runtime's own file, or its separate debug file
     :param name: what to call the table, and what it is of, None: as the file tells
     :param runtime: which of :data:`generate.FAMILIES` it is, None: the one whose types are there
-    :raises BadFile: if a file is not what it has to be, or the table cannot be written
+    :raises BadFile: if the file is not what it has to be, or damaged, or the table cannot be written
     :raises BadInput: if the table's name is that of a shipped one
     :raises LayoutUnavailable: if the debug information is missing, of no runtime, or lacks a type
-    :raises MalformedFile: if it is damaged
     """
     file = DebugFile(path)
+    try:
+        return _add(file, path, name, runtime)
+    except MalformedFile as error:
+        raise BadFile(path, f"has damaged debug information: {error}") from error
+
+
+def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> LayoutAnswer:
     runtime = runtime if runtime is not None else _runtime_of(file)
     family = generate.FAMILIES[runtime]
     structs = {type_name: shape for type_name in family.types if (shape := _shape(file, family, type_name)) is not None}
