@@ -34,6 +34,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.commands.main", "ompd.questions.snapshot"),
+    ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
     ("ompd.debugger.targets.lldb", "lldb"),
     ("ompd.debugger.opening", "ompd.debugger.compressed"),

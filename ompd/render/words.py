@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ompd.model import (
+    LayoutRecord,
     Place,
     RegionFunction,
     RuntimeRecord,
@@ -140,3 +141,15 @@ def describe_snapshot(taken: SnapshotRecord) -> str:
     return clean(
         f"{taken.file}: {megabytes[0]}, {threads}; {megabytes[1]} of memory, {megabytes[2]} of the files of {modules}"
     )
+
+
+def describe_layout(made: LayoutRecord, structs: int) -> str:
+    """Return in lines which table of layouts was written."""
+    parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
+    build_ids = ", ".join(made.build_ids) or NONE
+    lines = [
+        "   ".join((*parts, format_count(structs, "structure"))),
+        f"  file           {made.file}",
+        f"  build-id       {build_ids}",
+    ]
+    return "\n".join(map(clean, lines))

@@ -4,10 +4,13 @@ Debug information of the very build tells. Else there are tables of releases, an
 which release it is. A table is used if the library's build-id is one that it names; or if, for each of some threads,
 the addresses that the library's own routines read when they are run in an emulator are those that the table says. In
 either case what the structures of all threads hold must agree with each other. One contradiction rejects a table.
+
+A user's own table comes before a shipped one that names the same build-id; if it is rejected, the shipped ones serve.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -62,11 +65,18 @@ def proven(process: Process, module: Module, make: Callable[[Layouts, int], Runt
     told = _told(process, module)
     if told is not None:
         return _checked(make(told, _offset(process, module, told)))
-    known = {layouts.of: layouts for layouts in _tables(process, module, by_build_id=True)}
-    if known:
-        (layouts,) = list(known.values())[:1]
-        return _checked(make(layouts, _offset(process, module, layouts)))
-    return _queried(process, module, make)
+    fault: OmpdError | None = None
+    for known, layouts in _tables(process, module, by_build_id=True):
+        try:
+            return _checked(make(layouts, _offset(process, module, layouts)))
+        except OmpdError as error:
+            if known.is_shipped:
+                raise
+            fault = fault or error
+    try:
+        return _queried(process, module, make)
+    except LayoutUnavailable as error:
+        raise fault or error from error
 
 
 def _told(process: Process, module: Module) -> Layouts | None:
@@ -77,17 +87,23 @@ def _told(process: Process, module: Module) -> Layouts | None:
         return None
 
 
-def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[Layouts]:
-    for known in table.tables(_RUNTIME, _architecture(process)):
-        if by_build_id and (module.build_id is None or module.build_id not in known.build_ids):
-            continue
-        yield chosen(known.structs, table.SOURCE, _releases(known))
+def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[tuple[table.Table, Layouts]]:
+    found = table.tables(_RUNTIME, _architecture(process))
+    for known in table.naming(found, module.build_id) if by_build_id else found:
+        try:
+            yield known, chosen(known.structs, table.SOURCE, _releases(known))
+        except LayoutUnavailable:
+            if known.is_shipped:
+                raise
 
 
 def _releases(known: table.Table) -> str:
-    # "GCC 9 to 10"
-    majors = sorted({int(release.split()[1].split(".")[0]) for release in known.releases})
-    first, last = majors[0], majors[-1]
+    # "GCC 9 to 10"; a user may call a table what he likes
+    majors = [re.match(r"GCC (\d{1,4})\b", release) for release in known.releases]
+    numbers = sorted({int(major[1]) for major in majors if major is not None})
+    if not numbers or None in majors:
+        return ", ".join(known.releases) or known.name
+    first, last = numbers[0], numbers[-1]
     return f"GCC {first}" if first == last else f"GCC {first} to {last}"
 
 
@@ -106,9 +122,11 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
             if block is None:
                 break
             try:
-                return process.find_symbol(_THREADS_SYMBOL, thread=thread) - block[0]
+                offset = process.find_symbol(_THREADS_SYMBOL, thread=thread) - block[0]
             except SymbolNotFound:
-                pass
+                offset = 0
+            if 0 < offset < block[1]:  # else it is that of another copy of the library
+                return offset
             if block[1] < layouts.size("gomp_thread"):
                 raise LayoutUnavailable(f"{module.name} has no room for a gomp_thread of {layouts.of}")
         except (Unavailable, MemoryFault):
@@ -130,13 +148,19 @@ def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Ru
     # The tables that nothing contradicts. Those that say the same of all that is read are one.
     rejected: list[str] = []
     found: list[Runtime] = []
-    for layouts in _tables(process, module, by_build_id=False):
+    for known, layouts in _tables(process, module, by_build_id=False):
         same = next((other for other in found if _is_same(layouts, other.layouts)), None)
         if same is not None:
-            same.layouts = replace(same.layouts, of=f"{same.layouts.of} or {layouts.of}")
+            if layouts.of not in same.layouts.of.split(" or "):
+                same.layouts = replace(same.layouts, of=f"{same.layouts.of} or {layouts.of}")
             continue
         runtime = make(layouts, _queried_offset(process, module, layouts))
-        wrong = _contradiction(runtime) or _misread(runtime)
+        try:
+            wrong = _contradiction(runtime) or _misread(runtime)
+        except OmpdError as error:
+            if known.is_shipped:
+                raise
+            wrong = str(error)  # what a user wrote into a table must not keep the others from being tried
         if wrong is not None:
             rejected.append(f"not that of {layouts.of}: {wrong}")
         else:
