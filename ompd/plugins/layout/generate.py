@@ -51,7 +51,7 @@ FAMILIES: Mapping[str, Family] = {
         (
             *("ident", "kmp_info", "kmp_base_info", "kmp_desc", "kmp_desc_base", "kmp_team", "kmp_base_team"),
             *("kmp_base_root", "kmp_taskdata", "kmp_tasking_flags", "kmp_task", "kmp_thread_data"),
-            *("kmp_base_thread_data", "kmp_base_task_team", "kmp_task_pri", "kmp_internal_control", "kmp_r_sched"),
+            *("kmp_base_thread_data", "kmp_base_task_team", "kmp_task_pri_t", "kmp_internal_control", "kmp_r_sched"),
             *("kmp_nested_nthreads_t", "kmp_nested_proc_bind_t", "kmp_barrier_union", "kmp_bstate"),
             *("kmp_barrier_team_union", "kmp_base_queuing_lock", "kmp_base_ticket_lock", "kmp_base_drdpa_lock"),
             *("kmp_base_tas_lock", "kmp_base_futex_lock", "kmp_indirect_lock_t", "kmp_indirect_lock_table"),
@@ -63,12 +63,12 @@ FAMILIES: Mapping[str, Family] = {
         # In later releases only; in builds with OMPT only; and compilers write template arguments in several ways.
         frozenset(
             (
-                *("kmp_task_pri", "kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
+                *("kmp_task_pri_t", "kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
                 "kmp_flag_native<unsigned long long, (flag_type)1, true>",
                 *("ompt_frame_t", "ompt_task_info_t", "ompt_team_info_t", "ompt_thread_info_t", "ompt_lw_taskteam_s"),
             )
         ),
-        {"kmp_task_pri": "kmp_task_pri_t"},
+        {"kmp_task_pri_t": "kmp_task_pri"},
     ),
 }
 
