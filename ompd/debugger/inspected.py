@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
+from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, Variable
@@ -57,8 +58,6 @@ _NO_REGISTERS = "the thread's registers are lost with the notes of the core file
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
-# What compilers make of OpenMP constructs, see ompd.outlined
-_OUTLINED = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
 # glibc's, and as others name theirs
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
@@ -478,8 +477,8 @@ class InspectedProcess:
         if not frames:
             frames = [SourceFrame(None, file, line, False)]
         symbol = self.locate(address).symbol
-        if symbol is not None and (frames[-1].function is None or _OUTLINED.search(symbol)):
-            name = symbol if _OUTLINED.search(symbol) else _demangled(symbol)
+        if symbol is not None and (frames[-1].function is None or is_construct(symbol)):
+            name = symbol if is_construct(symbol) else _demangled(symbol)
             frames[-1] = frames[-1]._replace(function=name)
         return tuple(frames)
 

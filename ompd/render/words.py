@@ -5,7 +5,7 @@ Nothing of the target reaches the terminal as it is: names are data, and a contr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,9 +88,14 @@ def format_runtime_name(runtime: RuntimeRecord) -> str:
     return runtime.id + (f" {runtime.version}" if runtime.version is not None else "")
 
 
-def format_count(number: int, what: str) -> str:
+def format_count(number: int, what: str, plural: str | None = None) -> str:
     """Return a number of things: ``1 thread``, ``2 threads``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {what if number == 1 else plural or what + 's'}"
+
+
+def format_indices(natives: Iterable[int | None], indices: Mapping[int, int]) -> str:
+    """Return the debugger's numbers of threads, from those of the system."""
+    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
 
 
 def format_place(place: Place | RegionFunction | None, *, verbose: bool = False) -> str:
