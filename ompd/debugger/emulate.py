@@ -8,6 +8,7 @@ It runs without privileges, so many instructions, over so many pages, and ends.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -35,6 +36,8 @@ _MAX_PAGES = 1_024
 _MAX_BINDINGS = 64
 # Pages that are kept between calls. Beyond that, all of them are let go.
 _MAX_KEPT = 1 << 14
+# Room for the machine code that the emulator makes, which it makes again where it is full.
+_TRANSLATED = 16 << 20
 _STACK_SIZE = 1 << 16
 
 # The emulator's own memory, by page. Page 0 is left out.
@@ -316,8 +319,15 @@ class Emulator:
         at = self._entry - self._stack_start
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
+        # Where memory for what it translates cannot be had, the emulator ends the process. So it is given little, which
+        # is asked for first.
+        try:
+            mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
+        except (OSError, ValueError) as error:
+            raise Unavailable("routines of the target are not emulated: there is not enough memory for it") from error
         try:
             self._uc = uc = unicorn.Uc(getattr(unicorn, machine.arch), getattr(unicorn, machine.mode))
+            uc.ctl_set_tcg_buffer_size(_TRANSLATED)
             uc.ctl_set_cpu_model(getattr(constants, machine.model))
             uc.ctl(unicorn.UC_CTL_TLB_TYPE, unicorn.UC_CTL_IO_WRITE, unicorn.UC_TLB_VIRTUAL)
             uc.mem_map(0, (_FIRST + _MAX_KEPT) * _PAGE)
