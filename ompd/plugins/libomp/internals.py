@@ -86,9 +86,9 @@ class Internals:
         """
         return self._locks.lock(self._runtime.thread_at(handle.address))
 
-    def is_queued(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
-        """Tell whether *thread* is in the queue of a lock whose address *frames* hold."""
-        return self._locks.is_queued(thread, frames)
+    def asks_for_lock(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *frames* hold the address of a lock that *thread* proves to wait for."""
+        return self._locks.asks_for_one(thread, frames)
 
     def barrier(self, region: ParallelHandle) -> BarrierState | None:
         """See :meth:`RuntimeInternals.barrier`: by the stacks of the team's threads."""

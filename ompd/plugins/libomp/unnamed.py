@@ -235,7 +235,7 @@ class Unnamed:
         )
 
     def _asks_for_lock(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
-        return self._runtime.internals().is_queued(thread, tuple(frames[: group.last + 2]))
+        return self._runtime.internals().asks_for_lock(thread, tuple(frames[: group.last + 2]))
 
     def _rename(self, frames: Sequence[Frame], group: _Group, name: str) -> None:
         # Any of them that has no name stands for it.
