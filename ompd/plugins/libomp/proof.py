@@ -141,9 +141,9 @@ class _Examiner:
             passed = word(bar, "bb.b_arrived")
             self._check(not passed & _UNUSED_BIT and passed < _MOST_BARRIERS, "a barrier's count is no count")
         serial = word(view, "th_serial_team")
+        self._check(bool(serial) or not in_team, "a thread of a team has no th_serial_team")
         if serial:
-            team = self._view("kmp_base_team", serial)
-            members = self._pointer(team, "t_threads")
+            members = self._pointer(self._view("kmp_base_team", serial), "t_threads")
             first = int.from_bytes(self._process.read(members, self._process.pointer_size), self._process.byte_order)
             self._check(first == view.address, "a thread's th_serial_team is another thread's")
 
@@ -209,6 +209,8 @@ class _Examiner:
         if not address:
             return
         team = self._view("kmp_base_task_team", address)
+        lock = self._word(team, "tt_threads_lock.lk.self")
+        self._check(lock == address, "a task team's lock does not hold its own address")
         for name in ("tt_found_tasks", "tt_active"):
             self._check(self._word(team, name) <= 1, f"{name} is {team.unsigned(name)}")
         count = self._word(team, "tt_nproc")
@@ -225,7 +227,14 @@ class _Examiner:
         if not array:
             return
         size, head, count = (self._word(queue, f"td.td_deque_{name}") for name in ("size", "head", "ntasks"))
-        self._check(count <= size <= _MAX_QUEUE and head < size, f"a task queue of {count} tasks in {size} places")
+        self._check(
+            count <= size <= _MAX_QUEUE and head < size and size & (size - 1) == 0,
+            f"a task queue of {count} tasks in {size} places",
+        )
+        drawn, served = (self._word(queue, f"td.td_deque_lock.lk.{name}") for name in ("next_ticket", "now_serving"))
+        if drawn == served:  # else somebody is changing it
+            tail = self._word(queue, "td.td_deque_tail")
+            self._check((head + count) % size == tail, f"a task queue of {count} tasks from {head} to {tail}")
         width = self._process.pointer_size
         raw = self._process.read(array, size * width) if count else b""
         for place in range(min(count, _MAX_TASKS)):
