@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import ompd
 from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import CallResult
 from ompd.debugger.inspected import InspectedProcess
@@ -25,7 +26,9 @@ from ompd.plugins.libomp import image, layouts, proof
 from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import runtimes, threads
 from ompd.session import Session
-from tests.support import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STRIPPED, stopped
+from tests import test_var
+from tests.support import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STRIPPED, stopped, variables
+from tests.support.variables import Recipe
 from tests.test_truth import expected, facts_told
 from tests.truth import UNTOLD_BY_STRIPPED, Comparison, compare
 
@@ -155,6 +158,25 @@ def test_neither_runtime_nor_program_has_symbols(program: str, compiler: str, ru
     whole = expected(program, "neither")
     for key in ("thread_num", "team_size", "level", "active_level", "state", "waits", "wait.missing", "wait.arrived"):
         assert found.equal[key] == whole.get(key, 0), key
+
+
+@pytest.mark.parametrize("runtime", STRIPPED)
+def test_copies_of_variables_that_the_runtime_keeps(runtime: str) -> None:
+    name = "threads-clang-fnoopenmp-use-tls"
+    told = variables.stopped(replace(test_var.RECIPES[name][0], openmp=runtime), 4)
+    with ompd.open_core(told.core) as session:
+        test_var.check(session, told, name)
+
+
+@pytest.mark.parametrize("runtime", STRIPPED)
+def test_copies_of_variables_that_nothing_names(runtime: str) -> None:
+    recipe = Recipe("threads", "clang", ("-fnoopenmp-use-tls", "-s"), openmp=runtime)
+    told = variables.stopped(recipe, 4)
+    with Session.open_core(told.core) as session:
+        copies = {address for address, _ in runtime_of(session).internals().threadprivate_copies()}
+    workers = [thread["variables"] for thread in told.threads if thread["number"] > 0]
+    known = [variables_of["tp"]["address"] for variables_of in workers]
+    assert len(known) == 3 and copies.issuperset(known)
 
 
 # The proof of a table

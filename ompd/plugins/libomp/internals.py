@@ -170,8 +170,9 @@ class Internals:
 
         Code that does not use thread-local storage has them (clang's ``-fnoopenmp-use-tls``).
         """
+        # Where this is found and empty, nobody has a copy; without symbols the threads' own lists tell.
         caches = self._process.symbol_in(self._runtime.module, "__kmp_threadpriv_cache_list")
-        if caches is None or read_pointer(self._process, caches) is None:
+        if self._runtime.stripped is None and (caches is None or read_pointer(self._process, caches) is None):
             return []
         copies = (copy for thread in self._runtime.threads() for copy in self._runtime.threadprivate.copies(thread))
         return list({copy.par_addr: copy.cmn_size for copy in copies if copy.cmn_size <= _MAX_COPY}.items())
