@@ -142,6 +142,11 @@ class Runtime:
         """See :attr:`AddressSpace.layout_sources`."""
         return {**{name: layout.source for name, layout in self.layouts.items()}, **self.structures.sources}
 
+    @property
+    def layout_proof(self) -> str | None:
+        """See :attr:`AddressSpace.layout_proof`."""
+        return self.stripped.how if self.stripped is not None else None
+
     def global_address(self, name: str) -> int:
         """Return where the runtime's global variable *name* lies.
 
