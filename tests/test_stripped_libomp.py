@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +28,9 @@ from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import runtimes, threads
 from ompd.session import Session
 from tests import test_var
-from tests.support import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STRIPPED, stopped, variables
+from tests.support import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STRIPPED, running, stopped, variables
 from tests.support.variables import Recipe
+from tests.test_snapshot import answers, snapshot, without_files
 from tests.test_truth import expected, facts_told
 from tests.truth import UNTOLD_BY_STRIPPED, Comparison, compare
 
@@ -177,6 +179,18 @@ def test_copies_of_variables_that_nothing_names(runtime: str) -> None:
     workers = [thread["variables"] for thread in told.threads if thread["number"] > 0]
     known = [variables_of["tp"]["address"] for variables_of in workers]
     assert len(known) == 3 and copies.issuperset(known)
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "closing_barrier"])
+def test_a_live_program_and_a_snapshot(program: str, tmp_path: Path) -> None:
+    core = stopped(program, compiler="clang", mode="neither", runtime="libomp-14")
+    assert without_files(snapshot(core.core, tmp_path)) == answers(core.core)
+    folder = tmp_path / "live"
+    folder.mkdir()
+    with running(program, compiler="clang", mode="neither", runtime="libomp-14", folder=folder) as live:
+        found = compare(live)
+    assert found.differences == []
+    assert facts_told(found) == expected_of(program, "neither", live.truth)
 
 
 # The proof of a table
