@@ -66,8 +66,9 @@ class RuntimeRecord:
 
     ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version;
     ``file`` what the target calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout``
-    says how its structures are known, and ``layouts`` those that this answer knows otherwise. ``dll_locations`` is
-    the content of ``ompd_dll_locations``. ``keeps_states`` tells whether it keeps thread states.
+    says how its structures are known, and ``layouts`` those that this answer knows otherwise; ``layout_proof`` what
+    shows that a layout from a table fits, None for one that the target itself tells. ``dll_locations`` is the content
+    of ``ompd_dll_locations``. ``keeps_states`` tells whether it keeps thread states.
     """
 
     id: str
@@ -80,6 +81,7 @@ class RuntimeRecord:
     keeps_states: bool | None
     omp_version: int | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)
+    layout_proof: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ompd.errors import LayoutUnavailable
-from ompd.plugins.layout import dwarf, selfdescribed
+from ompd.plugins.layout import dwarf, published, selfdescribed
 from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.plugin import Runtime
 from ompd.plugins.libomp.structures import load_layouts
@@ -48,6 +48,13 @@ def test_debug_information_and_self_description_agree(monkeypatch: pytest.Monkey
 def test_waits_and_queues_are_told_by_debug_information_too(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selfdescribed, "load", without_self_description)
     assert compare(stopped(program, mode="neither")).differences == []
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "serialized_three"])
+def test_debug_information_stands_in_for_what_is_published(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "load", without_self_description)
+    found = compare(stopped(program, mode="neither"))
+    assert found.differences == ["runtime: layout is 'dwarf', in truth 'published'"]
 
 
 def test_without_either_source_what_is_not_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

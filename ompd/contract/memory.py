@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -59,6 +60,13 @@ def _check_integer(address: int, size: int) -> None:
 def read_pointer(memory: Memory, address: int) -> int | None:
     """Return the pointer at *address*, None for a null pointer."""
     return read_unsigned(memory, address, memory.pointer_size) or None
+
+
+def read_words(memory: Memory, address: int, count: int) -> Sequence[int]:
+    """Return *count* unsigned integers of a pointer's size, one behind the other at *address*."""
+    raw = memory.read(address, count * memory.pointer_size)
+    order = "<" if memory.byte_order == "little" else ">"
+    return struct.unpack(f"{order}{count}{'Q' if memory.pointer_size == 8 else 'I'}", raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,10 @@ class AddressSpace(Protocol):
     def layout_sources(self) -> Mapping[str, str]:
         """The same for each structure that was asked about so far, by its name."""
 
+    @property
+    def layout_proof(self) -> str | None:
+        """What shows that a layout from a table fits this very image; None for one that the target itself tells."""
+
     def omp_version(self) -> int:
         """Return the version of OpenMP as ``_OPENMP`` spells it. ``ompd_get_omp_version``."""
 

@@ -18,7 +18,8 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         yield f"  file           {clean(row.file)}"
         yield f"  build-id       {format_field(row, 'build_id')}"
         yield f"  OpenMP         {format_field(row, 'omp_version')}"
-        yield f"  layout         {format_field(row, 'layout')}"
+        proof = f" ({clean(row.layout_proof)})" if row.layout_proof is not None else ""
+        yield f"  layout         {format_field(row, 'layout')}{proof}"
         names = ", ".join(row.dll_locations) if row.dll_locations is not None else None
         yield f"  ompd_dll_locations  {format_field(row, 'dll_locations', names)}"
         kept = (

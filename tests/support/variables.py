@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.build import BuildFailed, Compiler, compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.debs import deb_folder
-from tests.support.machine import Missing, clean_environment, intel_runtime, table
+from tests.support.machine import Missing, clean_environment, intel_runtime
 from tests.support.runs import (
     ENVIRONMENT,
     READY_SECONDS,
@@ -26,14 +26,15 @@ from tests.support.runs import (
     allow_cores,
     can_be_read,
 )
+from tests.support.runtimes import INTEL, RUNTIMES
 
 SOURCES = CHECKOUT / "tests" / "var"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is built: *name* of its source without the suffix, in which folder, compiler and flags of it; and
-    what it finds in its environment.
+    """How a program is built: *name* of its source without the suffix, in which folder, compiler and flags of it; what
+    it finds in its environment; and with which OpenMP runtime it is linked.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Recipe:
     flags: tuple[str, ...] = ()
     folder: Path = SOURCES
     environment: tuple[tuple[str, str], ...] = ()
+    openmp: str = INTEL
 
     @property
     def id(self) -> str:
@@ -107,7 +109,9 @@ def build(recipe: Recipe) -> Path:
             rest = [str(path) for name in names for path in sorted((home / "lib").rglob(name))] + ["-lm"]
         else:
             rest = ["-lgfortran", "-lm"]
-    link = [f"-L{runtime / 'lib'}", f"-Wl,-rpath,{runtime / 'lib'}", "-liomp5", "-lpthread", "-ldl", *rest]
+    openmp = RUNTIMES[recipe.openmp]
+    library = openmp.library().parent
+    link = [f"-L{library}", f"-Wl,-rpath,{library}", *openmp.options, "-lpthread", "-ldl", *rest]
 
     def make(folder: Path) -> None:
         def run(command: Sequence[str], env: dict[str, str]) -> None:
@@ -131,7 +135,7 @@ def build(recipe: Recipe) -> Path:
 
     folders = (SOURCES, recipe.folder)
     sources = {path.name: path.read_text() for folder in folders for path in sorted(folder.iterdir())}
-    key = key_of(sources, recipe.id, used.version, gcc.version, own, rest, table()["intel-openmp"].version)
+    key = key_of(sources, recipe.id, used.version, gcc.version, own, rest, openmp.version())
     return entry("var", key, make) / recipe.name
 
 

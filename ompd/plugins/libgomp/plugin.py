@@ -78,6 +78,11 @@ class Runtime:
         """See :attr:`AddressSpace.layout_sources`."""
         return dict.fromkeys(self.layouts.structs, self.layouts.source)
 
+    @property
+    def layout_proof(self) -> str | None:
+        """See :attr:`AddressSpace.layout_proof`."""
+        return self.layouts.proof
+
     def omp_version(self) -> int:
         """libgomp does not say it.
 

@@ -91,10 +91,13 @@ def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[
     found = table.tables(_RUNTIME, _architecture(process))
     for known in table.naming(found, module.build_id) if by_build_id else found:
         try:
-            yield known, chosen(known.structs, table.SOURCE, _releases(known))
+            layouts = chosen(known.structs, table.SOURCE, _releases(known))
         except LayoutUnavailable:
             if known.is_shipped:
                 raise
+            continue
+        build = known.build_ids[module.build_id] if by_build_id and module.build_id is not None else None
+        yield known, replace(layouts, proof=f"build-id of {build}") if build is not None else layouts
 
 
 def _releases(known: table.Table) -> str:
@@ -155,8 +158,11 @@ def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Ru
                 same.layouts = replace(same.layouts, of=f"{same.layouts.of} or {layouts.of}")
             continue
         runtime = make(layouts, _queried_offset(process, module, layouts))
+        count = 0
         try:
-            wrong = _contradiction(runtime) or _misread(runtime)
+            wrong = _contradiction(runtime)
+            if wrong is None:
+                wrong, count = _misread(runtime)
         except OmpdError as error:
             if known.is_shipped:
                 raise
@@ -164,6 +170,8 @@ def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Ru
         if wrong is not None:
             rejected.append(f"not that of {layouts.of}: {wrong}")
         else:
+            proof = f"{count} addresses that its own code reads, and its structures agree"
+            runtime.layouts = replace(runtime.layouts, proof=proof)
             found.append(runtime)
     if not found:
         raise LayoutUnavailable(f"no layout that is known fits {module.name}: {'; '.join(rejected)}")
@@ -207,8 +215,8 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
     )
 
 
-def _misread(runtime: Runtime) -> str | None:
-    # What a routine read elsewhere than the layout says.
+def _misread(runtime: Runtime) -> tuple[str | None, int]:
+    # What a routine read elsewhere than the layout says, and how many reads were where it does.
     told = 0
     for thread in _most_telling(runtime.threads())[:_MAX_ASKED]:
         for routine, member, pointed in _QUERIES:
@@ -222,9 +230,12 @@ def _misread(runtime: Runtime) -> str | None:
             for address, size in _expected(thread, member, pointed):
                 # A routine may read a part: it answers with an int.
                 if not any(at == address and length <= size for at, length in reads):
-                    return f"{routine} does not read {member}{f', {pointed}' if pointed else ''} where it should be"
+                    return (
+                        f"{routine} does not read {member}{f', {pointed}' if pointed else ''} where it should be",
+                        told,
+                    )
                 told += 1
-    return None if told else "none of its routines could be asked"
+    return None if told else "none of its routines could be asked", told
 
 
 def _expected(thread: Thread, member: str | None, pointed: str | None) -> Iterator[tuple[int, int]]:

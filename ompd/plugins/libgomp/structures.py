@@ -51,11 +51,15 @@ NODE_NEXT, NODE_SIZE = 0, 16
 
 @dataclass(frozen=True)
 class Layouts:
-    """The layouts of one runtime: the structures of :data:`WANTED`, and who says so."""
+    """The layouts of one runtime: the structures of :data:`WANTED`, who says so, and of which releases it is.
+
+    ``proof`` is what shows that a table's fit this very image.
+    """
 
     structs: Mapping[str, StructLayout]
     source: str
     of: str
+    proof: str | None = None
 
     def __getitem__(self, name: str) -> StructLayout:
         return self.structs[name]

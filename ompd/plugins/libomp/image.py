@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ompd.contract.memory import StructView
+from ompd.contract.memory import StructView, read_words
 from ompd.contract.process import Module, Process
 from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.plugins.layout.table import Table
@@ -49,17 +49,14 @@ class Variables:
         """
         self.process = process
         self.module = module
-        size, order = process.pointer_size, process.byte_order
+        size = process.pointer_size
         self.words: dict[int, int] = {}
         for start, end in process.variable_ranges(module):
             start += -start % size
             if end - start > _MAX_VARIABLES:
                 raise Unavailable(f"{module.name} has too many variables ({end - start} bytes) to look through")
-            raw = process.read(start, max(end - start, 0) // size * size)
-            for at in range(0, len(raw), size):
-                word = int.from_bytes(raw[at : at + size], order)
-                if word:
-                    self.words[start + at] = word
+            words = read_words(process, start, max(end - start, 0) // size)
+            self.words.update((start + at * size, word) for at, word in enumerate(words) if word)
 
     def pointers(self) -> dict[int, int]:
         """Return those words, by their address, that may be pointers to other memory than the module's own."""
@@ -123,15 +120,9 @@ def _candidates(variables: Variables, pointers: dict[int, int], table: Table) ->
                 yield candidate
 
 
-def _pointers(process: Process, address: int, count: int) -> list[int]:
-    size = process.pointer_size
-    raw = process.read(address, count * size)
-    return [int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, len(raw), size)]
-
-
 def _begins_well(variables: Variables, array: int, table: Table) -> bool:
     try:
-        places = _pointers(variables.process, array, _FIRST)
+        places = read_words(variables.process, array, _FIRST)
         first = next(((gtid, thread) for gtid, thread in enumerate(places) if thread), None)
         return first is not None and _gtid(variables, first[1], table) == first[0]
     except OmpdError:
@@ -146,10 +137,10 @@ def _candidate(variables: Variables, variable: int, array: int, behind: int, tab
     capacity, rest = divmod(behind - array, variables.process.pointer_size)
     if rest or not 0 < capacity <= _MAX_CAPACITY:
         return None
-    roots = dict(_used(_pointers(variables.process, behind, capacity)))
+    roots = dict(_used(read_words(variables.process, behind, capacity)))
     if not roots:
         return None
-    threads = dict(_used(_pointers(variables.process, array, capacity)))
+    threads = dict(_used(read_words(variables.process, array, capacity)))
     for gtid, thread in threads.items():
         if _gtid(variables, thread, table) != gtid:
             return None

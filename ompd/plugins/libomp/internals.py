@@ -86,9 +86,9 @@ class Internals:
         """
         return self._locks.lock(self._runtime.thread_at(handle.address))
 
-    def is_queued(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
-        """Tell whether *thread* is in the queue of a lock whose address *frames* hold."""
-        return self._locks.is_queued(thread, frames)
+    def asks_for_lock(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *frames* hold the address of a lock that *thread* proves to wait for."""
+        return self._locks.asks_for_one(thread, frames)
 
     def barrier(self, region: ParallelHandle) -> BarrierState | None:
         """See :meth:`RuntimeInternals.barrier`: by the stacks of the team's threads."""
@@ -170,8 +170,9 @@ class Internals:
 
         Code that does not use thread-local storage has them (clang's ``-fnoopenmp-use-tls``).
         """
+        # Where this is found and empty, nobody has a copy; without symbols the threads' own lists tell.
         caches = self._process.symbol_in(self._runtime.module, "__kmp_threadpriv_cache_list")
-        if caches is None or read_pointer(self._process, caches) is None:
+        if self._runtime.stripped is None and (caches is None or read_pointer(self._process, caches) is None):
             return []
         copies = (copy for thread in self._runtime.threads() for copy in self._runtime.threadprivate.copies(thread))
         return list({copy.par_addr: copy.cmn_size for copy in copies if copy.cmn_size <= _MAX_COPY}.items())

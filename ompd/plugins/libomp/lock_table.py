@@ -31,6 +31,9 @@ COUNTING = {
     9: "kmp_base_drdpa_lock_t",
 }
 _QUEUING, _MOST_TAGS = (1, 8), 10
+# Nestable test-and-set and futex locks: the low byte of their words.
+_POLLED_TAS, _POLLED_FUTEX = 5, 6
+_POLLED = {_POLLED_TAS: 3, _POLLED_FUTEX: 5}
 
 
 class _Table(NamedTuple):
@@ -66,13 +69,18 @@ class LockTable:
         return self._tags_of(self._tables)
 
     def proves(self, lock: int, tag: int) -> bool:
-        """Tell whether what lies at *lock*, of the kind *tag*, holds its own address, as such a lock does in use."""
+        """Tell whether what lies at *lock* is one of the kind *tag* in use: most hold their own address."""
         if tag in COUNTING:
             view = self._structures.view(COUNTING[tag], lock)
             # LLVM's ticket locks have a truth value as their first member, and their address in the next one.
             return view.pointer("self" if "self" in view.layout.fields else "initialized") == lock
         if tag in _QUEUING:
             return self._structures.view("kmp_base_queuing_lock_t", lock).pointer("initialized") == lock
+        if tag in _POLLED:
+            # The word of a test-and-set or futex lock, then how often its owner has set it.
+            word, depth = (read_unsigned(self._process, lock + at, 4) for at in (0, 4))
+            owner = word >> (8 if tag == _POLLED_TAS else 9)
+            return word & 0xFF == _POLLED[tag] and owner <= self._runtime.capacity and (depth > 0) == (owner > 0)
         return False
 
     @cached_property

@@ -110,10 +110,15 @@ class Locks:
                 return LockState(used[0], asked, None, (), held[used[0]])
         raise untold
 
-    def is_queued(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
-        """Tell whether *thread* is in the queue of a lock whose address *frames* hold."""
+    def asks_for_one(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *frames* hold the address of a lock that *thread* proves to wait for."""
         in_registers, on_stack = self._candidates(thread, frames)
-        return any(thread.address in self._queue(address) for address in dict.fromkeys(in_registers + on_stack))
+        candidates = list(dict.fromkeys(in_registers + on_stack))
+        return (
+            any(thread.address in self._queue(address) for address in candidates)
+            or any(self._counts_waiting(address) for address in candidates)
+            or self._direct_lock(thread, "critical", candidates) is not None
+        )
 
     def _direct_lock(self, thread: Thread, asked: str, candidates: list[int]) -> LockState | None:
         direct = {self._direct(thread, candidate) for candidate in candidates} - {None}

@@ -71,6 +71,9 @@ _MAX_CAPACITY = 1 << 22
 # OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
+# States that are noted though none are kept, or that are that of memory never used.
+_ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
+
 _VERSION = re.compile(rb"version: ([0-9.]+)")
 
 
@@ -139,6 +142,11 @@ class Runtime:
         """See :attr:`AddressSpace.layout_sources`."""
         return {**{name: layout.source for name, layout in self.layouts.items()}, **self.structures.sources}
 
+    @property
+    def layout_proof(self) -> str | None:
+        """See :attr:`AddressSpace.layout_proof`."""
+        return self.stripped.how if self.stripped is not None else None
+
     def global_address(self, name: str) -> int:
         """Return where the runtime's global variable *name* lies.
 
@@ -181,9 +189,9 @@ class Runtime:
         return read_unsigned(self.process, self.global_address("ompd_state"), 8) != 0
 
     def _states_seen(self) -> bool:
-        # Whatever it was told, the runtime notes work_parallel (1) for a thread that forms a team; any other state, any
-        # state of a worker that never did, the frames of tasks and what tools keep only if it keeps all of that. Then
-        # it has a state of every worker.
+        # Frames of tasks and tools' data are only there if it keeps all of that. Then it has a state of every worker,
+        # which is never work_serial, 0. Some it notes whatever it was told: work_parallel for a thread that forms
+        # a team, undefined in reductions.
         states: dict[str, set[int]] = {"initial": set(), "worker": set()}
         for thread in self._threads.values():
             try:
@@ -192,10 +200,10 @@ class Runtime:
                 states[thread.thread_type()].add(thread.kept_state()[0])
             except (MemoryFault, CorruptState):
                 continue
-        if (states["initial"] | states["worker"]) - {State.WORK_SERIAL, State.WORK_PARALLEL}:
-            return True
         if State.WORK_SERIAL in states["worker"]:
             return False
+        if (states["initial"] | states["worker"]) - _ALWAYS_NOTED:
+            return True
         raise Unavailable("the runtime has no symbols that would tell whether it keeps states, and no state shows it")
 
     @cached_property

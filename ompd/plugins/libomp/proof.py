@@ -9,10 +9,11 @@ that the runtime's allocator fills gaps with (``KMP_INIT_PTR``, ``kmp_alloc.cpp`
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import StructView
+from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import OmpdError, Unavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -141,11 +142,12 @@ class _Examiner:
             passed = word(bar, "bb.b_arrived")
             self._check(not passed & _UNUSED_BIT and passed < _MOST_BARRIERS, "a barrier's count is no count")
         serial = word(view, "th_serial_team")
+        self._check(bool(serial) or not in_team, "a thread of a team has no th_serial_team")
         if serial:
-            team = self._view("kmp_base_team", serial)
-            members = self._pointer(team, "t_threads")
-            first = int.from_bytes(self._process.read(members, self._process.pointer_size), self._process.byte_order)
-            self._check(first == view.address, "a thread's th_serial_team is another thread's")
+            members = self._pointer(self._view("kmp_base_team", serial), "t_threads")
+            self._check(
+                read_pointer(self._process, members) == view.address, "a thread's th_serial_team is another thread's"
+            )
 
     def _thread_team(self, view: StructView) -> None:
         address = self._word(view, "th_team")
@@ -154,16 +156,14 @@ class _Examiner:
         members = self._team(address)
         self._check(view.address in members, "a thread's team does not have it")
 
-    def _team(self, address: int) -> list[int]:
+    def _team(self, address: int) -> Sequence[int]:
         # The threads of a team and of those around it, all of which have to be such.
         view = self._view("kmp_base_team", address)
         size, room = self._word(view, "t_nproc"), self._word(view, "t_max_nproc")
         self._check(1 <= size <= room <= self._found.capacity, f"a team of {size}, with room for {room}")
         level, active = self._word(view, "t_level"), self._word(view, "t_active_level")
         self._check(active <= level, f"a team at level {level}, active level {active}")
-        width = self._process.pointer_size
-        raw = self._process.read(self._pointer(view, "t_threads"), room * width)
-        members = [int.from_bytes(raw[at : at + width], self._process.byte_order) for at in range(0, len(raw), width)]
+        members = read_words(self._process, self._pointer(view, "t_threads"), room)
         self._check(all(member in self._threads for member in members[:size] if member), "a team's thread is none")
         parent = self._word(view, "t_parent")
         if address not in self._teams and len(self._teams) < _MAX_LEVELS:
@@ -209,6 +209,8 @@ class _Examiner:
         if not address:
             return
         team = self._view("kmp_base_task_team", address)
+        lock = self._word(team, "tt_threads_lock.lk.self")
+        self._check(lock == address, "a task team's lock does not hold its own address")
         for name in ("tt_found_tasks", "tt_active"):
             self._check(self._word(team, name) <= 1, f"{name} is {team.unsigned(name)}")
         count = self._word(team, "tt_nproc")
@@ -225,12 +227,17 @@ class _Examiner:
         if not array:
             return
         size, head, count = (self._word(queue, f"td.td_deque_{name}") for name in ("size", "head", "ntasks"))
-        self._check(count <= size <= _MAX_QUEUE and head < size, f"a task queue of {count} tasks in {size} places")
-        width = self._process.pointer_size
-        raw = self._process.read(array, size * width) if count else b""
-        for place in range(min(count, _MAX_TASKS)):
-            at = (head + place) % size * width
-            task = int.from_bytes(raw[at : at + width], self._process.byte_order)
+        self._check(
+            count <= size <= _MAX_QUEUE and head < size and size & (size - 1) == 0,
+            f"a task queue of {count} tasks in {size} places",
+        )
+        drawn, served = (self._word(queue, f"td.td_deque_lock.lk.{name}") for name in ("next_ticket", "now_serving"))
+        if drawn == served:  # else somebody is changing it
+            tail = self._word(queue, "td.td_deque_tail")
+            self._check((head + count) % size == tail, f"a task queue of {count} tasks from {head} to {tail}")
+        places = read_words(self._process, array, size) if count else ()
+        for number in range(min(count, _MAX_TASKS)):
+            task = places[(head + number) % size]
             if task:  # else it is just being put there, or taken
                 self._task(task)
 

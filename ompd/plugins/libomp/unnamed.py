@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.contract.code import RUNTIME, SYSTEM, USER
-from ompd.contract.memory import StructView
+from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import LayoutUnavailable, OmpdError
 from ompd.plugins.libomp import constructs, states
@@ -60,6 +60,8 @@ class Unnamed:
         self._doubtful: set[tuple[int | None, int]] = set()
         self._calls_of_tasks: set[int] = set()
         self._flag = next((layout for name, layout in table.structs.items() if name.startswith("kmp_flag_64<")), None)
+        # Where the words of all threads of a team lie, by the team and the kind of barrier.
+        self._words: dict[tuple[int, int], frozenset[int]] = {}
         self._is_complete = False
 
     def name(self, frame: Frame) -> str:
@@ -174,8 +176,10 @@ class Unnamed:
     # Barriers
 
     def _name_barrier(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> None:
+        if group.first and constructs.begins_region(self._runtime, frames[group.first - 1], frames[group.first]):
+            return  # it executes the region
         team, kinds, name = self._barrier(thread, frames, group)
-        if team is None:
+        if team is None or states.waits_for_no_barrier(group.entry or ""):
             return
         if any(self._waits(thread, team, kind, frames, group) for kind in kinds):
             self._rename(frames, group, name)
@@ -213,10 +217,12 @@ class Unnamed:
         is_primary = team.t_threads[0] == thread.address
         if not is_primary and bars.of_thread(thread.address, kind) == reached:
             return True
-        others = {bars.arrived_at(other, kind) for other in team.t_threads if other not in (None, thread.address)}
-        return self._has_flag(thread, frames, group, others, reached)
+        key = team.address, kind
+        if key not in self._words:
+            self._words[key] = frozenset(bars.arrived_at(member, kind) for member in team.t_threads if member)
+        return self._has_flag(frames, group, self._words[key] - {bars.arrived_at(thread.address, kind)}, reached)
 
-    def _has_flag(self, thread: Thread, frames: Sequence[Frame], group: _Group, words: set[int], reached: int) -> bool:
+    def _has_flag(self, frames: Sequence[Frame], group: _Group, words: frozenset[int], reached: int) -> bool:
         # Whether the frames of a group hold a flag that waits for one of *words* to become *reached*.
         if self._flag is None:
             return False
@@ -226,16 +232,12 @@ class Unnamed:
         if end is None or not 0 < end - start <= _MAX_STACK:
             return False
         start += -start % size
-        raw = process.read(start, (end - start) // size * size)
-        words_on_stack = [int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, len(raw), size)]
+        on_stack = read_words(process, start, (end - start) // size)
         distance = (until - where) // size
-        return any(
-            word in words and at + distance < len(words_on_stack) and words_on_stack[at + distance] == reached
-            for at, word in enumerate(words_on_stack)
-        )
+        return any(word in words and then == reached for word, then in zip(on_stack, on_stack[distance:], strict=False))
 
     def _asks_for_lock(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
-        return self._runtime.internals().is_queued(thread, tuple(frames[: group.last + 2]))
+        return self._runtime.internals().asks_for_lock(thread, tuple(frames[: group.last + 2]))
 
     def _rename(self, frames: Sequence[Frame], group: _Group, name: str) -> None:
         # Any of them that has no name stands for it.
@@ -245,8 +247,6 @@ class Unnamed:
                 return
 
     def _doubt(self, frames: Sequence[Frame], group: _Group) -> None:
-        if states.waits_for_no_barrier(group.entry or ""):
-            return
         self._doubtful.update(_key(frame) for frame in frames[group.first : group.last + 1])
 
 
@@ -261,9 +261,9 @@ class _Bars:
         self._in_thread = table.offset("kmp_base_info", "th_bar")
         self._in_team = table.offset("kmp_base_team", "t_bar")
 
-    def arrived_at(self, thread: int | None, kind: int) -> int:
+    def arrived_at(self, thread: int, kind: int) -> int:
         # Where a thread's word is.
-        start = (thread or 0) + self._in_thread + kind * _size(self._union)
+        start = thread + self._in_thread + kind * _size(self._union)
         return start + self._state.field("b_arrived").offset
 
     def of_thread(self, thread: int, kind: int) -> int:
