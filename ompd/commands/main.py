@@ -27,10 +27,10 @@ from ompd.model import LayoutAnswer
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_layout, describe_snapshot, format_stops
 from ompd.session import Session
-from ompd.start import EXIT_INTERRUPTED
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
+EXIT_INTERRUPTED = 130
 
 OWN = "own_"
 """How the names of parameters begin that one command has besides those of all."""

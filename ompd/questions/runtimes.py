@@ -62,7 +62,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),
         omp_version=facts.get("omp_version", lambda: space().omp_version()),
         layouts=_other_layouts(runtime.space),
-        layout_proof=runtime.space.layout_proof if runtime.space is not None else None,
+        layout_proof=facts.get("layout_proof", lambda: space().layout_proof),
         unavailable=facts.unavailable,
     )
 
