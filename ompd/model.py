@@ -47,7 +47,8 @@ class Wait:
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
     the address that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and
     ``expected`` count the threads of a barrier, ``missing`` are the native ids of those who did not arrive. ``owner``
-    is the native id of a lock's holder, ``owner_source`` says how that is known.
+    is the native id of a lock's holder, ``owner_source`` says how that is known. ``how`` is ``blocked`` if the thread
+    sleeps, ``spinning`` if it uses processor time, and ``released`` if it sleeps still, but need not any more.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Wait:
     missing: tuple[int, ...] | None = None
     owner: int | None = None
     owner_source: str | None = None
+    how: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

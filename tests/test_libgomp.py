@@ -244,13 +244,95 @@ def test_of_a_program_without_symbols(tmp_path: Path) -> None:
     assert found.equal["state"] == json.loads(FACTS.read_text())["nested"]["state"]
 
 
+SPIN = """
+#include <omp.h>
+#include <stdlib.h>
+#include <unistd.h>
+static omp_lock_t lock;
+static omp_nest_lock_t nest;
+static volatile int there;
+static void stop(void) { while (!there) usleep(1000); usleep(100000); abort(); }
+int main(void) {
+    omp_init_lock(&lock);
+    omp_init_nest_lock(&nest);
+    #pragma omp parallel num_threads(2)
+    {
+        if (omp_get_thread_num() == 0) { BEFORE }
+        #pragma omp barrier
+        if (omp_get_thread_num() == 0) { HOLDER }
+        there = 1;
+        WAITER
+    }
+    there = 1;
+    stop();
+}
+"""
+# What the other thread does, what the one does that it waits for, and before; what is told of the former.
+SPINNING = {
+    "barrier": ('_Pragma("omp barrier")', "stop();", "", "wait_barrier", None),
+    "closing": ("", "stop();", "", "wait_barrier_implicit_parallel", None),
+    "lock": ("omp_set_lock(&lock);", "stop();", "omp_set_lock(&lock);", "wait_lock", "&lock"),
+    "nest": ("omp_set_nest_lock(&nest);", "stop();", "omp_set_nest_lock(&nest);", "wait_lock", "&nest"),
+    "critical": ("", "", "", "wait_critical", "critical(one)"),
+    "unnamed": ("", "", "", "wait_critical", "critical"),
+    "pool": ("", "", "", "idle", None),
+}
+SECTIONS = {"critical": "(one)", "unnamed": ""}
+
+
 @pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("name", SPINNING)
+def test_threads_that_spin(name: str, tmp_path: Path) -> None:
+    # With more threads than processors libgomp has them sleep.
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Missing("processors", "two threads of libgomp's spin on two processors only", forbidden=True)
+    waiter, holder, before, state, symbol = SPINNING[name]
+    if name in SECTIONS:
+        section = f'_Pragma("omp critical{SECTIONS[name]}")'
+        holder, waiter = f"{section} stop();", f"usleep(20000); {section} there++;"
+    text = SPIN.replace("BEFORE", before).replace("HOLDER", holder).replace("WAITER", waiter)
+    core = run_source(tmp_path, text, {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite"})
+    with Session.open_core(core) as session:
+        answer = threads.ask(session)
+    assert answer.complete and answer.warnings == ()
+    (row,) = [row for row in answer.rows if row.thread_type == "worker"]
+    assert row.state == state
+    if state == "idle":
+        assert (row.thread_num, row.wait) == (None, None)
+        return
+    assert row.wait is not None and (row.wait.how, row.wait.symbol) == ("spinning", symbol)
+    if symbol is None:
+        primary = next(row.native_thread_id for row in answer.rows if row.thread_type == "initial")
+        assert (row.wait.arrived, row.wait.expected, row.wait.missing) == (1, 2, (primary,))
+
+
 @pytest.mark.parametrize(
     "program", ["barrier", "closing_barrier", "lock", "critical", "taskgroup", "ordered", "nested"]
 )
-def test_threads_that_spin(program: str) -> None:
-    core = on_libgomp(program, env={"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite"})
-    assert compare(core).differences == []
+def test_threads_that_sleep(program: str) -> None:
+    assert ways_to_wait(on_libgomp(program)) == {"blocked"}
+
+
+def ways_to_wait(core: Stopped) -> set[str | None]:
+    with Session.open_core(core.core) as session:
+        return {row.wait.how for row in threads.ask(session).rows if row.wait is not None}
+
+
+def test_threads_that_need_not_wait_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if the kernel had not scheduled them yet: the team's barrier has another count than the one they sleep on.
+    core = on_libgomp("barrier")
+    with Session.open_core(core.core) as session:
+        waiting = [row.native_thread_id or 0 for row in threads.ask(session).rows if row.wait is not None]
+        (word,) = {session.process.stack(native).frames[0].registers[5] for native in waiting}
+    honest = CoreTarget.read
+
+    def read(self: CoreTarget, address: int, size: int) -> bytes:
+        data = honest(self, address, size)
+        at = word - address
+        return data[:at] + bytes([data[at] ^ 8]) + data[at + 1 :] if 0 <= at < size else data
+
+    monkeypatch.setattr(CoreTarget, "read", read)
+    assert ways_to_wait(core) == {"released"}
 
 
 # Other programs, and other ways to have the library

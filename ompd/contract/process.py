@@ -231,6 +231,17 @@ class Process(Callbacks, Protocol):
         What a caller's frame called need not be the frame inside of it: that may have been left by a jump.
         """
 
+    def futex_word(self, frame: Frame) -> int | None:
+        """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no
+        system call. It is called for frames of code that makes no other call than ``futex``.
+        """
+
+    def progress(self, thread: int) -> str | None:
+        """Return how a thread waits that is known to: ``blocked``, if it sleeps in the kernel; ``released``, if it does
+        and the word that it sleeps on has changed, so that it is about to go on; ``spinning``, if it uses processor
+        time. None where that cannot be told.
+        """
+
     def environment(self) -> Mapping[str, str]:
         """Return the environment block the process was started with.
 

@@ -36,6 +36,20 @@ class CallPatterns(NamedTuple):
     linkage: bytes
 
 
+class SystemCalls(NamedTuple):
+    """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is the
+    name of the register that keeps which call it is. ``first_argument`` and ``third_argument`` are the numbers of
+    registers in unwind tables. ``futex`` and ``sched_yield`` are numbers of calls (Linux, ``unistd.h``).
+    """
+
+    instruction: bytes
+    number: str
+    first_argument: int
+    third_argument: int
+    futex: int
+    sched_yield: int
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One processor and ABI.
@@ -57,7 +71,7 @@ class Architecture:
     at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
     called code. ``edges`` are regular expressions for what lies before the pc and at it, where a function begins or
     ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
-    ``calls`` find what a function is passed to, None where they are not known.
+    ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps; None where that is not known.
     """
 
     name: str
@@ -96,6 +110,7 @@ class Architecture:
     tcb_size: int
     tpoff_relocation: int
     x87: bool = False
+    system_calls: SystemCalls | None = None
 
 
 # mov $15, %eax or %rax (rt_sigreturn); syscall
@@ -176,6 +191,7 @@ X86_64 = Architecture(
     tcb_size=0,
     tpoff_relocation=18,  # R_X86_64_TPOFF64
     x87=True,
+    system_calls=SystemCalls(b"\x0f\x05", "orig_rax", 5, 1, 202, 24),
 )
 
 ARCHITECTURES: Mapping[int, Architecture] = {X86_64.e_machine: X86_64}

@@ -551,6 +551,43 @@ class InspectedProcess:
         if loaded is not None:
             yield from self._call_sites.receivers(loaded, function, callers)
 
+    def futex_word(self, frame: Frame) -> int | None:
+        """See :meth:`Process.futex_word`."""
+        calls = self._target.architecture.system_calls
+        if calls is None or not self._has_called(frame, calls.instruction):
+            return None
+        return frame.registers.get(calls.first_argument)
+
+    def _has_called(self, frame: Frame, instruction: bytes) -> bool:
+        try:
+            return self.read(frame.pc - len(instruction), len(instruction)) == instruction
+        except MemoryFault:
+            return False
+
+    def progress(self, thread: int) -> str | None:
+        """See :meth:`Process.progress`. A handler of a signal is no end to a wait."""
+        calls = self._target.architecture.system_calls
+        frames = self.stack(thread).frames
+        handled = next((i for i in range(len(frames) - 1, -1, -1) if frames[i].is_signal_frame), -1) + 1
+        if calls is None or handled >= len(frames):
+            return None
+        frame = frames[handled]
+        # What a debugger does not give is 0 in snapshots, and a signal's frame does not keep it.
+        number = self.registers(thread).get(calls.number) if not handled else None
+        if number == calls.sched_yield or not self._has_called(frame, calls.instruction):
+            return "spinning"
+        word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
+        if number != calls.futex or word is None or expected is None:
+            return "blocked" if number else None
+        try:
+            now = int.from_bytes(self.read(word, 4), self.byte_order)
+            # A page that was lost reads as zeros.
+            if not now and not any(self.read(word - word % _PAGE, _PAGE)):
+                return None
+        except MemoryFault:
+            return None
+        return "blocked" if now == expected & 0xFFFFFFFF else "released"
+
     def routine_called(self, pc: int) -> str | None:
         """See :meth:`Process.routine_called`."""
         return self._call_sites.called(pc)

@@ -111,7 +111,7 @@ def _record(
     state = facts.get("state", handle.state)
     if state is None:
         facts.unavailable["state_source"] = facts.unavailable["state"]
-    wait = waits.of(state, handle, region, facts)
+    wait = waits.of(state, handle, region, facts, thread)
     task = facts.get("task", handle.current_task)
     context = (runtime.space, handle) if runtime.space is not None else None
     where = facts.get("where", lambda: _where(session, thread, context))

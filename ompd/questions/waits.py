@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ompd import outlined
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import (
@@ -44,9 +46,31 @@ class Waits:
         self._barriers: dict[str, BarrierState | OmpdError | None] = {}
 
     def of(
+        self,
+        state: KeptState | None,
+        handle: ThreadHandle,
+        region: ParallelHandle | None,
+        facts: Facts,
+        thread: int | None,
+    ) -> Wait | None:
+        """Return what the thread waits for, None if it does not; parts that cannot be told are noted in *facts*.
+
+        :param thread: its native id, None if that is not known
+        """
+        wait = self._of(state, handle, region, facts)
+        if wait is None:
+            return None
+        try:
+            how = self._session.process.progress(thread) if thread is not None else None
+        except OmpdError as error:
+            how, facts.unavailable["wait.how"] = None, str(error)
+        if how is None:
+            facts.unavailable.setdefault("wait.how", "its registers do not tell, or what it waits on is lost")
+        return replace(wait, how=how)
+
+    def _of(
         self, state: KeptState | None, handle: ThreadHandle, region: ParallelHandle | None, facts: Facts
     ) -> Wait | None:
-        """Return what the thread waits for, None if it does not; parts that cannot be told are noted in *facts*."""
         if state is None:
             facts.unavailable["wait"] = facts.unavailable["wait_id"] = facts.unavailable["state"]
             return None

@@ -77,7 +77,8 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     number = row.thread_num if row.level is not None and row.level > 1 else in_team
     team = (row.runtime, in_team, number, row.level, row.team_size, row.parallel if row.level == 1 else None)
     # Which of its threads are missing at a team's barrier is the team's own matter.
-    wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,))
+    how = "released" if row.wait is not None and row.wait.how == "released" else None
+    wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,), how=how)
     return (team, row.state, row.state_source, wait, where, reasons)
 
 
@@ -128,6 +129,8 @@ def _wait(rows: Sequence[ThreadRecord]) -> str:
         words[-1] += f", missing {format_threads(wait.missing)}"
     if wait.owner is not None:
         words.append(f"held by {wait.owner}")
+    if wait.how == "released":
+        words.append("(released)")
     return clean(" ".join(words))
 
 

@@ -14,7 +14,6 @@ from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
 from ompd.plugins.libgomp import icvs, proof
-from ompd.plugins.libgomp.conventions import SystemCalls, system_calls
 from ompd.plugins.libgomp.internals import Internals
 from ompd.plugins.libgomp.regions import Region
 from ompd.plugins.libgomp.stacks import Hosted, Parsed, owner_at
@@ -106,13 +105,6 @@ class Runtime:
     def dock_offset(self) -> int:
         """Where in a pool the counter lies that its idle threads wait for."""
         return self.layouts["gomp_thread_pool"].field("threads_dock.bar.generation").offset
-
-    def system_calls(self, native: int) -> SystemCalls | None:
-        """Return how this architecture makes system calls, None if that is not known."""
-        try:
-            return system_calls(self.process.registers(native))
-        except OmpdError:
-            return None
 
     # Threads and teams
 

@@ -237,19 +237,8 @@ def waits_at_dock(thread: Thread, frames: Sequence[Frame]) -> bool:
 
 def futex_word(thread: Thread) -> int | None:
     """Return the address of the word that the thread sleeps on, None if it is in no system call of the runtime's."""
-    runtime = thread.runtime
     group = innermost_group(thread)
-    convention = runtime.system_calls(thread.native)
-    if group is None or convention is None:
-        return None
-    frame = parsed(thread).frames[group.inner]
-    size = len(convention.instruction)
-    try:
-        if runtime.process.read(frame.pc - size, size) != convention.instruction:
-            return None
-    except MemoryFault:
-        return None
-    return frame.registers.get(convention.first_argument)
+    return thread.runtime.process.futex_word(parsed(thread).frames[group.inner]) if group is not None else None
 
 
 def waits_for_team(thread: Thread, group: Group, region: Region) -> bool:
