@@ -13,6 +13,7 @@ from bench.measure import Command, NotMeasured
 from bench.targets import (
     ALIVE,
     FEW,
+    GNUS,
     MANY,
     MOST,
     QUEUED,
@@ -84,6 +85,8 @@ def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) ->
         if threads != SOME:
             yield warm(program, _title(program, f"{threads} threads"), limits[threads], peers.get(threads))
     yield stacks(cores[MANY], f"stacks of {MANY} threads", (times_gdb(1.0), megabytes(150)))
+    gnus = stopped("many", mode="neither", threads=GNUS, runtime="libgomp")
+    yield warm(gnus, _title(gnus, f"{GNUS} threads of libgomp"), (seconds(1.0), megabytes(150)), None)
     limits = {FEW: (seconds(0.6),), MANY: (seconds(0.6),), MOST: (seconds(2.0),)}
     for threads, program in cores.items():
         if threads != SOME:

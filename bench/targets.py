@@ -14,6 +14,7 @@ from tests.support import Running, Stopped, intel_runtime
 
 FEW, SOME, MANY, MOST = 4, 64, 512, 2048
 ALIVE = 256  # threads of a process whose stop has a limit
+GNUS = 400  # threads of libgomp's, whose layout a table tells
 QUEUED, RUNNING = 10_000, 64
 
 # One more thread of many may cost this factor more than between FEW and SOME, and what the clock cannot
