@@ -65,12 +65,17 @@ def expected_of(program: str, mode: str, truth: Mapping[str, Any]) -> dict[str, 
     return counts
 
 
+def told_of(found: Comparison) -> dict[str, int]:
+    """Return how many facts are told, but for those that only an emulator can ask for."""
+    return {key: count for key, count in facts_told(found).items() if key not in UNTOLD_BY_STRIPPED}
+
+
 @pytest.mark.parametrize(("program", "compiler", "runtime"), list(parameters()))
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, runtime: str) -> None:
     core = stopped(program, compiler=compiler, mode="neither", runtime=runtime)
     found = compare(core)
     assert found.differences == []
-    assert facts_told(found) == expected_of(program, "neither", core.truth)
+    assert told_of(found) == expected_of(program, "neither", core.truth)
 
 
 @pytest.mark.parametrize("mode", ["tool", "debug"])
@@ -83,7 +88,7 @@ def test_states_that_are_kept_are_told(program: str, mode: str, runtime: str) ->
     core = stopped(program, compiler="clang", mode=mode, runtime=runtime)
     found = compare(core)
     assert found.differences == []
-    assert facts_told(found) == expected_of(program, mode, core.truth)
+    assert told_of(found) == expected_of(program, mode, core.truth)
 
 
 @pytest.mark.xdist_group("busy")
@@ -190,7 +195,7 @@ def test_a_live_program_and_a_snapshot(program: str, tmp_path: Path) -> None:
     with running(program, compiler="clang", mode="neither", runtime="libomp-14", folder=folder) as live:
         found = compare(live)
     assert found.differences == []
-    assert facts_told(found) == expected_of(program, "neither", live.truth)
+    assert told_of(found) == expected_of(program, "neither", live.truth)
 
 
 # The proof of a table
@@ -323,7 +328,7 @@ def test_a_table_that_almost_fits_is_refused_or_noticed(
             found.append(str(error))
             continue
         found += told.differences
-        found += ["fewer facts"] if facts_told(told) != expected_of(program, "neither", core.truth) else []
+        found += ["fewer facts"] if told_of(told) != expected_of(program, "neither", core.truth) else []
     assert found != []
 
 

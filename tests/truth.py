@@ -45,7 +45,7 @@ MONOTONIC = 0x80000000
 BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
-# What a stripped runtime does not tell: variables of its own that nothing leads to.
+# What a stripped runtime does not tell unless it can be asked in an emulator: variables that nothing leads to.
 UNTOLD_BY_STRIPPED = frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var"))
 
 
