@@ -29,6 +29,7 @@ from ompd.questions import runtimes, threads
 from ompd.session import Session
 from tests import test_var
 from tests.support import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STRIPPED, running, stopped, variables
+from tests.support.damage import DAMAGES, ask_all, zeroed
 from tests.support.variables import Recipe
 from tests.test_snapshot import answers, snapshot, without_files
 from tests.test_truth import expected, facts_told
@@ -459,6 +460,25 @@ def test_damaged_structures_end_in_an_answer_or_an_error(
                 session.ask(question.ask)
             except OmpdError:
                 continue
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("runtime", MAIN if FULL else MAIN[1:])
+def test_damaged_cores_tell_nothing_wrong(name: str, runtime: str, tmp_path: Path) -> None:
+    core = stopped("nested", compiler="clang", mode="neither", runtime=runtime).core
+    told = ask_all(DAMAGES[name](core, tmp_path / "core")).compared(ask_all(core))
+    assert {question: found.wrong for question, found in told.items() if found.wrong} == {}
+
+
+def test_of_a_listed_build_some_threads_may_be_damaged(tmp_path: Path) -> None:
+    core = stopped("nested", compiler="clang", mode="neither", runtime="libomp-19").core
+    with Session.open_core(core) as session:
+        stripped = runtime_of(session).stripped
+        assert stripped is not None
+        lost = sorted(stripped.threads.threads.values())[-1]
+    with Session.open_core(zeroed(core, tmp_path / "core", lost, 64)) as session:
+        answer = threads.ask(session)
+    assert sum(row.state is not None for row in answer.rows) >= 10
 
 
 def test_variables_that_are_too_many_are_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
