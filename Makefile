@@ -8,7 +8,7 @@ APT := apt-get -qq --no-install-recommends --no-remove -y
 
 .PHONY: demo test test-full fuzz bench lint tools intel clean
 
-demo: $(VENV)/.ready intel
+demo: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
 
 test: $(VENV)/.ready tools intel

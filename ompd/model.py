@@ -420,3 +420,62 @@ class SnapshotRecord:
     extract_bytes: int
     modules: tuple[str, ...]
     problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRecord:
+    """A table of the layouts of a runtime's structures, which serves where the runtime is stripped.
+
+    ``name`` is that of its ``file``; ``origin`` is ``shipped`` or ``user``. ``releases`` are those whose layouts it
+    has, ``architectures`` the psABI's names of machines, ``build_ids`` tells of files that are known to be laid out so
+    what each is. Its releases export ``has_exports`` and do not export ``lacks_exports``. ``provenance`` says how it
+    was made.
+    """
+
+    name: str
+    runtime: str
+    origin: str
+    file: str
+    releases: tuple[str, ...]
+    architectures: tuple[str, ...]
+    build_ids: Mapping[str, str]
+    has_exports: tuple[str, ...]
+    lacks_exports: tuple[str, ...]
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member of a structure, or of one that lies in it, by its names with dots between them.
+
+    ``offset`` from the structure's start and ``size`` are bytes. A bit field has them of the bytes that it lies in, and
+    ``bits`` bits from ``first_bit`` on, the least significant of the first byte being 0; both are None for others.
+    """
+
+    name: str
+    offset: int
+    size: int
+    first_bit: int | None = None
+    bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StructRecord:
+    """A structure of a runtime: the type's name, its size in bytes, its members by their offsets."""
+
+    name: str
+    size: int
+    members: tuple[MemberRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutAnswer:
+    """The tables that are known, or the one that was asked for: then ``structs`` is what it holds, else None.
+
+    ``warnings`` say which files are left out, and then the answer is not ``complete``.
+    """
+
+    rows: tuple[LayoutRecord, ...]
+    structs: tuple[StructRecord, ...] | None
+    complete: bool
+    warnings: tuple[str, ...]

@@ -21,7 +21,6 @@ _BEHIND_CLANG = re.compile(r"(?:_debug__|\._debug__|\.)?(?:\.?\d+)?" + _COPIES)
 _BEHIND_CLANG_TASK = re.compile(r"(?:\.?\d+)?" + _COPIES)
 
 # Entry points of GOMP to which gcc passes the function of a construct; in libomp their names have a prefix.
-_GCC_CONSTRUCTS = {"parallel": "parallel", "task": "task", "taskloop": "taskloop"}
 _GCC_ROUTINE = re.compile(r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task)(?![a-z])")
 
 CRITICAL_PREFIX = ".gomp_critical_user_"
@@ -72,7 +71,7 @@ def is_by_gcc(name: str) -> bool:
 def construct_of_routine(name: str) -> str | None:
     """Return the construct that code of gcc's begins by calling the runtime's routine *name*, None for another one."""
     match = _GCC_ROUTINE.search(name)
-    return _GCC_CONSTRUCTS[match[1]] if match is not None else None
+    return match[1] if match is not None else None
 
 
 def parse(name: str) -> Outlined | None:

@@ -158,6 +158,7 @@ class Session:
 
     def begin_stop(self, target: Target, process: InspectedProcess) -> None:
         """From now on be a session on *process* as *target* has it; what was read before is forgotten."""
+        self.process.close_emulator()
         self.target, self.process = target, process
         self.source_functions.clear()
         for name in ("_runtimes", "runtime_modules", "lost_libraries", "lost_runtimes", "_lost", "record"):

@@ -14,6 +14,8 @@ from tests.support.machine import table
 
 # What one test left on disk must not answer another, and the user's own cache is no test's matter.
 os.environ["OMPD_CACHE"] = "off"
+# Nor are the user's own tables of layouts: there are none in a folder that is not there, nor can anyone make it.
+os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
 
 
 @contextmanager

@@ -21,11 +21,23 @@ from typing import Any
 import pytest
 
 from ompd.commands import main
+from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, ParallelRecord, RuntimeRecord, ThreadRecord
 from ompd.questions import regions, runtimes, threads
 from ompd.session import Session
-from tests.support import KINDS, Missing, Stopped, build, clean_environment, intel_runtime, require, running, stopped
+from tests.support import (
+    KINDS,
+    RUNTIMES,
+    Missing,
+    Stopped,
+    build,
+    clean_environment,
+    intel_runtime,
+    require,
+    running,
+    stopped,
+)
 from tests.support.runs import ENVIRONMENT, kernel_core_obstacle
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -83,9 +95,15 @@ def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, *
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def refused(*arguments: str | Path, names: Path | str, fault: str, way_out: str) -> None:
+def refused(
+    *arguments: str | Path,
+    names: Path | str,
+    fault: str,
+    way_out: str,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Check that a command cannot answer, and says of which file, why, and what to do, on one line each."""
-    ran = ompd(*arguments)
+    ran = ompd(*arguments, environment=environment)
     assert (ran.code, ran.out) == (1, ""), ran
     sentence, hint, *more = ran.err.splitlines()
     assert not more
@@ -477,15 +495,24 @@ def test_a_program_without_openmp(tmp_path: Path) -> None:
     assert "no OpenMP runtime" in ran.err
 
 
-def test_a_program_of_libgomp(tmp_path: Path) -> None:
+def test_a_libgomp_that_is_not_known_and_cannot_be_asked(tmp_path: Path) -> None:
+    # A build that no table names, on a machine without an emulator.
     source = "#include <stdlib.h>\nint main(void) {\n#pragma omp parallel num_threads(2)\n    abort();\n}\n"
-    core = _crash(tmp_path, source, "-fopenmp")
+    library = RUNTIMES["libgomp"].library()
+    build_id = ElfFile(library.read_bytes(), str(library)).build_id() or b""
+    (tmp_path / "libgomp.so.1").write_bytes(library.read_bytes().replace(build_id, build_id[::-1]))
+    core = _crash(tmp_path, source, "-fopenmp", f"-Wl,-rpath,{tmp_path}")
+    (tmp_path / "unicorn.py").write_text("raise ImportError('not here')\n")
+    without = {"PYTHONPATH": str(tmp_path)}
     for command in ("threads", "parallel"):
-        refused(command, core, names=core, fault="libgomp", way_out="libomp")
-    ran = ompd("runtimes", core, "--json")
+        refused(command, core, names=core, fault="libgomp", way_out="ompd[emulate]", environment=without)
+    ran = ompd("runtimes", core, "--json", environment=without)
     (runtime,) = ran.json["runtimes"]
     assert (ran.code, runtime["kind"], runtime["layout"]) == (0, "libgomp", None)
-    assert "layout" in runtime["unavailable"] and "libgomp.so" in runtime["file"]
+    assert "build-id" in runtime["unavailable"]["layout"] and "libgomp.so" in runtime["file"]
+    ran = ompd("stack", core, environment=without)
+    assert ran.code == 3 and "main" in ran.out and "libgomp" in ran.err
+    assert ompd("threads", core).code == 0
 
 
 def test_not_initialised() -> None:

@@ -76,7 +76,11 @@ def _link_flags(link: str) -> list[str]:
     library = intel_runtime() / "lib"
     shared = [f"-L{library}", f"-Wl,-rpath,{library}", "-liomp5", "-lpthread", "-ldl"]
     static = [str(library / "libiomp5.a"), "-lpthread", "-ldl", "-lm"]
+    gnus = ["-l:libgomp.a", "-lpthread", "-ldl"]
     return {
+        "libgomp": ["-pie", "-l:libgomp.so.1", "-lpthread", "-ldl"],
+        "libgomp in the program": ["-pie", *gnus],
+        "static libgomp": ["-static", *gnus],
         "dynamic": ["-pie", *shared],
         "no-pie": ["-no-pie", *shared],
         "static runtime": ["-pie", *static],
@@ -97,7 +101,7 @@ def _build(odd: Odd, compiler_name: str) -> Path:
     driver = str(used.path)
     if source.suffix == ".cc":
         driver = driver.replace("gcc", "g++").replace("clang", "clang++")
-    pic = "-fno-pie" if odd.link in ("no-pie", "static") else "-fPIE"
+    pic = "-fno-pie" if odd.link in ("no-pie", "static", "static libgomp") else "-fPIE"
     include = ["-I", str(SOURCES), "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     compiling = ["-g", "-O0", "-fopenmp", pic, *odd.flags, *include, "-w"]
     linking = _link_flags(odd.link)

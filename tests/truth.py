@@ -10,7 +10,7 @@ from typing import Any
 from ompd.model import Answer, IcvRecord, ParallelRecord, Place, StackFrame, StackRecord, TaskRecord, ThreadRecord
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
-from tests.support import RUNTIMES, STRIPPED, Running, Stopped
+from tests.support import RUNTIMES, Running, Stopped
 
 # In mode "neither" nobody keeps states; the program knows in which construct it blocked each thread. Where gcc's code
 # calls the same routine for several constructs there are several words.
@@ -45,8 +45,12 @@ MONOTONIC = 0x80000000
 BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
-# What a stripped runtime does not tell unless it can be asked in an emulator: variables that nothing leads to.
-UNTOLD_BY_STRIPPED = frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var"))
+# Variables of a runtime without symbols to which nothing leads, by its kind; an emulator may ask libomp for its own. A
+# thread of libgomp that is in no region may have no task that keeps its schedule.
+UNTOLD = {
+    "libgomp": frozenset(("icv.num-procs-var", "icv.run-sched-var")),
+    "libomp": frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var")),
+}
 
 
 class Comparison:
@@ -85,8 +89,8 @@ def compare(stopped: Stopped | Running) -> Comparison:
 
 def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     """Ask everything of a session on the program *stopped*, whatever kind of target it is, and compare."""
-    is_stripped = stopped.runtime in STRIPPED
-    found = Comparison(UNTOLD_BY_STRIPPED if is_stripped else ())
+    openmp = RUNTIMES[stopped.runtime]
+    found = Comparison(UNTOLD.get(openmp.kind, ()))
     answers = session.ask(everything)
     thread_answer, region_answer, runtime_answer, task_answer, icv_answer, stack_answer = answers
     for answer in answers:
@@ -100,12 +104,13 @@ def compare_session(stopped: Stopped | Running, session: Session) -> Comparison:
     _compare_stacks(found, stopped, stack_answer.rows, task_answer.rows)
     initialised = any(thread["openmp"] for thread in stopped.truth["threads"])
     (runtime,) = runtime_answer.rows
-    found.check("runtime", "kind", runtime.kind, RUNTIMES[stopped.runtime].kind)
+    found.check("runtime", "kind", runtime.kind, openmp.kind)
     if initialised:
-        if not is_stripped or any(thread["thread_type"] == "worker" for thread in stopped.truth["threads"]):
+        workers = any(thread["thread_type"] == "worker" for thread in stopped.truth["threads"])
+        if openmp.kind != "libomp" or workers:  # else nothing shows whether a stripped one keeps states
             found.check("runtime", "keeps_states", runtime.keeps_states, stopped.mode != "neither")
-        found.check("runtime", "layout", runtime.layout, "table" if is_stripped else "published")
-    locations = ("libiomp5_db.so",) if initialised and not is_stripped else None
+        found.check("runtime", "layout", runtime.layout, "published" if openmp.has_ompd else "table")
+    locations = ("libiomp5_db.so",) if initialised and openmp.has_ompd else None
     found.check("runtime", "dll_locations", runtime.dll_locations, locations)
     return found
 
@@ -393,8 +398,11 @@ def _compare_icvs(
             found.check(subject, f"icv.{name}", values.get((name, row.task or "")), icvs[key])
         found.check(subject, "icv.final-task-var", values.get(("final-task-var", row.task or "")), icvs["in_final"])
         kind, chunk = icvs["schedule"]
-        schedule = str(values.get(("run-sched-var", row.task or "")))
-        found.check(subject, "icv.run-sched-var", *_schedules(schedule, kind & 0xFFFFFFFF, chunk))
+        schedule = values.get(("run-sched-var", row.task or ""))
+        if schedule is None:
+            found.check(subject, "icv.run-sched-var", None, kind)
+        else:
+            found.check(subject, "icv.run-sched-var", *_schedules(str(schedule), kind & 0xFFFFFFFF, chunk))
         bind = values.get(("bind-var", row.task or ""))
         bind = bind.split(",")[0] if isinstance(bind, str) else bind
         found.check(subject, "icv.bind-var", bind, BINDINGS[icvs["proc_bind"]])

@@ -23,8 +23,9 @@ from ompd.commands.table import COMMANDS, Command, Option
 from ompd.commands.targets import open_target
 from ompd.debugger.opening import MAX_SIZE
 from ompd.errors import OmpdError
-from ompd.render.json import format_answer, format_snapshot
-from ompd.render.words import describe_snapshot, format_stops
+from ompd.model import LayoutAnswer
+from ompd.render.json import format_answer, format_layouts, format_snapshot
+from ompd.render.words import describe_layout, describe_snapshot, format_stops
 from ompd.session import Session
 
 EXIT_NO_ANSWER = 1
@@ -281,8 +282,108 @@ _summary = "A small core that holds what an inspection reads."
 cli.add_command(click.command("snapshot", short_help=_summary, epilog=_EXIT_CODES)(_decorated))
 
 
+@cli.group(short_help="The layouts of runtimes' structures that are known, and new ones.", epilog=_EXIT_CODES)
+def layout() -> None:
+    """Tables of where runtimes keep what in their structures. They serve where a runtime is stripped, if they are
+    proven to be those of the very file. No target is asked.
+    """
+
+
+_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@layout.command("show", short_help="The tables that are known, or what one holds.", epilog=_EXIT_CODES)
+@click.argument("name", metavar="[NAME]", required=False)
+@_JSON
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colours in text; NO_COLOR is respected.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Say more: the build-ids, and what each is; the files.")
+@_DEBUG
+def layout_show(name: str | None, as_json: bool, color: str, verbose: bool, debug: bool) -> None:
+    """Lists the tables of layouts: of which runtime, releases and machines each is, how many files it is known to be
+    right for, how it was made, and whether it is shipped with ompd or the user's own. With NAME, that table's
+    structures: offset, size and name of each member, in bytes; 204:3 is bit 3 from byte 204 on.
+
+    \b
+      $ ompd layout show
+      NAME        RUNTIME  RELEASES                ARCHITECTURES    BUILD-IDS  FROM
+      libgomp-11  libgomp  GCC 11.3.0, GCC 11.5.0  aarch64, x86_64  0          shipped
+      libgomp-12  libgomp  GCC 12.2.0, GCC 12.5.0  aarch64, x86_64  1          shipped
+    """
+    import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
+
+    _tell_layouts(lambda: layouts.known(name), as_json=as_json, color=color, verbose=verbose, debug=debug)
+
+
+@layout.command("add", short_help="A new table, from the debug information of a runtime.", epilog=_EXIT_CODES)
+@click.argument("file", metavar="FILE", type=click.Path(readable=False))
+@click.option("--name", metavar="NAME", help="What the table is of, and is called; if not given, as FILE tells.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["libgomp", "libomp"]),
+    help="Which runtime FILE is of, if it has the types of several.",
+)
+@_JSON
+@_DEBUG
+def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, debug: bool) -> None:
+    """Makes a table from the debug information of FILE, a runtime's own file or its separate debug file (.debug, .dbg),
+    and writes it into the user's folder: $XDG_DATA_HOME/ompd/layouts, by default ~/.local/share/ompd/layouts. From then
+    on every command knows a stripped file with the same build-id.
+
+    \b
+      $ ompd layout add libiomp5.dbg
+      libomp-libiomp5.dbg   libomp   Intel 5.0.20260828   x86_64   42 structures
+        file           /home/u/.local/share/ompd/layouts/libomp-libiomp5.dbg.json
+        build-id       -
+    """
+    import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
+
+    def describe(answer: LayoutAnswer) -> str:
+        return describe_layout(answer.rows[0], len(answer.structs or ()))
+
+    _tell_layouts(lambda: layouts.add(file, name, runtime), as_json=as_json, debug=debug, describe=describe)
+
+
+def _tell_layouts(
+    ask: Callable[[], LayoutAnswer],
+    *,
+    as_json: bool,
+    debug: bool,
+    color: str = "auto",
+    verbose: bool = False,
+    describe: Callable[[LayoutAnswer], str] | None = None,
+) -> None:
+    try:
+        answer = ask()
+    except OmpdError as error:
+        if debug:
+            raise
+        _fail(error)
+    try:
+        if as_json:
+            sys.stdout.write(format_layouts(answer) + "\n")
+        elif describe is not None:
+            sys.stdout.write(describe(answer) + "\n")
+        else:
+            import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+
+            terminal.print_layouts(terminal.make_console(color), answer, verbose=verbose)
+        sys.stdout.flush()
+    except OSError as error:
+        _end_of_output(error)
+    for warning in answer.warnings:
+        _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+    if not answer.complete:
+        sys.exit(EXIT_INCOMPLETE)
+
+
 @cli.command(short_help="The JSON Schema of a command's answer.")
-@click.argument("command", type=click.Choice([command.name for command in COMMANDS]))
+@click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "layout"]))
 def schema(command: str) -> None:
     """Prints the JSON Schema of what `ompd COMMAND --json` prints."""
     import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it

@@ -25,7 +25,7 @@ _RUNTIME_SYMBOL = re.compile(
     r"|_Z\w*(?:__kmp|kmp_|__itt|__ompt|distributedBarrier|hierarchy_info)"
 )
 
-_CONSTRUCT = re.compile(r"\._omp_fn\.\d|\.omp_(?:outlined|task_entry)")
+_CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
 
 
 def is_runtime_file(name: str) -> bool:
@@ -39,7 +39,9 @@ def is_runtime_symbol(symbol: str) -> bool:
 
 
 def is_construct(symbol: str) -> bool:
-    """Tell whether *symbol* is called as compilers call what they make of an OpenMP construct."""
+    """Tell whether *symbol* is called as compilers call what they make of an OpenMP construct; :mod:`ompd.outlined` has
+    what such a name says.
+    """
     return _CONSTRUCT.search(symbol) is not None
 
 

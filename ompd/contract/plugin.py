@@ -286,13 +286,14 @@ class LockState:
     ``address`` is the runtime's object, ``kind`` what the user calls it (``lock`` or ``critical``). ``owner`` is the
     native id of its holder, None where the runtime does not store one; ``waiters`` those of all who wait, first in line
     first, empty where it keeps no list. ``variable`` is the address of the user's variable, None where that was not
-    found."""
+    found. ``is_unnamed`` is True for the critical section without a name, which has none."""
 
     address: int
     kind: str
     owner: int | None
     waiters: tuple[int, ...]
     variable: int | None = None
+    is_unnamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

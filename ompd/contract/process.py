@@ -141,10 +141,21 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a routine of the target answered in the emulator: its value, and the ``(address, size)`` pairs it read."""
+    """What a routine of the target answered in the emulator.
+
+    ``value`` is the whole register that results are returned in, unsigned. Of a narrower type the rest of it means
+    nothing. ``reads`` are address and size in bytes of all that the routine read, in its order, but of its own stack:
+    variables, and what code reads to find them, as entries of the global offset table or the thread's control block.
+    """
 
     value: int
     reads: tuple[tuple[int, int], ...]
+
+    @property
+    def as_int(self) -> int:
+        """The result of a routine that returns a C ``int``."""
+        value = self.value & 0xFFFFFFFF
+        return value - (1 << 32) if value >> 31 else value
 
 
 class Process(Callbacks, Protocol):
@@ -231,5 +242,21 @@ class Process(Callbacks, Protocol):
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         """Run the target's own *routine* over its frozen memory, as *thread*, in an emulator.
 
-        :raises Unavailable: if it would write, block or leave what can be emulated
+        Nothing of the target runs or is changed. That a routine answers does not mean that the answer is of now: ask
+        what the runtime's own code asks before it calls the routine.
+
+        :param routine: its address, as :meth:`symbol_in` tells it
+        :param arguments: integers or pointers, negative ones as C's signed types; six at most
+        :raises Unavailable: if it would write, call the kernel, does not end, comes to code that is not proven to be
+            what ran or that cannot be emulated, or there is no emulator; the message says which
+        :raises BadInput: if there is no such thread, or a number that is no address
+        """
+
+    def thread_local_block(self, module: Module, thread: int) -> tuple[int, int] | None:
+        """Return address and size in bytes of the thread-local storage that *thread* has of *module*, None if the
+        module has no thread-local variables.
+
+        :raises NoStorage: if the thread has none yet
+        :raises Unavailable: if this C library does not tell, or the module's file is not known
+        :raises CorruptState: if the loader's structures contradict themselves
         """

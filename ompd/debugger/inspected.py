@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
+from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, Variable
@@ -18,7 +19,7 @@ from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.dwarf_lines import Function
 from ompd.debugger.formats.elf import PF_W, PF_X, PT_LOAD
-from ompd.debugger.formats.notes import NT_OMPD_FILE
+from ompd.debugger.formats.notes import AT_BASE, NT_OMPD_FILE
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import Loader
@@ -41,8 +42,10 @@ from ompd.errors import (
 )
 
 if TYPE_CHECKING:
+    from ompd.debugger.emulate import Emulator
     from ompd.debugger.emutls import EmulatedTls
     from ompd.debugger.formats.dwarf_types import TypeInfo
+    from ompd.debugger.linking import Linkage
     from ompd.debugger.locals import FunctionLocals, Locals
     from ompd.debugger.variables import Variables
 
@@ -55,8 +58,8 @@ _NO_REGISTERS = "the thread's registers are lost with the notes of the core file
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
-# What compilers make of OpenMP constructs, see ompd.outlined
-_OUTLINED = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
+# glibc's, and as others name theirs
+_LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
 
 
@@ -97,6 +100,7 @@ class InspectedProcess:
 
     def close(self) -> None:
         """Let go of the modules' files. The target is its owner's to close."""
+        self.close_emulator()
         self._modules.close()
 
     def at_another_stop(self, target: Target) -> InspectedProcess:
@@ -473,8 +477,8 @@ class InspectedProcess:
         if not frames:
             frames = [SourceFrame(None, file, line, False)]
         symbol = self.locate(address).symbol
-        if symbol is not None and (frames[-1].function is None or _OUTLINED.search(symbol)):
-            name = symbol if _OUTLINED.search(symbol) else _demangled(symbol)
+        if symbol is not None and (frames[-1].function is None or is_construct(symbol)):
+            name = symbol if is_construct(symbol) else _demangled(symbol)
             frames[-1] = frames[-1]._replace(function=name)
         return tuple(frames)
 
@@ -712,7 +716,7 @@ class InspectedProcess:
         return any(
             segment.p_type == PT_LOAD
             and -(-(module.bias + segment.p_vaddr + segment.p_filesz) // _PAGE) * _PAGE <= address
-            and address + size <= module.bias + segment.p_vaddr + segment.p_memsz
+            and address + size <= -(-(module.bias + segment.p_vaddr + segment.p_memsz) // _PAGE) * _PAGE
             for segment in module.elf.segments
         )
 
@@ -758,9 +762,62 @@ class InspectedProcess:
     def _environment(self) -> Mapping[str, str]:
         return read_environment(self, self._modules.auxiliary_vector)
 
+    # Routines of the target
+
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
-        """There is no emulator yet."""
-        raise Unsupported("routines of the target are not emulated yet")
+        """See :meth:`Process.call`."""
+        emulator = self._emulator
+        if isinstance(emulator, Unavailable):
+            raise Unavailable(str(emulator), hint=emulator.hint) from emulator
+        return emulator.call(routine, thread, arguments)
+
+    @cached_property
+    def _emulator(self) -> Emulator | Unavailable:
+        # Or why there is none: that is found out once.
+        from ompd.debugger.emulate import Emulator  # noqa: PLC0415  for plugins that ask for it
+
+        try:
+            return Emulator(self, self._target.architecture, self._linkage, self._is_code, self._is_free)
+        except Unavailable as error:
+            return error
+
+    def close_emulator(self) -> None:
+        """Let go of the emulator, which takes some megabytes; a later call makes another one."""
+        emulator: Emulator | Unavailable | None = self.__dict__.pop("_emulator", None)
+        if emulator is not None and not isinstance(emulator, Unavailable):
+            emulator.close()
+
+    def _linkage(self, jump_slot: int) -> Linkage:
+        from ompd.debugger.linking import Linkage  # noqa: PLC0415  as above
+
+        return Linkage(self, self._loader, self._modules.at, jump_slot)
+
+    def _is_free(self, start: int, end: int) -> bool:
+        # Whether the target has nothing between two addresses, as far as it tells.
+        return not any(
+            place.start < end and start < place.end
+            for places in (self._target.regions(), self._target.mappings(), self._modules)
+            for place in places
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the target holds all that it was meant to hold."""
+        return self._target.loss is None
+
+    def loader_code(self) -> Sequence[tuple[int, int]]:
+        """Return where the dynamic loaders lie, from and to which address."""
+        base = self._modules.auxiliary_vector.get(AT_BASE)
+        return [
+            (module.start, module.end)
+            for module in self._modules
+            if _LOADER.fullmatch(module.name.rpartition("/")[2]) or (base is not None and base == module.start)
+        ]
+
+    def thread_local_block(self, module: Module, thread: int) -> tuple[int, int] | None:
+        """See :meth:`Process.thread_local_block`."""
+        loaded = self._by_start.get(module.start)
+        return self._storage.block(loaded, thread) if loaded is not None else None  # the vDSO has none
 
 
 def _demangled(symbol: str) -> str:

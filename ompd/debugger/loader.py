@@ -19,12 +19,15 @@ _MAX_MODULES = 1 << 16
 
 
 class LinkMap(NamedTuple):
-    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name lies."""
+    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name lies, ``namespace``
+    counts the lists: 0 for the program's own, others are of ``dlmopen`` and of tools.
+    """
 
     address: int
     l_addr: int
     l_ld: int
     l_name: int
+    namespace: int = 0
 
 
 class Loader:
@@ -86,7 +89,9 @@ def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
     """
     size = process.pointer_size
     seen: set[int] = set()
+    namespace = -1
     while r_debug and r_debug not in seen:
+        namespace += 1
         seen.add(r_debug)
         version = read_unsigned(process, r_debug, 4)
         link_map = read_unsigned(process, r_debug + size, size)
@@ -98,7 +103,7 @@ def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
             l_addr, l_name, l_ld, following = (
                 int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, 4 * size, size)
             )
-            yield LinkMap(link_map, l_addr, l_ld, l_name)
+            yield LinkMap(link_map, l_addr, l_ld, l_name, namespace)
             link_map = following
         # r_version, padding, r_map, r_brk, r_state, padding, r_ldbase, and since version 2 (glibc 2.35) r_next
         try:

@@ -89,6 +89,22 @@ class ThreadLocalStorage:
             raise MalformedFile(f"{module.name}: {name} does not lie in the segment of thread-local variables")
         return self._block_address(module, segment, name, thread) + offset
 
+    def block(self, module: LoadedModule, thread: int) -> tuple[int, int] | None:
+        """Return where *thread* has its TLS block of *module*, and the block's size in bytes; None if the module has no
+        TLS segment.
+
+        :raises NoStorage: if the thread has none yet
+        :raises Unavailable: if this C library does not tell, or the module's file is not known
+        :raises CorruptState: if the loader's structures contradict themselves
+        """
+        if module.elf is None:
+            raise Unavailable(f"{module.record.fault or module.name}: its thread-local storage is not known")
+        segment = _tls_segment(module)
+        if segment is None:
+            return None
+        what = f"the thread-local storage of {module.name}"
+        return self._block_address(module, segment, what, thread), segment.p_memsz
+
     def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
         """Read every block that *thread* has, and its control block; what cannot be read is left."""
         pointer = self._thread_pointer(thread)

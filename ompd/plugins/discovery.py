@@ -15,6 +15,7 @@ from ompd.contract.ompd import DLL_LOCATIONS
 from ompd.contract.plugin import Plugin
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, OmpdError
+from ompd.plugins.libgomp.plugin import LibgompPlugin
 from ompd.plugins.libomp.plugin import LibompPlugin
 
 # Real runtimes name one or two libraries.
@@ -82,4 +83,4 @@ def _probe(process: Process, module: Module) -> Found | None:
             "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
         )
         return Found(module, kind, locations, LibompPlugin())
-    return Found(module, kind or "unknown", locations, None)
+    return Found(module, kind or "unknown", locations, LibgompPlugin() if kind == "libgomp" else None)

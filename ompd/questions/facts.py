@@ -9,6 +9,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
+from ompd.plugins.layout import table
 from ompd.session import LoadedRuntime, Session
 
 Value = TypeVar("Value")
@@ -160,7 +161,8 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
         hint = _LOSS_HINT + (_NAME_HINT if loss.files else "")
         raise NoAnswer(f"{name}: {loss.what}: {'; '.join(reasons)}", hint=hint)
     if untold:
-        raise NoAnswer(f"{name}: " + "; ".join(reason for reason, _ in untold), hint=untold[0][1])
+        reasons = [*(reason for reason, _ in untold), *map(str, table.user_tables()[1])]
+        raise NoAnswer(f"{name}: " + "; ".join(reasons), hint=untold[0][1])
     if session.lost_runtimes:
         raise NoAnswer(f"{name}: " + "; ".join(session.lost_runtimes), hint=_FILES_HINT)
     modules = session.process.modules()
@@ -201,6 +203,9 @@ def answer(
         problems.first([loss.what, *texts])
     if session.fault is not None:
         problems.first([f"{session.target.name}: {session.fault}; copy it again, whole"])
+    if any(runtime.layout in (table.SOURCE, None) for runtime in runtimes):
+        for fault in table.user_tables()[1]:
+            problems.note(str(fault))
     if session.note is not None:
         problems.note(f"{session.target.name}: {session.note}")
     spent = session.process.spent

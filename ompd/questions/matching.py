@@ -23,6 +23,7 @@ class Matching:
         self._runtimes = runtimes
         self._problems = problems
         self._known: dict[int, Found | None] = {}
+        self._handles: set[tuple[str, int]] = set()
 
     def of(self, thread: int) -> Found | None:
         """Return the OpenMP thread with the native id *thread*, None if no runtime knows it."""
@@ -31,6 +32,7 @@ class Matching:
         return self._known[thread]
 
     def _find(self, thread: int) -> Found | None:
+        found: list[Found] = []
         for runtime in self._runtimes:
             if runtime.space is None:
                 continue
@@ -40,14 +42,30 @@ class Matching:
                 self._problems.lost(f"{runtime.id}: threads", error)
                 continue
             if handle is not None:
-                return runtime, handle
-        return None
+                found.append((runtime, handle))
+                self._handles.add((runtime.id, handle.address))
+        # What a thread does is the innermost runtime's matter; one that has left a runtime's regions stays known to it.
+        return (
+            max(found, key=lambda known: self._nearness(thread, known)) if len(found) > 1 else next(iter(found), None)
+        )
+
+    def _nearness(self, thread: int, found: Found) -> tuple[bool, int]:
+        runtime, handle = found
+        try:
+            inside = handle.current_parallel() is not None
+        except OmpdError:
+            inside = False
+        process, module = self._session.process, runtime.found.module
+        frames = process.stack(thread).frames
+        at = next((i for i, frame in enumerate(frames) if process.module_at(frame.call_site) is module), len(frames))
+        return inside, -at
 
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:
-        """Runtime's id and address of all handles that are of a thread of the process."""
-        known = filter(None, map(self.of, self._session.process.threads()))
-        return frozenset((runtime.id, handle.address) for runtime, handle in known)
+        """Runtime's id and address of all handles that are of a thread of the process: two if two runtimes know it."""
+        for thread in self._session.process.threads():
+            self.of(thread)
+        return frozenset(self._handles)
 
     @cached_property
     def doubt(self) -> str | None:

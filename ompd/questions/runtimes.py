@@ -51,21 +51,18 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
             raise Unavailable(found.module.unproven)
         return found.module.build_id
 
-    layout = facts.get("layout", lambda: space().layout_source)
-    if "layout" in facts.unavailable:
-        facts.unavailable["layout_proof"] = facts.unavailable["layout"]
     return RuntimeRecord(
         id=runtime.id,
         kind=found.kind,
         version=facts.get("version", lambda: space().version()),
         file=found.module.name,
         build_id=facts.get("build_id", build_id),
-        layout=layout,
+        layout=facts.get("layout", lambda: space().layout_source),
         dll_locations=facts.get("dll_locations", locations),
         keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),
         omp_version=facts.get("omp_version", lambda: space().omp_version()),
         layouts=_other_layouts(runtime.space),
-        layout_proof=runtime.space.layout_proof if runtime.space is not None else None,
+        layout_proof=facts.get("layout_proof", lambda: space().layout_proof),
         unavailable=facts.unavailable,
     )
 

@@ -180,6 +180,8 @@ class _Reader:
                 size, level = facts.get("team_size", region.size), facts.get("level", region.level)
             elif "parallel" in facts.unavailable:
                 facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["parallel"]))
+            elif "thread_num" in facts.unavailable:
+                facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["thread_num"]))
             elif number is not None:
                 size, level = 1, 0
             idle = number is None and not frames
@@ -299,7 +301,9 @@ class _Reader:
         self, native: int, physical: Sequence[Frame], codes: Sequence[ConstructCode], found: Found | None
     ) -> list[_Item]:
         outermost = {code.frame: code for code in codes}
-        initial = self._initial_task(found, codes)
+        # Code of constructs is not looked for among frames that were found by a guess.
+        whole = bool(codes) or not any(frame.guessed for frame in physical)
+        initial = self._initial_task(found, codes) if whole else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
         frames: list[_Item] = []
         inside = 0  # the code that the frame is in

@@ -91,7 +91,7 @@ def _record(
     thread_num = facts.get("thread_num", handle.thread_num)
     # A thread of a team outside of all regions is an initial one: alone, at level 0.
     outside = thread_num is not None and "parallel" not in facts.unavailable
-    lost = facts.unavailable.get("parallel")
+    lost = facts.unavailable.get("parallel", facts.unavailable.get("thread_num") if region is None else None)
 
     def of_region(key: str, value: int | None) -> int | None:
         if lost is not None:

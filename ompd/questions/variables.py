@@ -160,6 +160,8 @@ def _record(
             team_size = facts.get("team_size", region.size)
         elif "parallel" in facts.unavailable:
             facts.unavailable["team_size"] = facts.unavailable["parallel"]
+        elif "thread_num" in facts.unavailable:
+            facts.unavailable["team_size"] = facts.unavailable["thread_num"]
         elif thread_num is not None:
             team_size = 1
     elif matching.doubt is not None:

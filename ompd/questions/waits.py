@@ -107,6 +107,8 @@ class Waits:
         )
 
     def _symbol(self, lock: LockState) -> str | None:
+        if lock.is_unnamed:
+            return "critical"
         if lock.variable is None:
             return None
         place = self._session.process.locate(lock.variable)

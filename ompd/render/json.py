@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from ompd.model import Answer, SnapshotRecord
+from ompd.model import Answer, LayoutAnswer, SnapshotRecord
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
 ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data"))
@@ -78,3 +78,15 @@ def _dump_rows(rows: Iterable[object], extra: Callable[[Any], Mapping[str, objec
 def format_snapshot(taken: SnapshotRecord) -> str:
     """Return what was written as the text of one JSON object."""
     return _dump({"schema": "ompd/snapshot/1", **_plain(taken)})
+
+
+def format_layouts(answer: LayoutAnswer) -> str:
+    """Return the tables of layouts as the text of one JSON object, with a line for each of them and each structure."""
+    members = {
+        "schema": _dump("ompd/layout/1"),
+        "complete": _dump(answer.complete),
+        "warnings": _dump(list(answer.warnings)),
+        "layout": _dump_rows(answer.rows),
+        "structs": _dump_rows(answer.structs) if answer.structs is not None else "null",
+    }
+    return "{\n" + ",\n".join(f"{_dump(key)}: {text}" for key, text in members.items()) + "\n}"

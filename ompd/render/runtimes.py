@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from ompd.model import Answer, RuntimeRecord
 from ompd.render.words import clean, format_field, format_runtime_name
 
+_NOT_ASKED_FOR = "no (OMP_DEBUG=enabled or a tool makes it)"
+_NOT_KEPT = {"libgomp": "no (libgomp has no states)"}
+
 
 def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
     """Yield what is known of each runtime, a block of lines each."""
@@ -20,9 +23,7 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         names = ", ".join(row.dll_locations) if row.dll_locations is not None else None
         yield f"  ompd_dll_locations  {format_field(row, 'dll_locations', names)}"
         kept = (
-            {True: "yes", False: "no (OMP_DEBUG=enabled or a tool makes it)"}.get(row.keeps_states)
-            if row.keeps_states is not None
-            else None
+            None if row.keeps_states is None else "yes" if row.keeps_states else _NOT_KEPT.get(row.kind, _NOT_ASKED_FOR)
         )
         yield f"  keeps states   {format_field(row, 'keeps_states', kept)}"
         for reason in dict.fromkeys(row.unavailable.values()):

@@ -22,10 +22,12 @@ ROWS: Mapping[str, type[Any]] = {
     "stack": model.StackRecord,
     "icvs": model.IcvRecord,
     "var": model.VariableRecord,
+    "layout": model.LayoutRecord,
 }
 """The record of each command's rows."""
-ANSWERS: Mapping[str, type[Any]] = {"var": model.VariableAnswer}
+ANSWERS: Mapping[str, type[Any]] = {"var": model.VariableAnswer, "layout": model.LayoutAnswer}
 """Answers that have more than rows."""
+_WITHOUT_TARGET = frozenset(("layout",))
 
 _PLAIN: Mapping[type[Any], str] = {int: "integer", bool: "boolean", str: "string", float: "number"}
 _ADDRESS = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
@@ -44,6 +46,8 @@ def format_schema(command: str) -> str:
         command: rows,
     }
     if command in ANSWERS:
+        if command in _WITHOUT_TARGET:
+            del members["target"], members["runtimes"]
         hints, common = typing.get_type_hints(ANSWERS[command]), {field.name for field in fields(model.Answer)}
         own = (field.name for field in fields(ANSWERS[command]) if field.name not in common)
         members |= {name: _of_type(hints[name], definitions) for name in own}

@@ -13,6 +13,7 @@ from rich.text import Text
 from ompd.model import (
     Answer,
     IcvRecord,
+    LayoutAnswer,
     ParallelRecord,
     RuntimeRecord,
     StackRecord,
@@ -20,7 +21,7 @@ from ompd.model import (
     ThreadRecord,
     VariableAnswer,
 )
-from ompd.render import icvs, regions, runtimes, stacks, tasks, threads, variables, words
+from ompd.render import icvs, layouts, regions, runtimes, stacks, tasks, threads, variables, words
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold"}
@@ -147,6 +148,18 @@ def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: b
     """Print the answer to ``runtimes``."""
     _print_head(console, answer, verbose)
     for line in runtimes.runtime_lines(answer):
+        console.print(Text(line))
+
+
+def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:
+    """Print the tables of layouts that are known, or what one of them holds."""
+    if answer.structs is None:
+        _print_table(console, layouts.layouts_table(answer))
+        console.print()
+        for line in layouts.notes(answer, verbose=verbose):
+            console.print(Text(line, style=_STYLES["dim"]))
+        return
+    for line in layouts.layout_lines(answer):
         console.print(Text(line))
 
 

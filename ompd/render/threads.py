@@ -16,6 +16,7 @@ from ompd.render.words import (
     clean,
     format_count,
     format_field,
+    format_indices,
     format_place,
     format_ranges,
     format_threads,
@@ -52,7 +53,10 @@ def threads_table(
         at = titles.index("THREADS")
         titles = (*titles[:at], "LLDB", *titles[at:])
         lines = tuple(
-            Line((*line.cells[:at], _indices(rows, indices), *line.cells[at:]), line.style)
+            Line(
+                (*line.cells[:at], format_indices((row.native_thread_id for row in rows), indices), *line.cells[at:]),
+                line.style,
+            )
             for rows, line in zip(groups.values(), lines, strict=True)
         )
     if many:
@@ -102,11 +106,6 @@ def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
         _where(row, verbose),
     )
     return Line(cells, "wait" if row.wait is not None else "")
-
-
-def _indices(rows: Sequence[ThreadRecord], indices: Mapping[int, int]) -> str:
-    natives = (row.native_thread_id for row in rows)
-    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
 
 
 def _state(row: ThreadRecord, verbose: bool) -> str:

@@ -16,6 +16,7 @@ from ompd.render.words import (
     clean,
     format_count,
     format_field,
+    format_indices,
     format_ranges,
     format_threads,
 )
@@ -75,7 +76,7 @@ def variable_table(
         first = rows[0]
         cells: tuple[str, ...] = (_numbers(rows), _natives(rows), _address(rows), _value(first))
         if indices is not None:
-            cells = (cells[0], _indices(rows, indices), *cells[1:])
+            cells = (cells[0], format_indices((row.native_thread_id for row in rows), indices), *cells[1:])
         if many:
             cells = (clean(first.runtime or NONE), *cells)
         if starred:
@@ -110,15 +111,10 @@ def _natives(rows: Sequence[VariableRecord]) -> str:
     return format_threads([row.native_thread_id for row in rows]) + count
 
 
-def _indices(rows: Sequence[VariableRecord], indices: Mapping[int, int]) -> str:
-    natives = (row.native_thread_id for row in rows)
-    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
-
-
 def _address(rows: Sequence[VariableRecord]) -> str:
     addresses = dict.fromkeys(row.address for row in rows)
     if len(addresses) > 1:
-        return format_count(len(addresses), "copy").replace("copys", "copies")
+        return format_count(len(addresses), "copy", "copies")
     row = rows[0]
     return format_field(row, "address", f"{row.address:#x}" if row.address is not None else None)
 

@@ -5,11 +5,12 @@ Nothing of the target reaches the terminal as it is: names are data, and a contr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ompd.model import (
+    LayoutRecord,
     Place,
     RegionFunction,
     RuntimeRecord,
@@ -87,9 +88,14 @@ def format_runtime_name(runtime: RuntimeRecord) -> str:
     return runtime.id + (f" {runtime.version}" if runtime.version is not None else "")
 
 
-def format_count(number: int, what: str) -> str:
+def format_count(number: int, what: str, plural: str | None = None) -> str:
     """Return a number of things: ``1 thread``, ``2 threads``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {what if number == 1 else plural or what + 's'}"
+
+
+def format_indices(natives: Iterable[int | None], indices: Mapping[int, int]) -> str:
+    """Return the debugger's numbers of threads, from those of the system."""
+    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
 
 
 def format_place(place: Place | RegionFunction | None, *, verbose: bool = False) -> str:
@@ -140,3 +146,15 @@ def describe_snapshot(taken: SnapshotRecord) -> str:
     return clean(
         f"{taken.file}: {megabytes[0]}, {threads}; {megabytes[1]} of memory, {megabytes[2]} of the files of {modules}"
     )
+
+
+def describe_layout(made: LayoutRecord, structs: int) -> str:
+    """Return in lines which table of layouts was written."""
+    parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
+    build_ids = ", ".join(made.build_ids) or NONE
+    lines = [
+        "   ".join((*parts, format_count(structs, "structure"))),
+        f"  file           {made.file}",
+        f"  build-id       {build_ids}",
+    ]
+    return "\n".join(map(clean, lines))

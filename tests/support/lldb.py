@@ -117,6 +117,7 @@ def _facts_of(program: Stopped | Running) -> dict[str, object]:
         "program": program.program,
         "compiler": program.compiler,
         "mode": program.mode,
+        "runtime": program.runtime,
     }
 
 

@@ -42,6 +42,7 @@ def compare(question: dict[str, Any]) -> dict[str, Any]:
             question["compiler"],
             question["mode"],
             "lldb",
+            question["runtime"],
         )
         try:
             with ompd.from_lldb(process) as session:

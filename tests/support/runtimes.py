@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.support.debs import deb_folder
-from tests.support.machine import intel_runtime, table
+from tests.support.machine import clean_environment, intel_runtime, require, table
 
 INTEL = "intel"
 
@@ -20,6 +21,7 @@ class OpenmpRuntime:
 
     *kind* is what ``runtimes`` calls it, *library* returns its file (:exc:`Missing` if it is not there). *options* link
     with it; its folder is searched by linker and loader. *version* returns what tells it from other builds of it.
+    *has_ompd* tells whether it has OMPD's symbols.
     """
 
     name: str
@@ -27,6 +29,7 @@ class OpenmpRuntime:
     library: Callable[[], Path]
     options: tuple[str, ...]
     version: Callable[[], str]
+    has_ompd: bool = False
 
 
 def _debian(release: int) -> OpenmpRuntime:
@@ -44,6 +47,18 @@ def _digest(file: Path) -> str:
     return sha256(file.read_bytes()).hexdigest()
 
 
+def _gnus() -> Path:
+    # That of the compiler's own package; -print-file-name leads into its folder, to a link.
+    found = subprocess.run(
+        [str(require("gcc")), "-print-file-name=libgomp.so.1"],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=True,
+    )
+    return Path(found.stdout.strip()).resolve()
+
+
 STRIPPED = tuple(f"libomp-{release}" for release in (13, 14, 15, 16, 19))
 """Debian's packages of LLVM's runtime, none of which has a symbol table or debug information."""
 
@@ -56,6 +71,14 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             lambda: intel_runtime() / "lib" / "libiomp5.so",
             ("-liomp5",),
             lambda: str(table()["intel-openmp"].version),
+            True,
+        ),
+        OpenmpRuntime(
+            "libgomp",
+            "libgomp",
+            lambda: _gnus().with_name("libgomp.so.1"),
+            ("-l:libgomp.so.1",),
+            lambda: _digest(_gnus()),
         ),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
     )

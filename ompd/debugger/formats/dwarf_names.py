@@ -7,9 +7,9 @@ Fortran have no scopes to tell: names there are ``DW_AT_name`` alone.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 
+from ompd.contract.code import is_construct
 from ompd.debugger.formats.dwarf_files import DebugFiles
 from ompd.debugger.formats.dwarf_units import (
     DW_AT_ABSTRACT_ORIGIN,
@@ -29,8 +29,6 @@ _DW_TAG_NAMESPACE = 0x39
 _TYPES = frozenset((0x02, 0x04, 0x13, 0x17, 0x38))  # class, enumeration, structure, union, interface
 # DW_LANG_C89 … C17, C11 among them; Fortran 77 … 18
 _WITHOUT_SCOPES = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D))
-# What compilers make of OpenMP constructs is no name of the source's, whose scopes would be told.
-_OUTLINED = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
 
 _MAX_REFERENCES = 8
 _MAX_SCOPES = 32
@@ -87,7 +85,7 @@ class Names:
         known, unit, offset = self.described(unit, offset)
         name = text_of(known, DW_AT_NAME)
         linkage = text_of(known, DW_AT_LINKAGE_NAME) or text_of(known, DW_AT_MIPS_LINKAGE_NAME)
-        if name is None or _OUTLINED.search(name):
+        if name is None or is_construct(name):
             return linkage or name
         if has_no_scopes(unit):
             return name
@@ -122,7 +120,7 @@ class Names:
                     known, unit, offset = self.described(unit, offset)
                 name = text_of(known, DW_AT_NAME)
                 if tag == DW_TAG_SUBPROGRAM:
-                    is_told = name is not None and not _OUTLINED.search(name)
+                    is_told = name is not None and not is_construct(name)
                     if name is None or not is_told:
                         continue  # its own place, by gcc, is in the function that the construct is in
                     parts.append(name)

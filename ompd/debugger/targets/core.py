@@ -206,7 +206,8 @@ class CoreTarget:
                 if not self._notes_have_holes:
                     raise
             self._notes_have_holes = True
-            found = data.find(b"CORE\0", at + _NOTE_HEADER)
+            # Not the note at which it stopped again: that one has its name right there.
+            found = data.find(b"CORE\0", at + _NOTE_HEADER + 1)
             while found >= 0 and data[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != (5).to_bytes(4, order):
                 found = data.find(b"CORE\0", found + 1)
             if found < 0:

@@ -27,13 +27,13 @@ from ompd.errors import (
 from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
-from ompd.plugins.libomp.pages import Heap
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.structures import Structures
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threadprivate import Threadprivate
 from ompd.plugins.libomp.threads import Thread
 from ompd.plugins.libomp.unnamed import Unnamed
+from ompd.plugins.pages import Heap
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
 _WANTED: Mapping[str, Sequence[str]] = {

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ompd import outlined
-from ompd.contract.plugin import ConstructCode, ParallelHandle
+from ompd.contract.plugin import ConstructCode
 from ompd.errors import CorruptState, OmpdError
 from ompd.plugins.libomp import constructs
 
@@ -123,7 +123,7 @@ def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[
     ancestors = list(_ancestors(current))
     for number, code in enumerate(rows):
         if code.kind == "parallel":
-            met = _encountering(thread, code.region)
+            met = _encountering(thread, code.region)  # type: ignore[arg-type]
             continue
         task = met if met is not None and met.kind() == "explicit" else None
         if task is None and number:
@@ -146,12 +146,11 @@ def _ancestors(task: Task | None) -> Iterator[Task]:
             yield task
 
 
-def _encountering(thread: Thread, region: ParallelHandle | None) -> Task | None:
+def _encountering(thread: Thread, region: Region | None) -> Task | None:
     # The task that met a region of which the thread is the primary one.
     if region is None or region.thread(0).address != thread.address:
         return None
-    task = region.implicit_task(0).generating()
-    return thread.runtime.task_at(int(task.id.partition("/")[0], 16)) if task is not None else None
+    return region.implicit_task(0).generating()
 
 
 def _with_implicit_tasks(thread: Thread, found: Sequence[ConstructCode]) -> list[ConstructCode]:

@@ -21,7 +21,7 @@ from ompd.plugins.libomp.names import defined_as
 if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
     from ompd.plugins.libomp.layouts import Known
-    from ompd.plugins.libomp.pages import Heap
+    from ompd.plugins.pages import Heap
 
 # What is read of each structure.
 _WANTED: Mapping[str, Sequence[str]] = {

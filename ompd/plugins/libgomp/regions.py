@@ -1,0 +1,126 @@
+"""Parallel regions and their teams (``struct gomp_team``): one team for each, serialized ones too."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView
+from ompd.contract.process import Frame
+from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.plugins.libgomp import stacks
+from ompd.plugins.libgomp.structures import copied
+from ompd.plugins.libgomp.tasks import Task
+
+if TYPE_CHECKING:
+    from ompd.plugins.libgomp.plugin import Runtime
+    from ompd.plugins.libgomp.threads import Thread
+
+_HEAD = ("nthreads", "prev_ts.team", "prev_ts.team_id", "prev_ts.level", "prev_ts.active_level", "ordered_release")
+
+
+class Region:
+    """One ``gomp_team``. Each part is read once, when first asked for."""
+
+    def __init__(self, runtime: Runtime, address: int) -> None:
+        self.runtime = runtime
+        self.address = address
+        self._layout = runtime.layouts["gomp_team"]
+
+    @property
+    def id(self) -> str:
+        """See :attr:`ParallelHandle.id`."""
+        return f"{self.address:#x}"
+
+    @cached_property
+    def view(self) -> StructView:
+        """The ``gomp_team``, its first members read before."""
+        return copied(self.runtime.heap, self._layout, self.address, _HEAD)
+
+    @cached_property
+    def nthreads(self) -> int:
+        """The number of its threads.
+
+        :raises CorruptState: if it cannot be
+        """
+        count = self.view.unsigned("nthreads")
+        if not 0 < count <= self.runtime.most_threads:
+            raise CorruptState(self.address, f"team of {count} threads")
+        return count
+
+    @cached_property
+    def outer_team(self) -> int | None:
+        """The address of the team that its primary thread was in when it met the construct."""
+        return self.view.pointer("prev_ts.team")
+
+    @cached_property
+    def outer_number(self) -> int:
+        """The primary thread's number in that team."""
+        return self.view.unsigned("prev_ts.team_id")
+
+    @cached_property
+    def outer_level(self) -> int:
+        """How many regions enclose it."""
+        return self.view.unsigned("prev_ts.level")
+
+    def enclosing(self) -> Region | None:
+        """See :meth:`ParallelHandle.enclosing`."""
+        return self.runtime.team_at(self.outer_team) if self.outer_team is not None else None
+
+    def size(self) -> int:
+        """Return ``nthreads``."""
+        return self.nthreads
+
+    def level(self) -> int:
+        """Return the number of regions that enclose it, and itself."""
+        return self.outer_level + 1
+
+    def active_level(self) -> int:
+        """Return how many of them have more than one thread."""
+        return self.view.unsigned("prev_ts.active_level") + (self.nthreads > 1)
+
+    def thread(self, thread_num: int) -> Thread:
+        """See :meth:`ParallelHandle.thread`.
+
+        :raises Unavailable: if no thread of the process says that it is that one
+        """
+        self._check(thread_num)
+        found = self.runtime.members(self.address).get(thread_num)
+        if found is None:
+            raise Unavailable(f"no thread has number {thread_num} in the team: it has not begun, or is lost")
+        return found
+
+    def implicit_task(self, thread_num: int) -> Task:
+        """Return an element of ``implicit_task``."""
+        self._check(thread_num)
+        return self.runtime.task_at(self.first_task + thread_num * self.runtime.layouts.size("gomp_task"))
+
+    @property
+    def first_task(self) -> int:
+        """Where the first of its implicit tasks lies."""
+        return self.view.address_of("implicit_task")
+
+    def _check(self, thread_num: int) -> None:
+        if not 0 <= thread_num < self.size():
+            raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
+
+    @cached_property
+    def barrier(self) -> StructView:
+        """The ``gomp_team``, its barrier's words read before."""
+        members = ("barrier.total", "barrier.generation", "barrier.awaited", "barrier.awaited_final")
+        return copied(self.runtime.heap, self._layout, self.address, members)
+
+    def function(self) -> int:
+        """Return the entry of the function that the compiler made of the region, from the stack of one of its threads.
+
+        :raises Unavailable: if no thread of the team has it on its stack
+        """
+        return stacks.region_entry(self)
+
+    def encountering_frames(self) -> tuple[Frame, ...]:
+        """See :meth:`ParallelHandle.encountering_frames`."""
+        return stacks.encountering_frames(self)
+
+    def tool_data(self) -> int:
+        """Not kept: libgomp has no OMPT."""
+        raise Unavailable("libgomp has no OMPT, so that it keeps no tool's data")

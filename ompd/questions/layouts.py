@@ -1,0 +1,143 @@
+"""``layout``: the tables of structure layouts that are known, and a new one from a file's debug information."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ompd.contract.memory import StructLayout
+from ompd.debugger.debug_file import DebugFile
+from ompd.errors import BadFile, BadInput, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
+from ompd.model import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
+from ompd.plugins.layout import generate, table
+
+
+def known(name: str | None = None) -> LayoutAnswer:
+    """Return the tables that are known, the shipped ones first; or one of them with all that it holds.
+
+    :param name: that of a table, as this names it; of two the user's own
+    :raises BadInput: if there is none of that name
+    :raises BadFile: if a shipped table is damaged
+    """
+    shipped, (own, faults) = table.shipped_tables(), table.user_tables()
+    warnings = tuple(map(str, faults))
+    if name is None:
+        return LayoutAnswer(tuple(map(_record, [*shipped, *own])), None, not faults, warnings)
+    found = next((each for each in [*own, *shipped] if each.name == name), None)
+    if found is None:
+        about = next((f": {fault}" for fault in faults if Path(fault.path).stem == name), "")
+        raise BadInput(f"no table is called {name!r}{about}", hint="ompd layout show lists those that there are")
+    # What else lies in the folder is not what was asked for.
+    return LayoutAnswer((_record(found),), tuple(map(_struct, found.structs.values())), True, ())
+
+
+def add(path: str, name: str | None = None, runtime: str | None = None) -> LayoutAnswer:
+    """Make a table from the debug information of a runtime, write it into the user's folder, and return it.
+
+    :param path: the runtime's own file, or its separate debug file
+    :param name: what to call the table, and what it is of, None: as the file tells
+    :param runtime: which of :data:`generate.FAMILIES` it is, None: the one whose types are there
+    :raises BadFile: if the file is not what it has to be, or damaged, or the table cannot be written
+    :raises BadInput: if the table's name is that of a shipped one
+    :raises LayoutUnavailable: if the debug information is missing, of no runtime, or lacks a type
+    """
+    file = DebugFile(path)
+    try:
+        return _add(file, path, name, runtime)
+    except MalformedFile as error:
+        raise BadFile(path, f"has damaged debug information: {error}") from error
+
+
+def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> LayoutAnswer:
+    runtime = runtime if runtime is not None else _runtime_of(file)
+    family = generate.FAMILIES[runtime]
+    structs = {type_name: shape for type_name in family.types if (shape := _shape(file, family, type_name)) is not None}
+    telling = file.find(family.telling)
+    producer, folder = file.compiler(telling) if telling is not None else ("", "")
+    release = generate.release_of(runtime, producer, folder, file.intels_version() if runtime == "libomp" else None)
+    base = Path(path).name
+    build_id = file.build_id
+    label = name if name is not None else release or base
+    chosen = generate.file_name(runtime, [name or "", build_id[:12] if build_id is not None else base])
+    if any(each.name == chosen for each in table.shipped_tables()):
+        raise BadInput(f"{chosen} is the name of a shipped table", hint="--name gives it another one")
+    told = generate.make(
+        runtime,
+        releases=[label],
+        architecture=file.architecture,
+        provenance=f"DWARF of {base}" + (f" ({producer})" if producer else ""),
+        build_ids={build_id: f"{base}, {label}, {file.architecture}"} if build_id is not None else {},
+        exported=file.exported(generate.telling_exports(runtime)),
+        structs=structs,
+    )
+    written, was_there = generate.store(chosen, told)
+    notes = [f"it takes the place of the table of that name that was in {written.path}"] if was_there else []
+    if build_id is None:
+        notes.append(f"{path} has no build-id, so the table proves no file by itself")
+    return LayoutAnswer((_record(written),), tuple(map(_struct, written.structs.values())), True, tuple(notes))
+
+
+def _runtime_of(file: DebugFile) -> str:
+    found = [runtime for runtime, family in generate.FAMILIES.items() if _has(file, family.telling)]
+    if not found:
+        types = ", ".join(f"{family.telling} ({runtime})" for runtime, family in generate.FAMILIES.items())
+        raise LayoutUnavailable(f"the debug information of {file.path} is of no runtime that is known: none of {types}")
+    if len(found) > 1:
+        raise LayoutUnavailable(
+            f"the debug information of {file.path} is of {' and '.join(found)}", hint="--runtime says which is meant"
+        )
+    return found[0]
+
+
+def _has(file: DebugFile, type_name: str) -> bool:
+    try:
+        return file.find(type_name) is not None
+    except TypeNotFound:
+        return True  # several
+
+
+def _shape(file: DebugFile, family: generate.Family, type_name: str) -> generate.Shape | None:
+    # None of an optional type that this build does not have, or whose name stands for several there.
+    try:
+        found = file.find(type_name)
+        if found is None and type_name in family.aliases:
+            found = file.find(family.aliases[type_name])
+        if found is not None:
+            members = file.members(found, generate.is_wanted)
+            return found.size, {
+                each.path: [each.offset, each.size] + ([] if each.bits is None else [each.first_bit or 0, each.bits])
+                for each in members
+            }
+    except (TypeNotFound, Unsupported) as error:
+        if type_name not in family.optional:
+            raise LayoutUnavailable(
+                f"the debug information of {file.path} does not tell {type_name}: {error}"
+            ) from error
+        return None
+    if type_name not in family.optional:
+        raise LayoutUnavailable(f"the debug information of {file.path} lacks the type {type_name}")
+    return None
+
+
+def _record(known: table.Table) -> LayoutRecord:
+    return LayoutRecord(
+        name=known.name,
+        runtime=known.runtime,
+        origin="shipped" if known.is_shipped else "user",
+        file=str(known.path),
+        releases=known.releases,
+        architectures=known.architectures,
+        build_ids=known.build_ids,
+        has_exports=known.has_exports,
+        lacks_exports=known.lacks_exports,
+        provenance=known.provenance,
+    )
+
+
+def _struct(layout: StructLayout) -> StructRecord:
+    members = [MemberRecord(name, where.offset, where.size) for name, where in layout.fields.items()]
+    for name, mask in layout.masks.items():
+        start = (mask & -mask).bit_length() - 1
+        bits = mask.bit_length() - start
+        members.append(MemberRecord(name, start // 8, -(-(start % 8 + bits) // 8), start % 8, bits))
+    members.sort(key=lambda member: (member.offset, member.first_bit or 0, -member.size, member.name))
+    return StructRecord(layout.name, layout.size or 0, tuple(members))

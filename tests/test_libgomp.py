@@ -1,0 +1,542 @@
+"""Programs on GNU's libgomp, which has neither OMPD nor symbols: what we tell equals what they wrote.
+
+``tests/facts_libgomp.json`` holds how many facts of each kind have to be told and equal. Written anew by
+``python -m tests.test_libgomp``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.contract.memory import Field, StructLayout
+from ompd.debugger.formats.elf import PF_W
+from ompd.debugger.targets.core import CoreTarget
+from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
+from ompd.plugins.layout import table
+from ompd.plugins.libgomp import proof
+from ompd.questions import tasks, threads
+from ompd.session import Session
+from tests.stacks import stopped_at_work
+from tests.support import Missing, Stopped, clean_environment, intel_runtime, running, stopped
+from tests.support.build import compiler
+from tests.support.damage import ask_all, cut
+from tests.support.lldb import LldbHost
+from tests.support.programs import ALL_PROGRAMS
+from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
+from tests.test_odd_programs import PLAIN, Odd, Words, core_of
+from tests.test_raw_stacks import KINDS
+from tests.test_snapshot import answers, snapshot, without_files
+from tests.truth import Comparison, compare
+
+pytest.importorskip("unicorn")
+
+FACTS = Path(__file__).with_name("facts_libgomp.json")
+# What libgomp executes at once when so many tasks are queued is another program.
+SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
+# libgomp has not met a thread that was in no region.
+PROGRAMS = [
+    pytest.param(name, compiler, id=f"{name}-{compiler}", marks=[pytest.mark.xdist_group("busy")] * known.spins)
+    for name, known in ALL_PROGRAMS.items()
+    for compiler in known.compilers
+    if not compiler.startswith("clang") and name != "no_region"
+]
+FULL = bool(os.environ.get("OMPD_FULL"))
+
+
+def on_libgomp(program: str, compiler: str = "gcc", **options: Any) -> Stopped:
+    env = {**SPECIAL.get(program, {}), **options.pop("env", {})}
+    return stopped(program, compiler=compiler, mode="neither", runtime="libgomp", env=env, **options)
+
+
+def facts_told(found: Comparison) -> dict[str, int]:
+    return dict(sorted(found.equal.items()))
+
+
+@pytest.mark.parametrize(("program", "compiler"), PROGRAMS)
+def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str) -> None:
+    found = compare(on_libgomp(program, compiler))
+    assert found.differences == []
+    assert facts_told(found) == json.loads(FACTS.read_text())[program]
+
+
+@pytest.mark.parametrize("program", ["nested", "task_stack", "nest_lock", "ordered", "shrunk_pool"])
+def test_of_gdbs_cores(program: str) -> None:
+    assert compare(on_libgomp(program, kind="gcore")).differences == []
+
+
+@pytest.mark.parametrize("program", ["nested", "lock", "task_tree", "between"])
+def test_of_processes_that_run(program: str, tmp_path: Path) -> None:
+    with running(program, mode="neither", runtime="libgomp", folder=tmp_path) as alive:
+        assert compare(alive).differences == []
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-fno-omit-frame-pointer"), ("-O1", "-gdwarf-4")], ids=" ".join)
+@pytest.mark.parametrize("program", ["task_stack", "callbacks", "deep", "orphaned"])
+def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
+    if flags != ("-O2",) and not FULL and program != "task_stack":
+        pytest.skip("only with OMPD_FULL=1")
+    found = compare(on_libgomp(program, flags=flags))
+    assert [text for text in found.differences if ".stack" not in text] == []
+
+
+def test_before_the_first_region() -> None:
+    with Session.open_core(on_libgomp("no_region").core) as session:
+        (runtime,) = session.runtimes
+        assert not runtime.is_initialised and "no OpenMP construct has run yet" in str(runtime.fault)
+
+
+# How the layout is known
+
+
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if no table named this build.
+    honest = table.tables
+
+    def tables(runtime: str, architecture: str) -> Any:
+        return (replace(known, build_ids={}) for known in honest(runtime, architecture))
+
+    monkeypatch.setattr(table, "tables", tables)
+
+
+def layouts_of(core: Stopped) -> str:
+    with Session.open_core(core.core) as session:
+        (runtime,) = session.runtimes
+        if runtime.space is None:
+            raise runtime.fault or AssertionError("no reason")
+        return runtime.space.version() or ""
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "serialized_three", "between", "two_initial"])
+def test_routines_of_the_library_tell_which_table_it_is(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = on_libgomp(program)
+    named = layouts_of(core)
+    unnamed(monkeypatch)
+    assert named in layouts_of(core).split(" or ")
+    assert compare(core).differences == []
+
+
+def test_without_an_emulator_an_unknown_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = on_libgomp("nested")
+    unnamed(monkeypatch)
+    monkeypatch.setitem(sys.modules, "unicorn", None)
+    with pytest.raises(LayoutUnavailable) as refused:
+        layouts_of(core)
+    assert "build-id" in str(refused.value) and "ompd[emulate]" in refused.value.hint
+
+
+def test_without_an_emulator_a_known_build_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "unicorn", None)
+    found = compare(on_libgomp("nested"))
+    assert all("cancel-var" in text or "max-task-priority-var" in text for text in found.differences)
+
+
+# Mutants: each breaks one thing that the comparison stands for, and has to be noticed by it
+
+
+def shifted(layout: StructLayout, member: str) -> StructLayout:
+    moved = layout.fields[member]
+    return replace(layout, fields={**layout.fields, member: Field(moved.offset + 8, moved.size)})
+
+
+@pytest.mark.parametrize(
+    ("struct", "member"),
+    [
+        ("gomp_thread", "ts.team"),
+        ("gomp_thread", "ts.team_id"),
+        ("gomp_thread", "ts.level"),
+        ("gomp_thread", "task"),
+        ("gomp_thread", "thread_pool"),
+        ("gomp_team", "nthreads"),
+        ("gomp_team", "prev_ts.team"),
+        ("gomp_team", "prev_ts.level"),
+        ("gomp_team", "barrier.total"),
+        ("gomp_team", "barrier.awaited"),
+        ("gomp_team", "implicit_task"),
+        ("gomp_task", "parent"),
+        ("gomp_task", "kind"),
+        ("gomp_task", "fn"),
+        ("gomp_task", "children_queue"),
+        ("gomp_task", "icv.dyn_var"),
+        ("gomp_task", "icv.nthreads_var"),
+        ("omp_nest_lock_t", "owner"),
+    ],
+)
+def test_a_field_read_from_a_wrong_place_is_noticed(struct: str, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = table.tables
+
+    def tables(runtime: str, architecture: str) -> Any:
+        for known in honest(runtime, architecture):
+            yield replace(known, structs={**known.structs, struct: shifted(known.structs[struct], member)})
+
+    monkeypatch.setattr(table, "tables", tables)
+    programs = ("barrier", "task_tree", "between", "nest_lock", "icvs")
+    assert not all(is_all_told(on_libgomp(program)) for program in programs)
+
+
+def is_all_told(core: Stopped) -> bool:
+    try:
+        found = compare(core)
+    except OmpdError:
+        return False
+    return not found.differences and facts_told(found) == json.loads(FACTS.read_text())[core.program]
+
+
+@pytest.mark.parametrize("family", ["libgomp-9", "libgomp-11", "libgomp-13"])
+def test_the_tables_of_other_releases_contradict(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = on_libgomp("nested")
+    honest, truth = table.tables, layouts_of(core)
+    wrong = table.load(table.FOLDER / f"{family}.json")
+    unnamed(monkeypatch)
+    monkeypatch.setattr(table, "tables", lambda runtime, architecture: iter([replace(wrong, build_ids={})]))
+    if family == "libgomp-11" and truth == "GCC 12":
+        # The two differ in what nothing of ours reads.
+        assert compare(core).differences == []
+    else:
+        with pytest.raises(LayoutUnavailable) as refused:
+            layouts_of(core)
+        assert "fits" in str(refused.value)
+    monkeypatch.setattr(table, "tables", honest)
+
+
+@pytest.mark.parametrize("family", ["libgomp-9", "libgomp-13"])
+def test_structures_alone_contradict_a_table_that_names_a_wrong_build(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = on_libgomp("nested")
+    with Session.open_core(core.core) as session:
+        build_id = session.runtimes[0].found.module.build_id or ""
+    wrong = replace(table.load(table.FOLDER / f"{family}.json"), build_ids={build_id: "forged"})
+    monkeypatch.setattr(table, "tables", lambda runtime, architecture: iter([wrong]))
+    with pytest.raises(CorruptState):
+        layouts_of(core)
+    monkeypatch.setattr(proof, "contradictions", lambda runtime: ())
+    assert not is_all_told(core)  # which is what the structures' checks are there for
+
+
+# Programs as they are installed
+
+
+def test_of_a_program_without_symbols(tmp_path: Path) -> None:
+    with running("nested", mode="neither", runtime="libgomp", folder=tmp_path) as whole:
+        executable = whole.executable
+    bare = tmp_path / "nested"
+    shutil.copy(executable, bare)
+    subprocess.run(["strip", "-s", str(bare)], check=True)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with running("nested", mode="neither", runtime="libgomp", folder=folder, executable=bare) as alive:
+        found = compare(alive)
+    places = ("where.", "function", "file", "line", "address", "stack.", "stack of")
+    assert [text for text in found.differences if not any(place in text for place in places)] == []
+    assert found.equal["state"] == json.loads(FACTS.read_text())["nested"]["state"]
+
+
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize(
+    "program", ["barrier", "closing_barrier", "lock", "critical", "taskgroup", "ordered", "nested"]
+)
+def test_threads_that_spin(program: str) -> None:
+    core = on_libgomp(program, env={"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite"})
+    assert compare(core).differences == []
+
+
+# Other programs, and other ways to have the library
+
+
+ODD = [
+    *(
+        "after_inner",
+        "cancel",
+        "dlopened",
+        "executed",
+        "false_if",
+        "fork_serial",
+        "handler",
+        "implicit",
+        "loops",
+        "mixed",
+    ),
+    *("ordered", "pointers", "segv", "serialized_100", "short_regions", "single", "tasks", "task_region", "two_files"),
+    *("waits", "vdso", "tail_calls", "null_call", "end_tasks"),
+]
+# These have all left the code of their region, or its frame is lost.
+UNTOLD_FUNCTION = ("null_call", "end_tasks")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_words_of_odd_programs(name: str) -> None:
+    odd = next((odd for odd in PLAIN if odd.name == name), Odd(name))
+    words = Words(core_of(replace(odd, link="libgomp"), "gcc"))
+    words.check(missing=name in UNTOLD_FUNCTION)
+    assert all("function" in text for text in words.missing)
+
+
+@pytest.mark.parametrize("link", ["libgomp in the program", "static libgomp"])
+@pytest.mark.parametrize("name", ["mixed", "waits", "implicit", "handler"])
+def test_a_library_that_is_linked_into_the_program(name: str, link: str) -> None:
+    core = core_of(Odd(name, link=link), "gcc")
+    Words(core).check(missing=link == "static libgomp")
+    with Session.open_core(core.path) as session:
+        (runtime,) = session.runtimes
+        assert runtime.found.module.is_program and runtime.space is not None
+
+
+def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
+    # The initial thread is in a region of the one, and has been in one of the other.
+    library = """
+    #include <omp.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    void spread(int stop) {
+        #pragma omp parallel num_threads(SIZE)
+        {
+            if (stop && omp_get_thread_num() == SIZE - 1) { usleep(200000); abort(); }
+            #pragma omp barrier
+        }
+    }
+    """
+    program = """
+    #include <dlfcn.h>
+    int main(int count, char **names) {
+        void (*spread[2])(int);
+        for (int i = 0; i < 2; i++)
+            spread[i] = (void (*)(int))dlsym(dlopen(names[i + 1], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND), "spread");
+        for (int i = 0; i < 4; i++)
+            spread[i % 2](i == 3);
+    }
+    """
+    (tmp_path / "library.c").write_text(library)
+    (tmp_path / "program.c").write_text(program)
+    intel = intel_runtime() / "lib"
+    gcc = [str(compiler("gcc").path), "-g", "-O1"]
+    make = [
+        [*gcc, "program.c", "-o", "program", "-ldl"],
+        [*gcc, "-fPIC", "-shared", "-fopenmp", "-DSIZE=3", "library.c", "-o", "gnu.so"],
+        [*gcc, "-fPIC", "-fopenmp", "-DSIZE=4", "-c", "library.c"],
+        [*gcc, "-shared", "library.o", "-o", "intel.so", f"-L{intel}", f"-Wl,-rpath,{intel}", "-liomp5"],
+    ]
+    for command in make:
+        subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    for order, runtime, idle in ((("gnu", "intel"), "libiomp5", "libgomp"), (("intel", "gnu"), "libgomp", "libiomp5")):
+        folder = tmp_path / order[0]
+        folder.mkdir()
+        names = [str(tmp_path / f"{name}.so") for name in order]
+        environment = {**clean_environment(), **ENVIRONMENT}
+        subprocess.run([tmp_path / "program", *names], cwd=folder, preexec_fn=allow_cores, env=environment, check=False)
+        with Session.open_core(next(folder.glob("core*"))) as session:
+            rows = threads.ask(session)
+        assert rows.complete and rows.warnings == ()
+        size = {"libgomp": 3, "libiomp5": 4}
+        told = sorted((row.runtime, row.thread_num, row.state) for row in rows.rows if row.thread_num is not None)
+        waiting = [(runtime, number, "wait_barrier") for number in range(size[runtime] - 1)]
+        assert told == [*waiting, (runtime, size[runtime] - 1, "work_parallel")]
+        others = [(row.runtime, row.state) for row in rows.rows if row.thread_num is None]
+        assert others == [(idle, "idle")] * (size[idle] - 1)
+
+
+def test_tasks_with_priorities(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static volatile int go;
+        int main(void) {
+            #pragma omp parallel num_threads(3)
+            #pragma omp single
+            {
+                for (int i = 0; i < 150; i++)
+                    #pragma omp task priority(i % 7)
+                    while (!go) usleep(1000);
+                usleep(200000);
+                abort();
+            }
+        }
+        """,
+        {"OMP_MAX_TASK_PRIORITY": "10"},
+    )
+    with Session.open_core(told) as session:
+        rows = [row for row in tasks.ask(session).rows if row.kind == "explicit"]
+    assert Counter(row.status for row in rows) == {"queued": 148, "executing": 2}
+
+
+def test_ten_thousand_queued_tasks(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static volatile int holding, made;
+        int main(void) {
+            #pragma omp parallel num_threads(170)
+            {
+                if (omp_get_thread_num()) { __atomic_add_fetch(&holding, 1, 5); for (;;) pause(); }
+                while (holding < 169) usleep(1000);
+                for (int i = 0; i < 10000; i++)
+                    #pragma omp task
+                    made++;
+                abort();
+            }
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        rows = tasks.ask(session)
+    assert rows.complete
+    assert Counter((row.kind, row.status) for row in rows.rows) == {
+        ("initial", "suspended"): 1,
+        ("implicit", "executing"): 170,
+        ("explicit", "queued"): 10000,
+    }
+
+
+def run_source(folder: Path, text: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Return the core of a program that aborts."""
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    (folder / "program.c").write_text(text)
+    command = [str(compiler("gcc").path), "-g", "-O1", "-fopenmp", "program.c", "-o", "program"]
+    subprocess.run(command, cwd=folder, check=True, env=clean_environment())
+    where = folder / "run"
+    where.mkdir()
+    variables = {**clean_environment(), **ENVIRONMENT, **(environment or {})}
+    subprocess.run([folder / "program"], cwd=where, preexec_fn=allow_cores, env=variables, check=False)
+    return next(where.glob("core*"))
+
+
+def test_a_wheels_library_in_a_process_of_many_modules() -> None:
+    # scikit-learn's own copy, of a GCC that is older than any table's: its routines tell which of them fits.
+    (kind,) = (kind for kind in KINDS if kind.source == "work.py")
+    core = stopped_at_work(kind)
+    with Session.open_core(core) as session:
+        answer = threads.ask(session)
+        (runtime,) = [row for row in answer.runtimes if row.kind == "libgomp"]
+    assert "scikit_learn.libs" in runtime.file and runtime.version == "GCC 9 to 10" and runtime.layout == "table"
+    assert answer.complete
+
+
+# Targets
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize(
+    ("version", "program"), [(22, "nested"), (22, "task_tree"), (22, "lock"), (19, "nested"), (14, "nested")]
+)
+def test_of_cores_in_lldb(version: int, program: str) -> None:
+    core = on_libgomp(program)
+    host = LldbHost(version)
+    try:
+        answer = host.compare_core(core)
+    finally:
+        host.close()
+    assert answer["differences"] == []
+    assert dict(sorted(answer["equal"].items())) == json.loads(FACTS.read_text())[program]
+
+
+@pytest.mark.xdist_group("lldb")
+def test_of_a_process_in_lldb(tmp_path: Path) -> None:
+    host = LldbHost(22)
+    try:
+        with running("nested", mode="neither", runtime="libgomp", folder=tmp_path) as alive:
+            assert host.compare_live(alive)["differences"] == []
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "lock", "between"])
+def test_snapshots(program: str, tmp_path: Path) -> None:
+    core = on_libgomp(program).core
+    assert without_files(snapshot(core, tmp_path)) == answers(core)
+
+
+# Damage
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "between", "nest_lock"])
+def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
+    target = Holes(str(on_libgomp(program).core))
+    intact = target.ask_all()
+    assert len(target.pages) > 20
+    for page in sorted(target.pages):
+        target.hole = page
+        assert wrong(target.ask_all(), intact) == [], f"page at {page * PAGE:#x}"
+
+
+@pytest.mark.parametrize("kind", ["kernel", "gcore"])
+def test_no_fact_is_wrong_wherever_a_core_is_cut(kind: str, tmp_path: Path) -> None:
+    core = on_libgomp("nested", kind=kind)
+    intact = intact_of(core)
+    for size in sorted(places_to_cut(core.core), reverse=True):
+        check_cut(ask_all(cut(core.core, tmp_path / "core", size)), intact, size, core.core)
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "nest_lock"])
+def test_structures_of_lies_end_in_words(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Words of the structures that are read point elsewhere, or count too much.
+    core = on_libgomp(program)
+    target = Holes(str(core.core))
+    target.ask_all()
+    writable = [page for page in target.pages if is_data(target, page)]
+    chance = random.Random(program)
+    honest = CoreTarget.read
+    lies: dict[int, bytes] = {}
+
+    def read(self: CoreTarget, address: int, size: int) -> bytes:
+        data = bytearray(honest(self, address, size))
+        for at, word in lies.items():
+            if address < at + 8 and at < address + size:
+                for place in range(8):
+                    if 0 <= at + place - address < size:
+                        data[at + place - address] = word[place]
+        return bytes(data)
+
+    monkeypatch.setattr(CoreTarget, "read", read)
+    for _ in range(60 if not FULL else 600):
+        lies.clear()
+        for _ in range(chance.randrange(1, 6)):
+            at = chance.choice(writable) * PAGE + 8 * chance.randrange(PAGE // 8)
+            other = chance.choice(writable) * PAGE + 8 * chance.randrange(PAGE // 8)
+            value = chance.choice([0, 1, 2, 0xFFFF, (1 << 64) - 1, other, other, at, at - 8, 0x0123456789ABCDEF])
+            lies[at] = value.to_bytes(8, "little")
+        target.hole = None
+        target.ask_all()
+
+
+def is_data(target: Holes, page: int) -> bool:
+    region = next((m for m in target.regions() if m.start <= page * PAGE < m.end), None)
+    return region is not None and bool(region.flags & PF_W)
+
+
+def write_facts() -> None:
+    """Write anew how many facts are told."""
+    facts: dict[str, dict[str, int]] = {}
+    for parameter in PROGRAMS:
+        program, compiler = map(str, parameter.values)
+        found = compare(on_libgomp(program, compiler))
+        if found.differences:
+            sys.exit(f"{program}: {found.differences}")
+        facts[program] = facts_told(found)
+    FACTS.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write_facts()
