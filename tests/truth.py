@@ -45,8 +45,8 @@ MONOTONIC = 0x80000000
 BINDINGS = ("false", "true", "primary", "close", "spread")
 
 
-# Variables of a runtime without symbols to which nothing leads, by its kind. A thread of libgomp that is in no region
-# may have no task that keeps its schedule.
+# Variables of a runtime without symbols to which nothing leads, by its kind; an emulator may ask libomp for its own. A
+# thread of libgomp that is in no region may have no task that keeps its schedule.
 UNTOLD = {
     "libgomp": frozenset(("icv.num-procs-var", "icv.run-sched-var")),
     "libomp": frozenset(("icv.num-procs-var", "icv.cancel-var", "icv.max-task-priority-var")),

@@ -180,8 +180,10 @@ class Process(Callbacks, Protocol):
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """Return names and addresses of all symbols that begin with *prefix*, of all modules."""
 
-    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int]]:
-        """Return where the variables of *module* lie, as the bounds of its writable segments; none without its file."""
+    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int, int]]:
+        """Return where the variables of *module* lie, none without its file: of each of its writable segments where it
+        starts, from where on it was zeros to begin with, and where it ends.
+        """
 
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
         """Return the layout of type *name* from the debug information of *module*; members it lacks are absent.

@@ -216,7 +216,7 @@ class InspectedProcess:
         loaded = self._by_start.get(module.start)
         return loaded.lost_data() if loaded is not None else None
 
-    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int]]:
+    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int, int]]:
         """See :meth:`Process.variable_ranges`."""
         loaded = self._by_start.get(module.start)
         return loaded.variable_ranges() if loaded is not None else ()

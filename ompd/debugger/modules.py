@@ -332,11 +332,13 @@ class LoadedModule:
                     return self.bias + low
         return None
 
-    def variable_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return the bounds of its writable segments in the target, by the module's file; none without that."""
+    def variable_ranges(self) -> tuple[tuple[int, int, int], ...]:
+        """Return of each of its writable segments in the target, by the module's file, where it starts, from where on
+        the file has nothing of it, and where it ends; none without that file.
+        """
         segments = self.elf.segments if self.elf is not None else ()
         return tuple(
-            (self.bias + s.p_vaddr, self.bias + s.p_vaddr + s.p_memsz)
+            (self.bias + s.p_vaddr, self.bias + s.p_vaddr + s.p_filesz, self.bias + s.p_vaddr + s.p_memsz)
             for s in segments
             if s.p_type == PT_LOAD and s.p_flags & PF_W
         )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
-from ompd.contract.ompd import Scope
+from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.plugin import IcvDescription
-from ompd.errors import BadInput, CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable
+from ompd.errors import BadInput, CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
 from ompd.plugins.libomp.regions import Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
@@ -217,12 +217,39 @@ def _member(name: str) -> Callable[[Task], int]:
 # The address space's
 
 
-def _global(name: str, size: int) -> Callable[[Runtime], int]:
-    return lambda runtime: read_unsigned(runtime.process, runtime.global_address(name), size)
+def _global(name: str, size: int, query: str | None = None) -> Callable[[Runtime], int]:
+    # *query* is the routine of the API that returns it, which a stripped runtime still has.
+    def read_it(runtime: Runtime) -> int:
+        if query is None or runtime.stripped is None:
+            return read_unsigned(runtime.process, runtime.global_address(name), size)
+        return _ask(runtime, query)
+
+    return read_it
 
 
-def _flag(name: str) -> Callable[[Runtime], bool]:
-    return lambda runtime: read_unsigned(runtime.process, runtime.global_address(name), 4) != 0
+def _flag(name: str, query: str | None = None) -> Callable[[Runtime], bool]:
+    number = _global(name, 4, query)
+    return lambda runtime: number(runtime) != 0
+
+
+def _ask(runtime: Runtime, query: str) -> int:
+    # What one of the runtime's own routines answers, run in an emulator on a thread that the runtime knows: on others
+    # it would begin to initialise. Its result is a C int.
+    routine = runtime.process.symbol_in(runtime.module, query)
+    if routine is None:
+        raise Unavailable(f"the runtime exports no {query}")
+    untold = "no thread is in a team"
+    for thread in runtime.threads():
+        if thread.team is None:
+            continue
+        native = runtime.process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+        try:
+            value = runtime.process.call(routine, native).value & 0xFFFFFFFF
+        except (Unavailable, Unsupported) as error:
+            untold = str(error)
+            break
+        return value - (1 << 32) if value >> 31 else value
+    raise Unavailable(f"the runtime has no symbols that would tell it, and {query}() cannot be asked: {untold}")
 
 
 def _debug(runtime: Runtime) -> bool:
@@ -258,8 +285,11 @@ _READERS: Mapping[str, tuple[Scope, Callable[..., Value]]] = {
     "dyn-var": (Scope.THREAD, _of_thread(_dynamic)),
     "run-sched-var": (Scope.TASK, _run_sched),
     "stacksize-var": (Scope.ADDRESS_SPACE, _global("__kmp_stksize", 8)),
-    "cancel-var": (Scope.ADDRESS_SPACE, _flag("__kmp_omp_cancellation")),
-    "max-task-priority-var": (Scope.ADDRESS_SPACE, _global("__kmp_max_task_priority", 4)),
+    "cancel-var": (Scope.ADDRESS_SPACE, _flag("__kmp_omp_cancellation", "omp_get_cancellation")),
+    "max-task-priority-var": (
+        Scope.ADDRESS_SPACE,
+        _global("__kmp_max_task_priority", 4, "omp_get_max_task_priority"),
+    ),
     "debug-var": (Scope.ADDRESS_SPACE, _debug),
     "nthreads-var": (Scope.THREAD, _of_thread(_nthreads)),
     "display-affinity-var": (Scope.ADDRESS_SPACE, _flag("__kmp_display_affinity")),
@@ -273,8 +303,8 @@ _READERS: Mapping[str, tuple[Scope, Callable[..., Value]]] = {
     "thread-limit-var": (Scope.TASK, _member("thread_limit")),
     "max-active-levels-var": (Scope.TASK, _member("max_active_levels")),
     "bind-var": (Scope.TASK, _bind),
-    "num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4)),
-    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4)),
+    "num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
+    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
     "thread-num-var": (Scope.THREAD, _thread_num),
     "ompd-thread-num-var": (Scope.THREAD, _thread_num),
     "final-task-var": (Scope.TASK, Task.is_final),

@@ -23,7 +23,11 @@ _MAX_VARIABLES = 16 << 20
 _MAX_CAPACITY = 1 << 22
 # The initial thread is number 0, or the first worker number 9: among so many of the first there is one.
 _FIRST = 32
+_TRIED = 3
+_MOST_DAMAGED = 1 / 3
 _LOWEST_ADDRESS = 1 << 16
+# Above it lie the heaps of programs that are loaded anywhere, and all that is mapped.
+_CERTAIN_ADDRESS = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,14 @@ class Variables:
         self.module = module
         size = process.pointer_size
         self.words: dict[int, int] = {}
-        for start, end in process.variable_ranges(module):
+        self._zeros: list[range] = []  # where there were zeros to begin with
+        for start, zeros, end in process.variable_ranges(module):
             start += -start % size
             if end - start > _MAX_VARIABLES:
                 raise Unavailable(f"{module.name} has too many variables ({end - start} bytes) to look through")
             words = read_words(process, start, max(end - start, 0) // size)
             self.words.update((start + at * size, word) for at, word in enumerate(words) if word)
+            self._zeros.append(range(zeros, end))
 
     def pointers(self) -> dict[int, int]:
         """Return those words, by their address, that may be pointers to other memory than the module's own."""
@@ -68,23 +74,42 @@ class Variables:
             if word >= _LOWEST_ADDRESS and word % step == 0 and word not in inside
         }
 
+    def has_allocated(self) -> bool:
+        """Tell whether one that was zero to begin with points to memory outside of all modules, or did so before that
+        was lost.
+        """
+        return any(
+            any(where in zeros for zeros in self._zeros) and self._is_outside(word)
+            for where, word in self.pointers().items()
+        )
 
-def find_threads(variables: Variables, table: Table) -> ThreadTable:
+    def _is_outside(self, word: int) -> bool:
+        if self.process.module_at(word) is not None:
+            return False
+        if word >= _CERTAIN_ADDRESS:
+            return True
+        try:
+            self.process.read(word, 1)
+        except MemoryFault:
+            return False  # two numbers side by side
+        return True
+
+
+def find_threads(variables: Variables, table: Table, *, is_proven: bool = False) -> ThreadTable:
     """Return the runtime's table of threads.
 
+    :param is_proven: the table is known to fit, so that a thread in three may be damaged
     :raises NotInitialised: if the runtime has not allocated anything
     :raises Unavailable: if nothing there, or more than one place, proves to be it
     """
     pointers = variables.pointers()
     name = variables.module.name
-    outside = [word for word in pointers.values() if variables.process.module_at(word) is None]
-    # One such pointer the loader keeps in the module's global offset table.
-    if sum(1 for word in outside if _is_there(variables, word)) <= 1:
+    if not variables.has_allocated():
         raise NotInitialised(
             f"{name} is loaded, but no OpenMP construct or routine has run yet",
             hint="look again after the program's first OpenMP construct",
         )
-    found = list(_candidates(variables, pointers, table))
+    found = list(_candidates(variables, pointers, table, _MOST_DAMAGED if is_proven else 0))
     known = {(candidate.array, candidate.capacity) for candidate in found}
     if len(known) == 1:
         return found[0]
@@ -93,15 +118,9 @@ def find_threads(variables: Variables, table: Table) -> ThreadTable:
     raise Unavailable(f"{len(known)} of {name}'s variables lead to arrays that may be those of its threads")
 
 
-def _is_there(variables: Variables, address: int) -> bool:
-    try:
-        variables.process.read(address, 1)
-    except MemoryFault:
-        return False
-    return True
-
-
-def _candidates(variables: Variables, pointers: dict[int, int], table: Table) -> Iterator[ThreadTable]:
+def _candidates(
+    variables: Variables, pointers: dict[int, int], table: Table, most_damaged: float
+) -> Iterator[ThreadTable]:
     values = sorted(set(pointers.values()))
     where = {word: address for address, word in reversed(pointers.items())}
     size = variables.process.pointer_size
@@ -113,7 +132,7 @@ def _candidates(variables: Variables, pointers: dict[int, int], table: Table) ->
             if behind - array > _MAX_CAPACITY * size:
                 break
             try:
-                candidate = _candidate(variables, where[array], array, behind, table)
+                candidate = _candidate(variables, where[array], array, behind, table, most_damaged)
             except OmpdError:
                 continue
             if candidate is not None and natives & _native_ids(variables, candidate, table):
@@ -123,8 +142,15 @@ def _candidates(variables: Variables, pointers: dict[int, int], table: Table) ->
 def _begins_well(variables: Variables, array: int, table: Table) -> bool:
     try:
         places = read_words(variables.process, array, _FIRST)
-        first = next(((gtid, thread) for gtid, thread in enumerate(places) if thread), None)
-        return first is not None and _gtid(variables, first[1], table) == first[0]
+    except OmpdError:
+        return False
+    used = [(gtid, thread) for gtid, thread in enumerate(places) if thread][:_TRIED]
+    return any(_is_in_place(variables, gtid, thread, table) for gtid, thread in used)
+
+
+def _is_in_place(variables: Variables, gtid: int, thread: int, table: Table) -> bool:
+    try:
+        return _gtid(variables, thread, table) == gtid
     except OmpdError:
         return False
 
@@ -133,7 +159,9 @@ def _gtid(variables: Variables, thread: int, table: Table) -> int:
     return StructView(variables.process, table.layout("kmp_base_info"), thread).signed("th_info.ds.ds_gtid")
 
 
-def _candidate(variables: Variables, variable: int, array: int, behind: int, table: Table) -> ThreadTable | None:
+def _candidate(
+    variables: Variables, variable: int, array: int, behind: int, table: Table, most_damaged: float
+) -> ThreadTable | None:
     capacity, rest = divmod(behind - array, variables.process.pointer_size)
     if rest or not 0 < capacity <= _MAX_CAPACITY:
         return None
@@ -141,8 +169,10 @@ def _candidate(variables: Variables, variable: int, array: int, behind: int, tab
     if not roots:
         return None
     threads = dict(_used(read_words(variables.process, array, capacity)))
+    damaged, allowed = 0, int(len(threads) * most_damaged)
     for gtid, thread in threads.items():
-        if _gtid(variables, thread, table) != gtid:
+        damaged += not _is_in_place(variables, gtid, thread, table)
+        if damaged > allowed:
             return None
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
     for gtid, root in roots.items():
@@ -160,7 +190,10 @@ def _used(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _native_ids(variables: Variables, candidate: ThreadTable, table: Table) -> set[int]:
     layout = table.layout("kmp_base_info")
-    return {
-        StructView(variables.process, layout, thread).unsigned("th_info.ds.ds_thread")
-        for thread in candidate.threads.values()
-    }
+    found = set()
+    for thread in candidate.threads.values():
+        try:
+            found.add(StructView(variables.process, layout, thread).unsigned("th_info.ds.ds_thread"))
+        except MemoryFault:
+            continue
+    return found

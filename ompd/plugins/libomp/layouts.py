@@ -130,7 +130,7 @@ def _nothing_fits(module: Module, known: Sequence[Table], architecture: str) -> 
 def _try(process: Process, module: Module, table: Table, variables: Variables, *, is_build_known: bool) -> Stripped:
     _check_self_description(process, module, table)
     try:
-        threads = find_threads(variables, table)
+        threads = find_threads(variables, table, is_proven=is_build_known)
     except NotInitialised:
         raise
     except OmpdError as error:
