@@ -10,9 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.support.debs import deb_folder
-from tests.support.machine import clean_environment, intel_runtime, require, table
+from tests.support.machine import clean_environment, intel_runtime, require, table, wheel_folder
 
 INTEL = "intel"
+WHEELS = "libgomp-a34b3233.so.1.0.0"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ def _gnus() -> Path:
     return Path(found.stdout.strip()).resolve()
 
 
+def _wheels() -> Path:
+    # An old one, which has no entry points of later releases.
+    return wheel_folder("scikit-learn") / "scikit_learn.libs" / WHEELS
+
+
 STRIPPED = tuple(f"libomp-{release}" for release in (13, 14, 15, 16, 19))
 """Debian's packages of LLVM's runtime, none of which has a symbol table or debug information."""
 
@@ -79,6 +85,13 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             lambda: _gnus().with_name("libgomp.so.1"),
             ("-l:libgomp.so.1",),
             lambda: _digest(_gnus()),
+        ),
+        OpenmpRuntime(
+            "libgomp-wheel",
+            "libgomp",
+            _wheels,
+            (f"-l:{WHEELS}",),
+            lambda: _digest(_wheels()),
         ),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
     )
