@@ -26,9 +26,9 @@ from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import proof
-from ompd.questions import tasks, threads
+from ompd.questions import regions, stacks, tasks, threads
 from ompd.session import Session
-from tests.stacks import stopped_at_work
+from tests.stacks import Kind, stopped_at_work
 from tests.support import Missing, Stopped, clean_environment, intel_runtime, running, stopped
 from tests.support.build import compiler
 from tests.support.damage import ask_all, cut
@@ -537,6 +537,29 @@ def test_a_wheels_library_in_a_process_of_many_modules() -> None:
         (runtime,) = [row for row in answer.runtimes if row.kind == "libgomp"]
     assert "scikit_learn.libs" in runtime.file and runtime.version == "GCC 9 to 10" and runtime.layout == "table"
     assert answer.complete
+
+
+def test_a_model_that_is_being_fitted() -> None:
+    # Where it was stopped is chance; but all that is told has to fit together. Looked at by hand: regions, missing
+    # threads, functions and stacks are those of the source.
+    fitting = Kind("boosting", "boosting.py", threads=4, variables=(("OPENBLAS_NUM_THREADS", "1"),))
+    with Session.open_core(stopped_at_work(fitting)) as session:
+        answer, regions_told, told = threads.ask(session), regions.ask(session), stacks.ask(session)
+    assert answer.complete and regions_told.complete and told.complete
+    rows = [row for row in answer.rows if row.runtime is not None]
+    (runtime,) = [row for row in answer.runtimes if row.kind == "libgomp"]
+    assert "scikit_learn.libs" in runtime.file and len(rows) == 4
+    assert sorted(row.thread_type for row in rows) == ["initial", "worker", "worker", "worker"]
+    for region in regions_told.rows:
+        assert (region.team_size, region.level) == (4, 1) and None not in region.threads
+        missing = tuple(row.native_thread_id for row in rows if row.thread_num is not None and row.wait is None)
+        for row in rows:
+            if row.wait is not None and row.wait.missing is not None:
+                assert set(row.wait.missing) <= set(missing) and row.wait.arrived == 4 - len(row.wait.missing)
+    for stack in told.rows:
+        if stack.runtime is not None and not stack.idle:
+            functions = [frame.function for frame in stack.frames]
+            assert stack.stopped is None and "Py_BytesMain" in functions  # which is on the thread that met the region
 
 
 # Targets

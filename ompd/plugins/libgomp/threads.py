@@ -121,25 +121,22 @@ class Thread:
         """The address of the ``gomp_thread_pool`` that it belongs to."""
         return self.view.pointer("thread_pool")
 
-    @cached_property
+    @property
     def _is_worker(self) -> bool:
-        # A pool is that of one initial thread, which has the first place in it.
-        if self.claims and self.claims[-1].number:
-            return True
-        owner = self._read_pool_owner()
-        return owner is not None and owner != self.address
-
-    def _read_pool_owner(self) -> int | None:
-        if self.thread_pool is None:
-            return None
-        pool = StructView(self.runtime.heap, self.runtime.layouts["gomp_thread_pool"], self.thread_pool)
-        threads = pool.pointer("threads")
-        return read_pointer(self.runtime.heap, threads) if threads is not None else None
+        # It began as another number than 0 in some team, and still says so when that is over.
+        return bool(self.claims) and self.claims[-1].number != 0
 
     def pool_owner(self) -> int | None:
-        """Return the ``gomp_thread`` of the thread whose pool it is in, None if it is in none that can be read."""
+        """Return the ``gomp_thread`` of the thread whose pool it is in, None where that cannot be told.
+
+        Some releases leave anything in the first place of the pool, which is its owner's.
+        """
         try:
-            return self._read_pool_owner()
+            if self.thread_pool is None:
+                return None
+            pool = StructView(self.runtime.heap, self.runtime.layouts["gomp_thread_pool"], self.thread_pool)
+            threads = pool.pointer("threads")
+            return read_pointer(self.runtime.heap, threads) if threads is not None else None
         except OmpdError:
             return None
 
