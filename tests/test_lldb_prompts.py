@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_a_running_process_has_its_words(version: int, tmp_path: Path) -> None:
         terminal.wait_for(r"executable set to .*\n")
         terminal.type("process launch --no-stdio -- 60\n")
         terminal.wait_for(r"launched: .*\n")
+        time.sleep(1)  # it says so before it lets the process run
         terminal.type("ompd threads\n")
         terminal.wait_for(r"error: ompd: process \d+ is running\nompd: stop it first: process interrupt\n")
         terminal.type("process interrupt\n")

@@ -164,7 +164,7 @@ class _Prepared:
     mode: str
     executable: Path
     environment: dict[str, str]
-    runtime: str
+    runtime: str = INTEL
 
     def stopped(self, folder: Path, kind: str) -> Stopped:
         truth = json.loads((folder / "truth.json").read_text())
