@@ -26,7 +26,7 @@ from ompd.debugger.formats import dwarf_members
 from ompd.errors import BadInput, MalformedFile, OmpdError
 from ompd.plugins.layout import generate, selfdescribed, table
 from ompd.plugins.libomp.plugin import Runtime
-from ompd.questions import layouts, runtimes
+from ompd.questions import layouts, runtimes, threads
 from ompd.session import Session
 from tests.support import Stopped, clean_environment, intel_runtime, require, stopped
 from tests.test_cli import run
@@ -419,6 +419,26 @@ def test_a_build_that_no_table_names_is_read_once_its_debug_file_was_added(
     subprocess.run(["objcopy", "--only-keep-debug", str(file)], check=True)
     layouts.add(str(file), name="the cluster's")
     assert told_of(nested) == ("the cluster's", "table", ())
+
+
+def test_debug_information_of_the_very_build_wins(nested: Stopped, truth: tuple[str, str], tmp_path: Path) -> None:
+    structs = json.loads((table.FOLDER / f"{truth[1]}.json").read_text())["structs"]
+    sources = Sources()
+    text = "".join(sources.struct(name, struct) + f"struct {name} of_{name};\n" for name, struct in structs.items())
+    flags = ("-shared", "-fPIC", f"-Wl,--build-id=0x{truth[0]}")
+    file = compile_c(tmp_path, text, *flags, name="libgomp.so.1.debug")
+    subprocess.run(["objcopy", "--only-keep-debug", str(file)], check=True)
+    folder = tmp_path / "debug" / ".build-id" / truth[0][:2]
+    folder.mkdir(parents=True)
+    file.rename(folder / f"{truth[0][2:]}.debug")
+    with Session.open_core(nested.core, debug_dirs=[tmp_path / "debug"]) as session:
+        (row,) = runtimes.ask(session).rows
+        told = threads.ask(session).rows
+    assert (row.layout, row.version, row.layout_proof) == ("dwarf", None, None)
+    with Session.open_core(nested.core) as session:
+        assert [replace(known, runtime=None) for known in threads.ask(session).rows] == [
+            replace(known, runtime=None) for known in told
+        ]
 
 
 def structs_with(truth: tuple[str, str], changes: Mapping[str, Any]) -> dict[str, Any]:

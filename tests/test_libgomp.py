@@ -482,6 +482,43 @@ def test_tasks_with_priorities(tmp_path: Path) -> None:
     assert Counter(row.status for row in rows) == {"queued": 148, "executing": 2}
 
 
+def test_a_league_of_teams_is_neither_region_nor_task(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static void inner(int team) {
+            #pragma omp parallel num_threads(2)
+            {
+                if (omp_get_thread_num() && team) { usleep(200000); abort(); }
+                #pragma omp barrier
+            }
+        }
+        int main(void) {
+            #pragma omp teams num_teams(2)
+            inner(omp_get_team_num());
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        rows, told_tasks, told_stacks = threads.ask(session), tasks.ask(session), stacks.ask(session)
+    assert [(row.thread_num, row.level, row.state) for row in rows.rows] == [
+        (0, 1, "wait_barrier"),
+        (1, 1, "work_parallel"),
+    ]
+    assert Counter(row.kind for row in told_tasks.rows) == {"initial": 1, "implicit": 2}
+    for row in told_stacks.rows:
+        written = [frame for frame in row.frames if frame.kind == "user"]
+        assert [frame.construct.kind if frame.construct else None for frame in written] == [
+            "parallel",
+            None,
+            None,
+            None,
+        ]
+
+
 def test_ten_thousand_queued_tasks(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,

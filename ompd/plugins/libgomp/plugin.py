@@ -13,6 +13,7 @@ from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
+from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
 from ompd.plugins.libgomp.regions import Region
@@ -90,8 +91,8 @@ class Runtime:
         raise Unavailable("libgomp does not say which version of OpenMP it implements")
 
     def version(self) -> str | None:
-        """Return the releases whose layout it has: libgomp has no version of its own."""
-        return self.layouts.of
+        """Return the releases whose layout it has, None where none was looked for: libgomp has no version of its own."""
+        return self.layouts.of if self.layouts.source == table.SOURCE else None
 
     def keeps_states(self) -> bool:
         """Return False: no release has OMPT."""

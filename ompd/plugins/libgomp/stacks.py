@@ -32,6 +32,8 @@ BEGIN = "(a worker's first routine)"
 _FORKS = "GOMP_parallel"
 _BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
 _UNDEFERRED = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
+# These call the code of constructs that are neither regions nor tasks here.
+_NEITHER = ("GOMP_teams", "GOMP_target", "GOACC_")
 PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
 
 _OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
@@ -127,7 +129,9 @@ def _parse(runtime: Runtime, native: int) -> Parsed:
 
 
 def _is_runtimes(runtime: Runtime, frame: Frame) -> bool:
-    return not frame.is_signal_frame and owner_at(runtime, frame.call_site) == RUNTIME
+    # There may be frames of another runtime, or of another copy of this one, on the stack.
+    is_ours = runtime.process.module_at(frame.call_site) is runtime.module
+    return is_ours and not frame.is_signal_frame and owner_at(runtime, frame.call_site) == RUNTIME
 
 
 def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, stopped: str | None) -> Group:
@@ -139,9 +143,16 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
     elif inner == outer and entry == BEGIN:
         code = PARALLEL
     else:
-        by = routine_at(runtime, frames[inner].call_site) or ""
-        code = PARALLEL if by.startswith(_FORKS) else UNDEFERRED if by in _UNDEFERRED else TASK
+        code = _code_called_by(routine_at(runtime, frames[inner].call_site) or "")
     return Group(inner, outer, entry, code, caller)
+
+
+def _code_called_by(routine: str) -> str | None:
+    if routine.startswith(_FORKS):
+        return PARALLEL
+    if routine.startswith(_NEITHER):
+        return None
+    return UNDEFERRED if routine in _UNDEFERRED else TASK
 
 
 def _entry(runtime: Runtime, frames: Sequence[Frame], outer: int, stopped: str | None) -> tuple[str | None, int | None]:
