@@ -91,7 +91,7 @@ class Runtime:
         raise Unavailable("libgomp does not say which version of OpenMP it implements")
 
     def version(self) -> str | None:
-        """Return the releases whose layout it has, None where none was looked for: libgomp has no version of its own."""
+        """Return the releases whose layout it has, None where that was not looked for: libgomp has no version."""
         return self.layouts.of if self.layouts.source == table.SOURCE else None
 
     def keeps_states(self) -> bool:

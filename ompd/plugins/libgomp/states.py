@@ -6,11 +6,13 @@ team's or the pool's, the thread's registers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.errors import Unavailable
+from ompd.plugins.entries import WAITING
 from ompd.plugins.libgomp import stacks
 
 if TYPE_CHECKING:
@@ -18,32 +20,17 @@ if TYPE_CHECKING:
 
 DERIVED = "derived"
 
-# Entry points in which a thread waits; a name ends where another one's part begins (``GOMP_parallel_loop_static``).
-ROUTINE_STATES = {
-    # gcc's code calls it for the directive, and at the end of worksharing constructs whose schedule is static.
-    "GOMP_barrier": State.WAIT_BARRIER,
-    "GOMP_barrier_cancel": State.WAIT_BARRIER,
-    "GOMP_loop_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_loop_end_cancel": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_sections_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_sections_end_cancel": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
+ROUTINE_STATES: Mapping[str, State] = {
+    **WAITING,
     # The barriers of a single construct with copyprivate, and of reductions over tasks.
     "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
     "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
     "GOMP_workshare_task_reduction_unregister": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_critical_start": State.WAIT_CRITICAL,
-    "GOMP_critical_name_start": State.WAIT_CRITICAL,
-    "omp_set_lock": State.WAIT_LOCK,
-    "omp_set_nest_lock": State.WAIT_LOCK,
+    # Fortran's
     "omp_set_lock_": State.WAIT_LOCK,
     "omp_set_nest_lock_": State.WAIT_LOCK,
-    "GOMP_ordered_start": State.WAIT_ORDERED,
     "GOMP_doacross_wait": State.WAIT_ORDERED,
     "GOMP_doacross_ull_wait": State.WAIT_ORDERED,
-    "GOMP_atomic_start": State.WAIT_ATOMIC,
-    "GOMP_taskwait": State.WAIT_TASKWAIT,
-    "GOMP_taskwait_depend": State.WAIT_TASKWAIT,
-    "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
     "GOMP_taskloop": State.WAIT_TASKGROUP,
     "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
 }

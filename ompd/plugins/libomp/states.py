@@ -16,6 +16,7 @@ from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
 from ompd.contract.process import Frame, Stack
 from ompd.errors import OmpdError, Unavailable
+from ompd.plugins.entries import WAITING
 from ompd.plugins.libomp import constructs
 
 if TYPE_CHECKING:
@@ -28,33 +29,18 @@ DERIVED = "derived"
 # user code calls come before those that the runtime itself calls, since both are looked for from the user's frame
 # inwards.
 _ROUTINE_STATES = {
-    # gcc's code calls the same barrier at the end of worksharing constructs and for the directive.
-    "GOMP_barrier": State.WAIT_BARRIER,
-    "GOMP_barrier_cancel": State.WAIT_BARRIER,
-    "GOMP_loop_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_loop_end_cancel": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_sections_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    "GOMP_sections_end_cancel": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
+    **WAITING,
     "__kmpc_critical": State.WAIT_CRITICAL,
     "__kmpc_critical_with_hint": State.WAIT_CRITICAL,
-    "GOMP_critical_start": State.WAIT_CRITICAL,
-    "GOMP_critical_name_start": State.WAIT_CRITICAL,
     "__kmpc_set_lock": State.WAIT_LOCK,
     "__kmpc_set_nest_lock": State.WAIT_LOCK,
-    "omp_set_lock": State.WAIT_LOCK,
-    "omp_set_nest_lock": State.WAIT_LOCK,
     "__kmpc_ordered": State.WAIT_ORDERED,
-    "GOMP_ordered_start": State.WAIT_ORDERED,
-    "GOMP_atomic_start": State.WAIT_ATOMIC,
     "__kmpc_atomic_start": State.WAIT_ATOMIC,
     "__kmpc_omp_taskwait": State.WAIT_TASKWAIT,
-    "GOMP_taskwait": State.WAIT_TASKWAIT,
     "__kmpc_omp_taskwait_51": State.WAIT_TASKWAIT,
     "__kmpc_omp_wait_deps": State.WAIT_TASKWAIT,
     "__kmpc_omp_taskwait_deps_51": State.WAIT_TASKWAIT,
-    "GOMP_taskwait_depend": State.WAIT_TASKWAIT,
     "__kmpc_end_taskgroup": State.WAIT_TASKGROUP,
-    "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
     "__kmp_join_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
     # A worker that has arrived at a region's closing barrier waits in the next region's opening one already. One of a
     # team that is live has arrived, unless the primary thread has only just called it and it has not woken up yet.
