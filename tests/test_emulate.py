@@ -40,7 +40,7 @@ from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.damage import cut
 from tests.support.live import status_of
 from tests.support.lldb import VERSIONS, lldb
-from tests.support.machine import table
+from tests.support.machine import require_module, table
 from tests.support.runs import (
     ENVIRONMENT,
     READY_SECONDS,
@@ -51,7 +51,7 @@ from tests.support.runs import (
     can_be_read,
 )
 
-unicorn = pytest.importorskip("unicorn", reason="missing: unicorn")
+unicorn = require_module("unicorn")
 
 SOURCES = Path(__file__).parent / "emulate"
 

@@ -33,6 +33,7 @@ from tests.support import Missing, Stopped, clean_environment, intel_runtime, ru
 from tests.support.build import compiler
 from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
+from tests.support.machine import require_module
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
 from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
@@ -41,7 +42,7 @@ from tests.test_raw_stacks import KINDS
 from tests.test_snapshot import answers, snapshot, without_files
 from tests.truth import Comparison, compare
 
-pytest.importorskip("unicorn")
+require_module("unicorn")
 
 FACTS = Path(__file__).with_name("facts_libgomp.json")
 # What libgomp executes at once when so many tasks are queued is another program.

@@ -9,7 +9,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.cache import CACHE, CHECKOUT, key_of, locked
 
@@ -208,3 +212,15 @@ def _is_here(tool: Tool) -> bool:
     if tool.debs:
         return (CACHE / "debs" / tool.name).is_dir()
     return find(tool.name) is not None
+
+
+def require_module(name: str) -> Any:
+    """Return the Python module *name*, for a whole file of tests, which is skipped where that is not installed; with
+    OMPD_REQUIRE=all it fails.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        if os.environ.get("OMPD_REQUIRE") == "all":
+            raise
+        pytest.skip(f"missing: {name}", allow_module_level=True)
