@@ -116,10 +116,10 @@ class Runtime:
 
     @cached_property
     def _threads(self) -> Mapping[int, Thread]:
-        found = {native: self._thread(native) for native in self.process.threads()}
+        found = {native: self._thread(native) for native in sorted(self.process.threads())}
         known = {native: thread for native, thread in found.items() if thread is not None}
         primary = {thread.pool_owner() for thread in known.values()} - {None}
-        for native in found.keys() - known.keys() if primary else ():
+        for native in sorted(found.keys() - known.keys()) if primary else ():
             address = self.gomp_thread(native)
             if address in primary:
                 fault = CorruptState(
