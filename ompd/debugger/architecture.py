@@ -37,13 +37,14 @@ class CallPatterns(NamedTuple):
 
 
 class SystemCalls(NamedTuple):
-    """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is the
-    name of the register that keeps which call it is. ``first_argument`` and ``third_argument`` are the numbers of
-    registers in unwind tables. ``futex`` and ``sched_yield`` are numbers of calls (Linux, ``unistd.h``).
+    """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is a
+    regular expression for what says before it which call that is, the group of which is the little-endian number.
+    ``first_argument`` and ``third_argument`` are the numbers of registers in unwind tables. ``futex`` and
+    ``sched_yield`` are numbers of calls (Linux, ``unistd.h``).
     """
 
     instruction: bytes
-    number: str
+    number: bytes
     first_argument: int
     third_argument: int
     futex: int
@@ -191,7 +192,7 @@ X86_64 = Architecture(
     tcb_size=0,
     tpoff_relocation=18,  # R_X86_64_TPOFF64
     x87=True,
-    system_calls=SystemCalls(b"\x0f\x05", "orig_rax", 5, 1, 202, 24),
+    system_calls=SystemCalls(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 1, 202, 24),  # mov $number, %eax
 )
 
 ARCHITECTURES: Mapping[int, Architecture] = {X86_64.e_machine: X86_64}

@@ -14,6 +14,7 @@ from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, Variable
+from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.callsites import CallSites
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
@@ -58,6 +59,7 @@ _NO_REGISTERS = "the thread's registers are lost with the notes of the core file
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
+_CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
 # glibc's, and as others name theirs
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
@@ -558,11 +560,20 @@ class InspectedProcess:
             return None
         return frame.registers.get(calls.first_argument)
 
-    def _has_called(self, frame: Frame, instruction: bytes) -> bool:
+    def _has_called(self, frame: Frame, instruction: bytes) -> bool | None:
+        # None if the code is not to be had.
         try:
             return self.read(frame.pc - len(instruction), len(instruction)) == instruction
         except MemoryFault:
-            return False
+            return None
+
+    def _number_of_call(self, frame: Frame, calls: SystemCalls) -> int | None:
+        try:
+            code = self.read(frame.pc - _CODE_OF_CALL, _CODE_OF_CALL)
+        except MemoryFault:
+            return None
+        found = re.findall(calls.number, code)
+        return int.from_bytes(found[-1], "little") if found else None
 
     def progress(self, thread: int) -> str | None:
         """See :meth:`Process.progress`. A handler of a signal is no end to a wait."""
@@ -572,13 +583,19 @@ class InspectedProcess:
         if calls is None or handled >= len(frames):
             return None
         frame = frames[handled]
-        # What a debugger does not give is 0 in snapshots, and a signal's frame does not keep it.
-        number = self.registers(thread).get(calls.number) if not handled else None
-        if number == calls.sched_yield or not self._has_called(frame, calls.instruction):
+        sleeps = self._has_called(frame, calls.instruction)
+        if not sleeps:
+            return None if sleeps is None else "spinning"
+        # Not every target has the register in which the kernel keeps which call it is; the code may say it. Where that
+        # takes the number from somewhere else, it is what runtimes wait by.
+        number = self._number_of_call(frame, calls)
+        if number == calls.sched_yield:
             return "spinning"
+        if number not in (calls.futex, None):
+            return "blocked"
         word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
-        if number != calls.futex or word is None or expected is None:
-            return "blocked" if number else None
+        if word is None or expected is None:
+            return None
         try:
             now = int.from_bytes(self.read(word, 4), self.byte_order)
             # A page that was lost reads as zeros.

@@ -8,7 +8,7 @@ the snapshot needs none of them.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from ompd.debugger.architecture import Architecture
 from ompd.debugger.environment import EnvironmentBlock, find_environment
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.core_writer import PAGE, Note, Piece, format_auxv, format_files, write_core
-from ompd.debugger.formats.elf import PF_W, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
+from ompd.debugger.formats.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
 from ompd.debugger.formats.extract import extract
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules import LoadedModule
@@ -214,8 +214,17 @@ class _Memory:
         self._process = process
         # Runtimes leave much of a stack unused, to keep those of different threads apart in caches.
         self._pages = sorted(page for page in pages if page in needed or not self._is_empty(page))
-        self._regions = target.regions()
+        self._regions = sorted([*target.regions(), *self._left_out(target)], key=lambda region: region.start)
         self._overlay = overlay
+
+    def _left_out(self, target: Target) -> Iterator[MemoryRegion]:
+        # gcore names mappings of files that no one wrote to, and leaves them out. What was read of their code is kept.
+        held = target.regions()
+        for mapping in target.mappings():
+            first = bisect_left(self._pages, mapping.start // PAGE)
+            is_read = first < len(self._pages) and self._pages[first] * PAGE < mapping.end
+            if is_read and not any(region.start < mapping.end and mapping.start < region.end for region in held):
+                yield MemoryRegion(mapping.start, mapping.end, PF_R | PF_X)
 
     def _is_empty(self, page: int) -> bool:
         try:
