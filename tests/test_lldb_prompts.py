@@ -22,8 +22,9 @@ TAB = "\t"
 
 def prompt(version: int, folder: Path, *arguments: str) -> Terminal:
     found = lldb(version)
-    # The line at the bottom of the screen, which LLDB 22 has, is drawn at any time.
-    quiet = ["-o", "settings set show-statusline false"] if version >= 20 else []
+    # The line at the bottom of the screen, which LLDB 22 has, is drawn at any time, and so is what it is about to do.
+    quiet = ["-o", "settings set show-progress false"] if version >= 19 else []
+    quiet += ["-o", "settings set show-statusline false"] if version >= 20 else []
     environment = {**found.environment, "TERM": "xterm", "HOME": str(folder)}
     return Terminal([found.command, "-x", *quiet, "-o", LOAD, *arguments], cwd=folder, env=environment)
 
