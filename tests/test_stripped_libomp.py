@@ -462,7 +462,8 @@ def test_damaged_structures_end_in_an_answer_or_an_error(
                 continue
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+# Where changed bytes lie is chance, and what they change may be a value that nothing else tells.
+@pytest.mark.parametrize("name", [name for name in DAMAGES if name.startswith("cut")])
 @pytest.mark.parametrize("runtime", MAIN if FULL else MAIN[1:])
 def test_damaged_cores_tell_nothing_wrong(name: str, runtime: str, tmp_path: Path) -> None:
     core = stopped("nested", compiler="clang", mode="neither", runtime=runtime).core

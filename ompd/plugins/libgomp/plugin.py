@@ -17,7 +17,7 @@ from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
 from ompd.plugins.libgomp.regions import Region
-from ompd.plugins.libgomp.stacks import Hosted, Parsed, owner_at
+from ompd.plugins.libgomp.stacks import TARGETS, Hosted, Parsed, owner_at
 from ompd.plugins.libgomp.structures import Layouts
 from ompd.plugins.libgomp.tasks import MAX_TASKS, TIED, Task
 from ompd.plugins.libgomp.threads import LostThread, Membership, Thread
@@ -137,8 +137,11 @@ class Runtime:
             address = block
             if not any(self.process.read(address, self.layouts.size("gomp_thread"))):
                 # The runtime has not met it, or that was lost; but it knows whoever executes a region or a task.
-                if not self._is_inside(native):
+                where = self._routine_inside(native)
+                if where is None:
                     return None
+                if where.startswith(TARGETS):
+                    return Thread(self, native, address)  # libgomp itself clears it for a target region's code
                 raise CorruptState(address, "nothing but zeros where the runtime keeps a thread that is in its code")
             thread = Thread(self, native, address)
             return thread if thread.is_registered else None
@@ -153,13 +156,18 @@ class Runtime:
         block = self.process.thread_local_block(self.module, native)
         return block[0] + self._offset if block is not None else None
 
-    def _is_inside(self, native: int) -> bool:
+    def _routine_inside(self, native: int) -> str | None:
+        # The outermost of the runtime's routines on a stack, "" for one without a name, None if there is none, or only
+        # one that anyone may ask.
+        found: str | None = None
         for frame in self.process.stack(native).frames:
             place = self.process.locate(frame.call_site)
-            asks = (place.symbol or "").startswith("omp_")  # which anyone may
-            if not asks and place.module is self.module and owner_at(self, frame.call_site) == RUNTIME:
-                return True
-        return False
+            if place.module is not self.module or owner_at(self, frame.call_site) != RUNTIME:
+                continue
+            is_told = found is not None and found.startswith(TARGETS)
+            if not (is_told or (place.symbol or "").startswith("omp_")):
+                found = place.symbol or found or ""
+        return found
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`.

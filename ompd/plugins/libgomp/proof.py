@@ -29,6 +29,7 @@ from ompd.errors import (
 from ompd.plugins.layout import dwarf, table
 from ompd.plugins.libgomp.structures import WANTED, Layouts, chosen
 from ompd.plugins.libgomp.tasks import IMPLICIT
+from ompd.plugins.libgomp.threads import LostThread
 
 if TYPE_CHECKING:
     from ompd.plugins.libgomp.plugin import Runtime
@@ -264,6 +265,8 @@ def contradictions(runtime: Runtime) -> Iterator[tuple[Thread, str]]:
     :raises NotInitialised: if nothing of OpenMP has run yet
     """
     for thread in runtime.threads():
+        if isinstance(thread, LostThread):
+            continue  # nothing of it is there that could say something else
         try:
             wrong = _contradiction_of(thread)
         except CorruptState as error:

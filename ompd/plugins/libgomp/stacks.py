@@ -33,7 +33,8 @@ _FORKS = "GOMP_parallel"
 _BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
 _UNDEFERRED = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
 # These call the code of constructs that are neither regions nor tasks here.
-_NEITHER = ("GOMP_teams", "GOMP_target", "GOACC_")
+TARGETS = ("GOMP_target", "GOACC_")
+_NEITHER = ("GOMP_teams", *TARGETS)
 PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
 
 _OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
@@ -143,7 +144,8 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
     elif inner == outer and entry == BEGIN:
         code = PARALLEL
     else:
-        code = _code_called_by(routine_at(runtime, frames[inner].call_site) or "")
+        by = routine_at(runtime, frames[inner].call_site) or ""
+        code = None if not by and (entry or "").startswith(_NEITHER) else _code_called_by(by)
     return Group(inner, outer, entry, code, caller)
 
 
@@ -190,6 +192,8 @@ def innermost_group(thread: Thread) -> Group | None:
     handled = 0
     for index, frame in enumerate(frames):
         if frame.is_signal_frame:
+            if any(group.code is not None and group.outer < index for group in groups):
+                break  # the handler is in a region, or runs a task
             handled = index + 1
     for group in groups:
         if any(is_users(thread.runtime, frame) for frame in frames[handled : group.inner]):
@@ -222,6 +226,12 @@ def is_docked(thread: Thread) -> bool:
     return waits_at_dock(thread, frames[: outermost.outer + 1])
 
 
+def is_in_region(thread: Thread) -> bool:
+    """Tell whether a worker's stack shows that it has not left the code of its region."""
+    groups = parsed(thread).groups
+    return bool(groups) and groups[-1].entry == BEGIN and groups[-1].code is not None
+
+
 def waits_at_dock(thread: Thread, frames: Sequence[Frame]) -> bool:
     """Tell whether a worker that runs none of the user's code is at the pool's barrier and not at its team's.
 
@@ -234,8 +244,8 @@ def waits_at_dock(thread: Thread, frames: Sequence[Frame]) -> bool:
     dock = pool + runtime.dock_offset if pool is not None else None
     at_team = team + barrier + generation if team is not None else None
     awaited = futex_word(thread)
-    if awaited is not None and awaited in (dock, at_team):
-        return awaited == dock
+    if awaited is not None:
+        return awaited == dock  # else at its team's barrier, or in what its code ended with by a jump: a lock
     # It looks at the word without a system call. Then a register has its address, or that of its barrier.
     innermost = next((frame for frame in frames if owner_at(runtime, frame.call_site) == RUNTIME), None)
     held = set(innermost.registers.values()) if innermost is not None else set()
@@ -371,6 +381,11 @@ def _implicit_task(thread: Thread, region: Region) -> Task:
 def _likely(thread: Thread, stack: Parsed, group: Group) -> dict[str, Task]:
     # Explicit tasks that others were begun for: they have the function, and the runtime's routine that called that has
     # the task's address in its registers or on its part of the stack.
+    if group.code == UNDEFERRED:
+        # It lies in the frame of the routine that called its code.
+        low, high = stack.frames[group.inner].sp, stack.frames[group.inner].cfa
+        known = thread.runtime.explicit_tasks.items()
+        return {t.id: t for at, t in known if t.is_undeferred and high is not None and low <= at < high}
     entry = _start(thread.runtime, stack.frames[group.inner - 1])
     words = set(_words(thread.runtime, stack.frames[group.inner : group.outer + 1]))
     begun = thread.runtime.begun_tasks.values()

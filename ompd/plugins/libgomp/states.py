@@ -62,8 +62,16 @@ def _derived(thread: Thread) -> State:
     if state is not None:
         return state
     if group.forks and group.code is None and _is_at_end(thread, group):
-        return State.WAIT_BARRIER_IMPLICIT_PARALLEL
+        return _last_barrier(thread)
     raise Unavailable(f"{group.entry or 'the innermost routine of the runtime'} does not tell it")
+
+
+def _last_barrier(thread: Thread) -> State:
+    # A region's code may end with a jump to a routine with a barrier of its own: the other one of the team's two.
+    view = thread.runtime.team_at(thread.memberships[0].team).barrier
+    total = view.unsigned("barrier.total")
+    plain, final = (view.unsigned(f"barrier.{name}") != total for name in ("awaited", "awaited_final"))
+    return State.WAIT_BARRIER if plain and not final else State.WAIT_BARRIER_IMPLICIT_PARALLEL
 
 
 def _is_at_end(thread: Thread, group: stacks.Group) -> bool:

@@ -110,6 +110,8 @@ class Thread:
             # Its primary thread may be one that could not be read.
             if self.runtime.unread is not None and not stacks.is_docked(self):
                 raise self.runtime.unread
+            if stacks.is_in_region(self):
+                raise Unavailable("it is in the code of a region whose primary thread is not seen in it")
             return False
         other = self.runtime.members(claim.team).get(claim.number)
         if other is not None and other is not self:

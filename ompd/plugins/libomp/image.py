@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ompd.contract.memory import StructView, read_words
+from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.contract.process import Module, Process
 from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.plugins.layout.table import Table
@@ -128,10 +128,15 @@ def _candidates(
     for number, array in enumerate(values):
         if not _begins_well(variables, array, table):
             continue
+        known = _known_root(variables, array, table)
+        if known is None:
+            continue
         for behind in values[number + 1 :]:
             if behind - array > _MAX_CAPACITY * size:
                 break
             try:
+                if read_pointer(variables.process, behind + known[0] * size) != known[1]:
+                    continue  # one word tells, where the arrays may be as long as what lies between
                 candidate = _candidate(variables, where[array], array, behind, table, most_damaged)
             except OmpdError:
                 continue
@@ -146,6 +151,25 @@ def _begins_well(variables: Variables, array: int, table: Table) -> bool:
         return False
     used = [(gtid, thread) for gtid, thread in enumerate(places) if thread][:_TRIED]
     return any(_is_in_place(variables, gtid, thread, table) for gtid, thread in used)
+
+
+def _known_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
+    # The number and the root of an initial thread to which one of the array's threads belongs.
+    process = variables.process
+    info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
+    for gtid, thread in enumerate(read_words(process, array, _FIRST)):
+        if not thread or not _is_in_place(variables, gtid, thread, table):
+            continue
+        try:
+            root = StructView(process, info, thread).pointer("th_root")
+            owner = StructView(process, base, root).pointer("r_uber_thread") if root is not None else None
+            if root is not None and owner is not None:
+                number = _gtid(variables, owner, table)
+                if 0 <= number < _MAX_CAPACITY and _is_in_place(variables, number, owner, table):
+                    return number, root
+        except OmpdError:
+            continue
+    return None
 
 
 def _is_in_place(variables: Variables, gtid: int, thread: int, table: Table) -> bool:
@@ -176,11 +200,14 @@ def _candidate(
             return None
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
     for gtid, root in roots.items():
+        # A root whose initial thread has ended is kept for the next one, without a thread.
         owner = threads.get(gtid)
-        if owner is None or StructView(variables.process, info, owner).pointer("th_root") != root:
+        if owner is not None and StructView(variables.process, info, owner).pointer("th_root") != root:
             return None
         if StructView(variables.process, base, root).pointer("r_uber_thread") != owner:
             return None
+    if not roots.keys() & threads.keys():
+        return None
     return ThreadTable(variable, array, capacity, threads, roots)
 
 
