@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -520,6 +520,122 @@ def test_a_league_of_teams_is_neither_region_nor_task(tmp_path: Path) -> None:
         ]
 
 
+def test_workers_whose_code_ended_with_a_jump_to_a_lock_are_not_idle(tmp_path: Path) -> None:
+    # All that is left of them on their stacks is the runtime's, as of a worker in the pool.
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static omp_lock_t lock;
+        static void *stop(void *unused) { usleep(300000); abort(); }
+        #include <pthread.h>
+        int main(void) {
+            pthread_t other;
+            omp_init_lock(&lock);
+            omp_set_lock(&lock);
+            pthread_create(&other, 0, stop, 0);
+            #pragma omp parallel num_threads(3)
+            omp_set_lock(&lock);
+        }
+        """,
+        flags=("-O2",),
+    )
+    with Session.open_core(told) as session:
+        rows = [row for row in threads.ask(session).rows if row.runtime is not None]
+    assert [(row.thread_num, row.team_size, row.level) for row in rows] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
+    assert "idle" not in {row.state for row in rows}
+
+
+def test_a_child_of_a_worker_is_not_idle(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            #pragma omp parallel num_threads(2)
+            {
+                if (omp_get_thread_num()) {
+                    if (!fork()) abort();
+                    wait(0);
+                    _exit(0);
+                }
+                #pragma omp barrier
+            }
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        (row,) = threads.ask(session).rows
+    assert row.state is None and row.thread_num is None and "primary thread is not seen" in row.unavailable["state"]
+    assert row.where is not None and row.where.function == "main"
+
+
+def test_a_handler_that_has_a_region_of_its_own(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <pthread.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static omp_lock_t lock;
+        static pthread_t waiting;
+        static void handle(int number) {
+            #pragma omp parallel num_threads(2)
+            for (;;) pause();
+        }
+        static void *stop(void *unused) { usleep(200000); pthread_kill(waiting, SIGUSR1); usleep(300000); abort(); }
+        int main(void) {
+            pthread_t other;
+            omp_init_lock(&lock);
+            omp_set_lock(&lock);
+            signal(SIGUSR1, handle);
+            waiting = pthread_self();
+            pthread_create(&other, 0, stop, 0);
+            omp_set_lock(&lock);
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        rows = [row for row in threads.ask(session).rows if row.runtime is not None]
+    assert [(row.thread_num, row.level, row.state, row.wait) for row in rows] == [
+        (0, 1, "work_parallel", None),
+        (1, 1, "work_parallel", None),
+    ]
+
+
+def test_code_of_a_target_region(tmp_path: Path) -> None:
+    # Without a device it runs on the thread that met it, of which libgomp then knows nothing.
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(void) {
+            #pragma omp parallel num_threads(2)
+            usleep(1000);
+            #pragma omp target
+            abort();
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        rows, told_stacks = threads.ask(session), stacks.ask(session)
+    assert rows.complete
+    assert [(row.thread_num, row.level, row.state) for row in rows.rows] == [
+        (0, 0, "work_serial"),
+        (None, None, "idle"),
+    ]
+    assert "task" not in {frame.construct.kind for row in told_stacks.rows for frame in row.frames if frame.construct}
+
+
 def test_ten_thousand_queued_tasks(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,
@@ -551,13 +667,15 @@ def test_ten_thousand_queued_tasks(tmp_path: Path) -> None:
     }
 
 
-def run_source(folder: Path, text: str, environment: Mapping[str, str] | None = None) -> Path:
+def run_source(
+    folder: Path, text: str, environment: Mapping[str, str] | None = None, flags: Sequence[str] = ("-O1",)
+) -> Path:
     """Return the core of a program that aborts."""
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)
     (folder / "program.c").write_text(text)
-    command = [str(compiler("gcc").path), "-g", "-O1", "-fopenmp", "program.c", "-o", "program"]
+    command = [str(compiler("gcc").path), "-g", *flags, "-fopenmp", "program.c", "-o", "program"]
     subprocess.run(command, cwd=folder, check=True, env=clean_environment())
     where = folder / "run"
     where.mkdir()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,23 @@ from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import runtimes, threads
 from ompd.session import Session
 from tests import test_var
-from tests.support import ALL_PROGRAMS, LOCK_KINDS, PROGRAMS, REDUCTIONS, STRIPPED, running, stopped, variables
+from tests.support import (
+    ALL_PROGRAMS,
+    LOCK_KINDS,
+    PROGRAMS,
+    REDUCTIONS,
+    RUNTIMES,
+    STRIPPED,
+    Missing,
+    clean_environment,
+    intel_runtime,
+    running,
+    stopped,
+    variables,
+)
+from tests.support.build import compiler as compiler_of
 from tests.support.damage import DAMAGES, ask_all, zeroed
+from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
 from tests.support.variables import Recipe
 from tests.test_snapshot import answers, snapshot, without_files
 from tests.test_truth import expected, facts_told
@@ -460,6 +476,55 @@ def test_damaged_structures_end_in_an_answer_or_an_error(
                 session.ask(question.ask)
             except OmpdError:
                 continue
+
+
+def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_path: Path) -> None:
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    (tmp_path / "program.c").write_text(
+        """
+        #include <omp.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static void *once(void *unused) {
+            #pragma omp parallel num_threads(2)
+            usleep(1000);
+            return 0;
+        }
+        int main(void) {
+            pthread_t other;
+            pthread_create(&other, 0, once, 0);
+            pthread_join(other, 0);
+            #pragma omp parallel num_threads(3)
+            {
+                if (omp_get_thread_num() == 2) { usleep(200000); abort(); }
+                #pragma omp barrier
+            }
+        }
+        """
+    )
+    library = RUNTIMES["libomp-19"].library()
+    make = [str(compiler_of("clang").path), "-g", "-O1", "-fopenmp", "-c", "program.c"]
+    headers = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+    subprocess.run([*make, *headers], cwd=tmp_path, check=True, env=clean_environment())
+    link = [
+        str(compiler_of("gcc").path),
+        "program.o",
+        "-o",
+        "program",
+        str(library),
+        f"-Wl,-rpath,{library.parent}",
+        "-lpthread",
+    ]
+    subprocess.run(link, cwd=tmp_path, check=True, env=clean_environment())
+    run = tmp_path / "run"
+    run.mkdir()
+    subprocess.run([tmp_path / "program"], cwd=run, preexec_fn=allow_cores, env=ENVIRONMENT, check=False)
+    with Session.open_core(next(run.glob("core*"))) as session:
+        rows = [row for row in threads.ask(session).rows if row.thread_num is not None]
+    assert [(row.thread_num, row.team_size, row.level) for row in rows] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
 
 
 # Where changed bytes lie is chance, and what they change may be a value that nothing else tells.

@@ -199,14 +199,15 @@ def _candidate(
         if damaged > allowed:
             return None
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
+    used = 0
     for gtid, root in roots.items():
-        # A root whose initial thread has ended is kept for the next one, without a thread.
-        owner = threads.get(gtid)
-        if owner is not None and StructView(variables.process, info, owner).pointer("th_root") != root:
+        owner = StructView(variables.process, base, root).pointer("r_uber_thread")
+        if owner is None:
+            continue  # its initial thread has ended; it is kept for the next one, its place may be a worker's
+        used += 1
+        if threads.get(gtid) != owner or StructView(variables.process, info, owner).pointer("th_root") != root:
             return None
-        if StructView(variables.process, base, root).pointer("r_uber_thread") != owner:
-            return None
-    if not roots.keys() & threads.keys():
+    if not used:
         return None
     return ThreadTable(variable, array, capacity, threads, roots)
 
