@@ -636,6 +636,46 @@ def test_code_of_a_target_region(tmp_path: Path) -> None:
     assert "task" not in {frame.construct.kind for row in told_stacks.rows for frame in row.frames if frame.construct}
 
 
+def test_code_that_was_made_while_the_program_ran(tmp_path: Path) -> None:
+    # No stack can be followed through it, as through the kernels of PyTorch's convolutions; but who is in it is in no
+    # barrier and in no pool.
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        /* It pushes something, and stays. */
+        static const unsigned char loop[] = {0x53, 0x48, 0x83, 0xec, 0x40, 0xf3, 0x90, 0xeb, 0xfc};
+        static void *stop(void *unused) { usleep(300000); abort(); }
+        int main(void) {
+            pthread_t other;
+            char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            memcpy(code, loop, sizeof loop);
+            pthread_create(&other, 0, stop, 0);
+            #pragma omp parallel num_threads(3)
+            {
+                if (omp_get_thread_num())
+                    ((void (*)(void))code)();
+                #pragma omp barrier
+            }
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        rows = [row for row in threads.ask(session).rows if row.runtime is not None]
+    assert [(row.thread_num, row.team_size, row.state) for row in rows] == [
+        (0, 3, "wait_barrier"),
+        (1, 3, "work_parallel"),
+        (2, 3, "work_parallel"),
+    ]
+    wait = rows[0].wait
+    assert wait is not None and (wait.arrived, wait.missing) == (1, tuple(row.native_thread_id for row in rows[1:]))
+
+
 def test_ten_thousand_queued_tasks(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,

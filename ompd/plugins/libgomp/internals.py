@@ -58,6 +58,8 @@ class Internals:
         if not thread.memberships:
             return True  # a worker that has gone back to the pool has passed the barrier at the region's end
         at = stacks.hosted(thread).groups.get(region.address)
+        if at is None and stacks.runs_other_code(thread):
+            return False  # but for one that runs a task there: then the counts differ
         if at is None:
             raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
         groups = stacks.parsed(thread).groups

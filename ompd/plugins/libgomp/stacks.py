@@ -208,6 +208,14 @@ def reaches_user(thread: Thread) -> bool:
     return any(is_users(thread.runtime, frame) for frame in parsed(thread).frames)
 
 
+def runs_other_code(thread: Thread) -> bool:
+    """Tell whether a thread is neither in the runtime nor in the C library: in the user's code, or in such as was made
+    while the program ran, through which no stack can be followed.
+    """
+    frames = parsed(thread).frames
+    return bool(frames) and owner_at(thread.runtime, frames[0].call_site) not in (RUNTIME, SYSTEM)
+
+
 def is_docked(thread: Thread) -> bool:
     """Tell whether a worker waits in the pool for its next region.
 
@@ -217,6 +225,8 @@ def is_docked(thread: Thread) -> bool:
     frames, groups, stopped = parsed(thread)
     outermost = groups[-1] if groups else None
     if outermost is None or outermost.entry != BEGIN:
+        if runs_other_code(thread):
+            return False  # who waits is in the runtime
         if stopped is not None and not any(is_users(thread.runtime, frame) for frame in frames):
             sp = frames[-1].sp if frames else 0
             raise CorruptState(sp, f"whether the thread is idle cannot be told, since its stack cannot: {stopped}")

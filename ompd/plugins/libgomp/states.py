@@ -53,7 +53,7 @@ def thread_state(thread: Thread) -> ThreadState:
 def _derived(thread: Thread) -> State:
     group = stacks.innermost_group(thread)
     if group is None:
-        if not stacks.reaches_user(thread):
+        if not stacks.reaches_user(thread) and not stacks.runs_other_code(thread):
             _, _, stopped = stacks.parsed(thread)
             raise Unavailable(f"the stack shows no code of the user's{': ' + stopped if stopped else ''}")
         # In the user's own code, or in a library called from it: level 0 is outside of all regions.
