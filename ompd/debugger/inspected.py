@@ -387,8 +387,18 @@ class InspectedProcess:
         return regions[index] if index >= 0 and address < regions[index].end else None
 
     def _stack_end(self, address: int) -> int | None:
-        region = self._region_at(address)
-        return region.end if region is not None else None
+        # A snapshot has one mapping as several, one behind the other.
+        starts, regions = self._regions
+        index = bisect_right(starts, address) - 1
+        if index < 0 or address >= regions[index].end:
+            return None
+        here, *others = regions[index:]
+        end = here.end
+        for region in others:
+            if region.start != end or region.flags != here.flags:
+                break
+            end = region.end
+        return end
 
     def _is_code(self, address: int) -> bool:
         region = self._region_at(address)
