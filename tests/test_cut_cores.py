@@ -289,7 +289,8 @@ def test_threads_that_only_the_runtime_knows(tmp_path: Path, deadlock: dict[str,
     assert answer["target"]["thread_count"] is None and answer["target"]["executable"] is None
     assert sorted(row["thread_num"] for row in answer["threads"]) == [0, 1, 2, 3]
     for row in answer["threads"]:
-        assert row["state"] and (row["native_thread_id"] or "cut off" in row["unavailable"]["native_thread_id"])
+        # Which reason it is depends on where the loader has put the C library.
+        assert row["state"] and (row["native_thread_id"] or row["unavailable"]["native_thread_id"])
 
 
 # Pages that are lost inside of a core
