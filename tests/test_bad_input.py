@@ -498,7 +498,7 @@ def test_a_program_without_openmp(tmp_path: Path) -> None:
 def test_a_libgomp_that_is_not_known_and_cannot_be_asked(tmp_path: Path) -> None:
     # A build that no table names, on a machine without an emulator.
     source = "#include <stdlib.h>\nint main(void) {\n#pragma omp parallel num_threads(2)\n    abort();\n}\n"
-    library = RUNTIMES["libgomp"].library()
+    library = RUNTIMES["libgomp"].file()
     build_id = ElfFile(library.read_bytes(), str(library)).build_id() or b""
     (tmp_path / "libgomp.so.1").write_bytes(library.read_bytes().replace(build_id, build_id[::-1]))
     core = _crash(tmp_path, source, "-fopenmp", f"-Wl,-rpath,{tmp_path}")

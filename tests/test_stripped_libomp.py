@@ -505,7 +505,7 @@ def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_pat
         }
         """
     )
-    library = RUNTIMES["libomp-19"].library()
+    library = RUNTIMES["libomp-19"].file()
     make = [str(compiler_of("clang").path), "-g", "-O1", "-fopenmp", "-c", "program.c"]
     headers = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     subprocess.run([*make, *headers], cwd=tmp_path, check=True, env=clean_environment())

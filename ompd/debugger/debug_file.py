@@ -82,7 +82,7 @@ class DebugFile:
     # The library it belongs to
 
     @cached_property
-    def library(self) -> ElfFile | None:
+    def shared_object(self) -> ElfFile | None:
         """The library: the file itself, or the one whose debug file it is; None if that is not found.
 
         It is known by its build-id, or by a ``.gnu_debuglink`` that names this file with its checksum.
@@ -116,7 +116,7 @@ class DebugFile:
 
     def exported(self, names: Collection[str]) -> frozenset[str] | None:
         """Return those of *names* that the library exports (``.dynsym``), None if the library is not to be had."""
-        elf = self.library
+        elf = self.shared_object
         if elf is None or _architecture(elf) != self.architecture:
             return None
         wanted = {name.encode(): name for name in names}
@@ -135,9 +135,9 @@ class DebugFile:
 
     def intels_version(self) -> str | None:
         """Return the version that Intel's runtime has among its strings, None if there is none, or no library."""
-        if self.library is None:
+        if self.shared_object is None:
             return None
-        found = _INTELS_VERSION.search(self.library.data)
+        found = _INTELS_VERSION.search(self.shared_object.data)
         return found[1].decode("ascii") if found is not None else None
 
 

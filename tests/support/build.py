@@ -69,7 +69,7 @@ def build(
     :raises BuildFailed: if it does not compile; warnings are left in the file ``warnings`` beside the executable
     """
     openmp, used = RUNTIMES[runtime], compiler(compiler_name)
-    library = openmp.library().parent
+    library = openmp.file().parent
     c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
     tool = ["-DTOOL"] if mode != "neither" else []
     # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.

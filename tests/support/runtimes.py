@@ -20,14 +20,14 @@ WHEELS = "libgomp-a34b3233.so.1.0.0"
 class OpenmpRuntime:
     """A runtime by its *name* on the axis.
 
-    *kind* is what ``runtimes`` calls it, *library* returns its file (:exc:`Missing` if it is not there). *options* link
+    *kind* is what ``runtimes`` calls it, *file* returns it (:exc:`Missing` if it is not there). *options* link
     with it; its folder is searched by linker and loader. *version* returns what tells it from other builds of it.
     *has_ompd* tells whether it has OMPD's symbols.
     """
 
     name: str
     kind: str
-    library: Callable[[], Path]
+    file: Callable[[], Path]
     options: tuple[str, ...]
     version: Callable[[], str]
     has_ompd: bool = False

@@ -110,7 +110,7 @@ def build(recipe: Recipe) -> Path:
         else:
             rest = ["-lgfortran", "-lm"]
     openmp = RUNTIMES[recipe.openmp]
-    library = openmp.library().parent
+    library = openmp.file().parent
     link = [f"-L{library}", f"-Wl,-rpath,{library}", *openmp.options, "-lpthread", "-ldl", *rest]
 
     def make(folder: Path) -> None:
