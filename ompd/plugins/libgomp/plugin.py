@@ -233,10 +233,6 @@ class Runtime:
             self._regions[address] = Region(self, address)
         return self._regions[address]
 
-    def is_primary(self, thread: Thread, region: Region) -> bool:
-        """Tell whether a thread is number 0 of a region's team."""
-        return self.members(region.address).get(0) is thread
-
     # Tasks
 
     def task_at(self, address: int) -> Task:

@@ -42,7 +42,7 @@ _MAX_ASKED = 4
 
 # What routines that only look read: of the calling thread, of its team or task if it has one. Those of a task's
 # variables read the process's own where there is no task.
-_QUERIES: tuple[tuple[str, str | None, str | None], ...] = (
+_QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_num", "ts.team_id", None),
     ("omp_get_level", "ts.level", None),
     ("omp_get_active_level", "ts.active_level", None),
@@ -239,9 +239,7 @@ def _misread(runtime: Runtime) -> tuple[str | None, int]:
     return None if told else "none of its routines could be asked", told
 
 
-def _expected(thread: Thread, member: str | None, pointed: str | None) -> Iterator[tuple[int, int]]:
-    if member is None:
-        return
+def _expected(thread: Thread, member: str, pointed: str | None) -> Iterator[tuple[int, int]]:
     layout = thread.runtime.layouts["gomp_thread"]
     where = layout.field(member)
     yield thread.address + where.offset, where.size

@@ -9,7 +9,7 @@ from ompd.contract.memory import StructView
 from ompd.contract.process import Frame
 from ompd.errors import BadInput, CorruptState, Unavailable
 from ompd.plugins.libgomp import stacks
-from ompd.plugins.libgomp.structures import copied
+from ompd.plugins.libgomp.structures import NO_TOOL_DATA, copied
 from ompd.plugins.libgomp.tasks import Task
 
 if TYPE_CHECKING:
@@ -123,4 +123,4 @@ class Region:
 
     def tool_data(self) -> int:
         """Not kept: libgomp has no OMPT."""
-        raise Unavailable("libgomp has no OMPT, so that it keeps no tool's data")
+        raise Unavailable(NO_TOOL_DATA)

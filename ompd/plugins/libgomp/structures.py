@@ -13,6 +13,8 @@ from itertools import pairwise
 from ompd.contract.memory import ByteOrder, Field, Memory, StructLayout, StructView
 from ompd.errors import LayoutUnavailable
 
+NO_TOOL_DATA = "libgomp has no OMPT, so that it keeps no tool's data"
+
 # What is read of each structure. Members that are in some releases only are left out where they are not.
 WANTED: Mapping[str, tuple[str, ...]] = {
     "gomp_thread": (

@@ -13,6 +13,7 @@ from ompd.errors import CorruptState, Unavailable
 from ompd.plugins.libgomp import stacks
 from ompd.plugins.libgomp.structures import (
     LIST_TASKS,
+    NO_TOOL_DATA,
     NODE_NEXT,
     NODE_SIZE,
     QUEUE_LIST,
@@ -37,7 +38,6 @@ _WITH_CODE = (WAITING, TIED, DETACHED)
 _AMONG_CHILDREN = 1
 
 _NO_FRAMES = "libgomp keeps no frames of tasks"
-_NO_TOOL_DATA = "libgomp has no OMPT, so that it keeps no tool's data"
 MAX_TASKS = 1 << 22
 
 
@@ -182,7 +182,7 @@ class Task:
 
     def tool_data(self) -> int:
         """Not kept."""
-        raise Unavailable(_NO_TOOL_DATA)
+        raise Unavailable(NO_TOOL_DATA)
 
     def children(self) -> Iterator[Task]:
         """Yield the explicit tasks that it generated and that are not over, undeferred ones aside.
@@ -240,7 +240,7 @@ class InitialTask:
 
     def tool_data(self) -> int:
         """Not kept."""
-        raise Unavailable(_NO_TOOL_DATA)
+        raise Unavailable(NO_TOOL_DATA)
 
 
 def queued(runtime: Runtime, queue: int) -> Iterator[int]:

@@ -11,14 +11,13 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ConstructCode, ThreadState
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable, Unsupported
 from ompd.plugins.libgomp import stacks, states
-from ompd.plugins.libgomp.structures import WANTED, copied
+from ompd.plugins.libgomp.structures import NO_TOOL_DATA, WANTED, copied
 from ompd.plugins.libgomp.tasks import InitialTask, Task
 
 if TYPE_CHECKING:
     from ompd.plugins.libgomp.plugin import Runtime
     from ompd.plugins.libgomp.regions import Region
 
-NO_TOOL_DATA = "libgomp has no OMPT, so that it keeps no tool's data"
 # Regions nest no deeper in a program that runs.
 MAX_NESTING = 1 << 12
 
