@@ -59,10 +59,6 @@ class Runtime:
         self._offset = offset
         self._regions: dict[int, Region] = {}
         self._tasks: dict[int, Task] = {}
-        # Why a thread's teams, the tasks of a team, and a thread's current task are not known.
-        self._unread: OmpdError | None = None
-        self._unplaced: OmpdError | None = None
-        self._unasked: OmpdError | None = None
         # By native id, for stacks; by address, whose code it is.
         self.stacks: dict[int, Parsed] = {}
         self.hosted: dict[int, Hosted] = {}
@@ -195,29 +191,29 @@ class Runtime:
     @cached_property
     def live_teams(self) -> frozenset[int]:
         """The teams whose primary thread is in them, as far as threads can be read."""
-        return frozenset(claim.team for _, claims in self._claims for claim in claims if claim.number == 0)
+        return frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
 
     @cached_property
-    def _claims(self) -> list[tuple[Thread, tuple[Membership, ...]]]:
-        found = []
+    def _claims(self) -> tuple[list[tuple[Thread, tuple[Membership, ...]]], OmpdError | None]:
+        # And why those of a thread are not known.
+        found, fault = [], None
         for thread in self.threads():
             try:
                 found.append((thread, thread.claims))
             except OmpdError as error:
-                self._unread = error
+                fault = error
                 continue  # that thread's own row complains
-        return found
+        return found, fault
 
     @property
     def unread(self) -> OmpdError | None:
         """Why not all teams of all threads are known, None if they are."""
-        len(self._claims)  # which finds out
-        return self._unread
+        return self._claims[1]
 
     @cached_property
     def _members(self) -> Mapping[int, Mapping[int, Thread]]:
         found: dict[int, dict[int, Thread]] = {}
-        for thread, claims in self._claims:
+        for thread, claims in self._claims[0]:
             for claim in claims:
                 if claim.team in self.live_teams:
                     found.setdefault(claim.team, {}).setdefault(claim.number, thread)
@@ -241,58 +237,74 @@ class Runtime:
             self._tasks[address] = Task(self, address)
         return self._tasks[address]
 
-    @cached_property
+    @property
     def implicit_tasks(self) -> Mapping[int, tuple[Region, int]]:
-        """Region and thread number of each implicit task of the live teams, by its address."""
+        """Region and thread number of each implicit task of the live teams, by its address, as far as teams can be
+        read.
+        """
+        return self._placed[0]
+
+    @cached_property
+    def _placed(self) -> tuple[Mapping[int, tuple[Region, int]], OmpdError | None]:
+        # And why those of a team are not known.
         size = self.layouts.size("gomp_task")
         found: dict[int, tuple[Region, int]] = {}
+        fault = None
         for address in self.live_teams:
             region = self.team_at(address)
             try:
                 for number in range(region.nthreads):
                     found[region.first_task + number * size] = region, number
             except OmpdError as error:
-                self._unplaced = error
+                fault = error
                 continue  # the region's own row complains
-        return found
+        return found, fault
 
     def place_of(self, task: int) -> tuple[Region, int] | None:
         """Return the region whose implicit task lies at *task*, and whose of its threads, None if it is no region's.
 
         :raises OmpdError: what keeps a team from being read whose task it may be
         """
-        place = self.implicit_tasks.get(task)
-        fault = self.unread or self._unplaced
+        places, unplaced = self._placed
+        place = places.get(task)
+        fault = self.unread or unplaced
         if place is None and fault is not None:
             raise fault
         return place
 
-    @cached_property
+    @property
     def current_tasks(self) -> Mapping[int, Thread]:
         """The threads that execute each task, by its address, as far as they can be read."""
+        return self._asked[0]
+
+    @cached_property
+    def _asked(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
+        # And why the task of a thread is not known.
         found: dict[int, Thread] = {}
+        fault = None
         for thread in self.threads():
             try:
                 task = thread.current_task()
             except OmpdError as error:
-                self._unasked = error
+                fault = error
                 continue  # that thread's own row complains
             if isinstance(task, Task):
                 found[task.address] = thread
-        return found
+        return found, fault
 
     def is_executing(self, task: Task) -> bool:
         """Tell whether a thread executes *task*.
 
         :raises OmpdError: what keeps a thread from being asked, if no other does
         """
-        if task.address in self.current_tasks:
+        executed, unasked = self._asked
+        if task.address in executed:
             return True
         if task.place is not None:
             region, number = task.place
             region.thread(number).current_task()  # an implicit task is executed by its own thread alone
-        elif self._unasked is not None:
-            raise self._unasked
+        elif unasked is not None:
+            raise unasked
         return False
 
     @cached_property
