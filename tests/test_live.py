@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -23,6 +24,7 @@ import pytest
 import ompd
 import ompd.live
 from ompd.contract.plugin import ThreadHandle
+from ompd.debugger.targets import refusals
 from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGone
 from ompd.inspection import Inspection
 from ompd.model import Answer
@@ -618,7 +620,16 @@ def test_a_replaced_file_is_not_taken_for_the_one_that_runs(tmp_path: Path) -> N
         worker.finish()
 
 
-def test_a_program_of_another_processor_is_refused(tmp_path: Path) -> None:
+def test_a_program_of_another_processor_is_refused() -> None:
+    # Of 32 bits for a 64-bit processor (x32), and of AArch64.
+    for ident, machine, what in ((1, 62, "32-bit program (ELF machine number 62)"), (2, 183, "machine number 183")):
+        header = b"\x7fELF" + bytes((ident, 1, 1)) + bytes(9) + struct.pack("<HH", 2, machine)
+        with pytest.raises(BadProcess, match=re.escape(what)) as raised:
+            refusals._architecture(1, header)
+        assert raised.value.hint == "programs of these can be read: x86_64, i386"
+
+
+def test_a_program_of_32_bits_without_a_c_library_tells_where_it_stands(tmp_path: Path) -> None:
     # pause() for ever, as 32-bit code: mov $29, %eax; int $0x80; jmp back
     code = b"\xb8\x1d\x00\x00\x00\xcd\x80\xeb\xf7"
     start, headers = 0x08048000, 52 + 32
@@ -634,8 +645,8 @@ def test_a_program_of_another_processor_is_refused(tmp_path: Path) -> None:
         raise Missing("32-bit programs", str(error), forbidden=True) from error
     try:
         wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "small\n")
-        done = run("threads", process.pid)
-        assert done.returncode == 1 and "runs a 32-bit program (ELF machine number 3)" in done.stderr, done.stderr
+        done = run("stack", process.pid, "--raw")
+        assert f"{start + headers + 7:#x}" in done.stdout and "in small" in done.stdout, done.stdout + done.stderr
         assert process.poll() is None
     finally:
         process.kill()

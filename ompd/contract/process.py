@@ -165,6 +165,9 @@ class Process(Callbacks, Protocol):
     def architecture_name(self) -> str:
         """The psABI's name of the processor, as ``x86_64``."""
 
+    def callbacks(self, module: Module) -> Callbacks:
+        """Return the callbacks of the standards for the runtime in *module*: its own symbols and types come first."""
+
     def modules(self) -> Sequence[Module]:
         """Return all mapped modules, by address."""
 

@@ -1,6 +1,6 @@
 """What differs between processors: register numbers, calling convention, and how a core keeps registers.
 
-The only tables in the package that name a processor. x86-64 is what the tests run on.
+The only tables in the package that name a processor. x86-64 and 32-bit x86, on Linux, are what the tests run on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ompd.contract.memory import ByteOrder
-from ompd.debugger.formats.elf import EM_X86_64
+from ompd.debugger.formats.elf import EM_386, EM_X86_64
+from ompd.debugger.formats.notes import NT_386_TLS, parse_descriptors
 
 
 class FrameRecord(NamedTuple):
@@ -27,8 +28,9 @@ class CallPatterns(NamedTuple):
     """Regular expressions of machine code: ``address`` takes one of code as an argument, ``call`` calls, ``linkage`` is
     an entry of the linkage table, which jumps to where a word says.
 
-    What they refer to is the group ``distance``, counted from the end, or the address itself, ``absolute``; both are
-    little-endian. A call with the group ``through`` goes to where a word says.
+    What they refer to is the group ``distance``, counted from the end, or ``from_table``, counted from the module's
+    table that is shared with the loader (DT_PLTGOT), or the address itself, ``absolute``; all are little-endian. A call
+    with the group ``through`` goes to where a word says.
     """
 
     address: bytes
@@ -38,17 +40,50 @@ class CallPatterns(NamedTuple):
 
 class SystemCalls(NamedTuple):
     """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is a
-    regular expression for what says before it which call that is, the group of which is the little-endian number.
-    ``first_argument`` and ``third_argument`` are the numbers of registers in unwind tables. ``futex`` and
-    ``sched_yield`` are numbers of calls (Linux, ``unistd.h``).
+    regular expression for what says before it which call that is, the group of which is the little-endian number;
+    ``register``, where it is named, holds it, of a thread that has not got an answer yet.
+    ``first_argument`` and ``third_argument`` are the numbers of registers in unwind tables. ``futexes`` and
+    ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike.
     """
 
     instruction: bytes
     number: bytes
     first_argument: int
     third_argument: int
-    futex: int
+    futexes: tuple[int, ...]
     sched_yield: int
+    register: str | None = None
+
+
+class SignalReturn(NamedTuple):
+    """Code of the return from a signal handler, where the pc may be ``within`` bytes behind its begin. What the kernel
+    saved of the registers lies from ``context`` bytes above the stack pointer on.
+    """
+
+    code: bytes
+    within: int
+    context: int
+
+
+class KernelEntry(NamedTuple):
+    """The code of the vDSO by which all calls of the kernel go (``AT_SYSINFO``). A thread that is in one stands
+    ``within`` bytes behind its begin. So far only a version of that code has come that leaves the registers ``saved``,
+    by the numbers of unwind tables, from the stack pointer on, the return address last.
+    """
+
+    within: int
+    saved: tuple[int, ...]
+
+
+class ThreadDescriptors(NamedTuple):
+    """Where a thread's pointer is if no register of its own holds it: in that ``struct user_desc`` (Linux,
+    ``asm/ldt.h``) of the thread which the segment register ``selector`` names. A note, and a set of registers for
+    ``ptrace``, of the type ``note`` has all of a thread, ``size`` bytes.
+    """
+
+    note: int
+    size: int
+    selector: str
 
 
 @dataclass(frozen=True)
@@ -62,12 +97,13 @@ class Architecture:
     unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI). ``tls_variant`` is
     1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS lies above the thread
     pointer, ``tcb_size`` bytes of control block between, or below it; ``tpoff_relocation`` is the number of the
-    relocation (with addend) that asks the loader for a variable's distance from the thread pointer. ``x87`` says that
-    ``long double`` is the x87's format of 80 bits.
+    relocation that asks the loader for a variable's distance from the thread pointer. ``thread_pointer`` is one of
+    ``registers``, or, with ``descriptors``, the name by which targets add what these tell. ``x87`` says that ``long
+    double`` is the x87's format of 80 bits. ``machines`` are what the processor is called in front of a target triple.
 
-    What machine code tells where no unwind data does: ``signal_returns`` are codes of the return from a signal handler,
-    each with how far in them the pc may be; where it is there, ``signal_context`` tells at which distances from the
-    stack pointer the interrupted registers lie, by the numbers of unwind tables. ``frame_record`` is what a function
+    What machine code tells where no unwind data does: where the pc is at one of ``signal_returns``,
+    ``signal_context`` tells at which distances from where that says the interrupted registers lie, by the numbers of
+    unwind tables. ``frame_record`` is what a function
     that keeps a frame pointer leaves where that points. ``call`` is a regular expression of all call instructions, of
     at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
     called code. ``edges`` are regular expressions for what lies before the pc and at it, where a function begins or
@@ -76,6 +112,7 @@ class Architecture:
     """
 
     name: str
+    machines: tuple[str, ...]
     e_machine: int
     elf_class: int
     pointer_size: int
@@ -93,7 +130,7 @@ class Architecture:
     fp: str
     thread_pointer: str
     return_address: int
-    signal_returns: tuple[tuple[bytes, int], ...]
+    signal_returns: tuple[SignalReturn, ...]
     signal_context: Mapping[int, int]
     frame_record: FrameRecord
     max_call_size: int
@@ -107,18 +144,41 @@ class Architecture:
         word = "Q" if self.pointer_size == 8 else "I"
         return struct.Struct(("<" if self.byte_order == "little" else ">") + word * len(self.registers))
 
+    def described_thread_pointer(self, registers: Mapping[str, int], raw: bytes | None) -> int | None:
+        """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not tell.
+
+        :raises MalformedFile: if *raw* has part of a descriptor
+        """
+        if self.descriptors is None or raw is None:
+            return None
+        # Below the number of the entry are two bits of privilege, and which table is meant.
+        number = registers.get(self.descriptors.selector, 0) >> 3
+        return parse_descriptors(raw, self.byte_order).get(number) or None
+
     tls_variant: int
     tcb_size: int
     tpoff_relocation: int
     x87: bool = False
     system_calls: SystemCalls | None = None
+    descriptors: ThreadDescriptors | None = None
+    kernel_entry: KernelEntry | None = None
 
+
+# E8 with a distance, FF /2 with each form of operand (ModRM, SIB, displacement); with 32 bits as with 64
+_CALL = (
+    rb"(?s:\xe8(?P<distance>....)"
+    rb"|\xff(?:[\x10-\x13\x16\x17\xd0-\xd7]"
+    rb"|\x14(?:[^\x05\x0d\x15\x1d\x25\x2d\x35\x3d\x45\x4d\x55\x5d\x65\x6d\x75\x7d"
+    rb"\x85\x8d\x95\x9d\xa5\xad\xb5\xbd\xc5\xcd\xd5\xdd\xe5\xed\xf5\xfd]|.....)"
+    rb"|\x15....|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))\Z"
+)
 
 # mov $15, %eax or %rax (rt_sigreturn); syscall
 _SIGRETURN, _SIGRETURN_SHORT = b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"
 
 X86_64 = Architecture(
     name="x86_64",
+    machines=("x86_64",),
     e_machine=EM_X86_64,
     elf_class=64,
     pointer_size=8,
@@ -149,7 +209,12 @@ X86_64 = Architecture(
     fp="rbp",
     thread_pointer="fs_base",
     return_address=16,
-    signal_returns=((_SIGRETURN, 0), (_SIGRETURN, 7), (_SIGRETURN_SHORT, 0), (_SIGRETURN_SHORT, 5)),
+    signal_returns=(
+        SignalReturn(_SIGRETURN, 0, 0),
+        SignalReturn(_SIGRETURN, 7, 0),
+        SignalReturn(_SIGRETURN_SHORT, 0, 0),
+        SignalReturn(_SIGRETURN_SHORT, 5, 0),
+    ),
     # struct ucontext, arch/x86/include/uapi/asm/sigcontext.h: r8 … r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip
     signal_context={
         number: 40 + 8 * index
@@ -157,12 +222,7 @@ X86_64 = Architecture(
     },
     frame_record=FrameRecord(0, 8, 16),
     max_call_size=7,
-    # E8 with a distance, FF /2 with each form of operand (ModRM, SIB, displacement)
-    call=rb"(?s:\xe8(?P<distance>....)"
-    rb"|\xff(?:[\x10-\x13\x16\x17\xd0-\xd7]"
-    rb"|\x14(?:[^\x05\x0d\x15\x1d\x25\x2d\x35\x3d\x45\x4d\x55\x5d\x65\x6d\x75\x7d"
-    rb"\x85\x8d\x95\x9d\xa5\xad\xb5\xbd\xc5\xcd\xd5\xdd\xe5\xed\xf5\xfd]|.....)"
-    rb"|\x15....|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))\Z",
+    call=_CALL,
     edges=(
         # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before
         (rb"\xff\x35(?s:....)\Z", rb"\xf2?\xff\x25", 16),
@@ -192,8 +252,93 @@ X86_64 = Architecture(
     tcb_size=0,
     tpoff_relocation=18,  # R_X86_64_TPOFF64
     x87=True,
-    system_calls=SystemCalls(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 1, 202, 24),  # mov $number, %eax
+    system_calls=SystemCalls(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 1, (202,), 24),  # mov $number, %eax
 )
 
-ARCHITECTURES: Mapping[int, Architecture] = {X86_64.e_machine: X86_64}
+# pop %eax; mov $119, %eax (sigreturn); int $0x80, and mov $173, %eax (rt_sigreturn); int $0x80
+_SIGRETURN_386, _RT_SIGRETURN_386 = b"\x58\xb8\x77\0\0\0\xcd\x80", b"\xb8\xad\0\0\0\xcd\x80"
+_RT_CONTEXT_386 = 160  # number of the signal, two pointers, siginfo of 128 bytes, 20 of ucontext before the registers
+
+I386 = Architecture(
+    name="i386",
+    machines=("i386", "i486", "i586", "i686"),
+    e_machine=EM_386,
+    elf_class=32,
+    pointer_size=4,
+    byte_order="little",
+    prstatus_size=144,
+    prstatus_signal=12,
+    prstatus_pid=24,
+    prstatus_registers=72,
+    prpsinfo_pid=12,
+    # struct user_regs_struct of <sys/user.h>, whose segment registers are xds …
+    registers=(
+        *("ebx", "ecx", "edx", "esi", "edi", "ebp", "eax", "ds", "es", "fs", "gs", "orig_eax"),
+        *("eip", "cs", "eflags", "esp", "ss"),
+    ),
+    # System V psABI for Intel386, table 2.14; 8 is the column of the return address
+    dwarf_registers={
+        name: number for number, name in enumerate(("eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "eip"))
+    },
+    callee_saved=frozenset((3, 5, 6, 7)),
+    pc="eip",
+    sp="esp",
+    fp="ebp",
+    thread_pointer="gs_base",
+    return_address=8,
+    signal_returns=(
+        SignalReturn(_SIGRETURN_386, 0, 4),  # the number of the signal
+        SignalReturn(_SIGRETURN_386, 1, 0),
+        SignalReturn(_SIGRETURN_386, 6, 0),
+        SignalReturn(_RT_SIGRETURN_386, 0, _RT_CONTEXT_386),
+        SignalReturn(_RT_SIGRETURN_386, 5, _RT_CONTEXT_386),
+    ),
+    # struct sigcontext_32, arch/x86/include/uapi/asm/sigcontext.h: behind four segment registers edi, esi, ebp, esp,
+    # ebx, edx, ecx, eax, two numbers of the fault, eip
+    signal_context={number: 16 + 4 * index for index, number in enumerate((7, 6, 5, 4, 3, 2, 1, 0))} | {8: 56},
+    frame_record=FrameRecord(0, 4, 8),
+    max_call_size=7,
+    call=_CALL,
+    edges=(
+        # the linkage table's first entry: push of the module, jump to the loader; an index was pushed before. By
+        # address, or by a distance from %ebx
+        (rb"\xff[\x35\xb3](?s:....)\Z", rb"\xff[\x25\xa3]", 8),
+        (rb"", rb"\xff[\x35\xb3](?s:....)\xff[\x25\xa3]", 4),
+        # its other entries: endbr32, jump through the table; push of an index, jump to the first entry
+        (rb"", rb"(?:\xf3\x0f\x1e\xfb)?\xff[\x25\xa3]", 0),
+        (rb"", rb"(?:\xf3\x0f\x1e\xfb)?\x68(?s:....)\xe9", 0),
+        (rb"\x68(?s:....)\Z", rb"\xe9", 4),
+        # push %ebp; mov %esp, %ebp
+        (rb"", rb"(?:\xf3\x0f\x1e\xfb)?\x55(?:\x89\xe5|\x8b\xec)", 0),
+        (rb"\x55\Z", rb"(?:\x89\xe5|\x8b\xec)", 4),
+        # code on the stack that sets the static chain of a nested function: mov …, %ecx; jmp
+        (rb"", rb"(?:\xf3\x0f\x1e\xfb)?\xb9(?s:....)\xe9", 0),
+        (rb"\xb9(?s:....)\Z", rb"\xe9", 0),
+        # where code asks for its own address: mov (%esp), any register; ret
+        (rb"", rb"\x8b[\x04\x0c\x14\x1c\x2c\x34\x3c]\x24\xc3", 0),
+        # pop %ebp; ret
+        (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
+        (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 4),
+    ),
+    calls=CallPatterns(
+        # lea distance(register), any register; push $address, mov $address to a register, to (%esp), to distance(%esp).
+        # Much else has these bytes, too, so that what follows is looked at again.
+        rb"(?s:\x8d[\x80-\x83\x85-\x8b\x8d-\x93\x95-\x9b\x9d-\xa3\xa5-\xab\xad-\xb3\xb5-\xbb\xbd-\xbf]"
+        rb"(?=(?P<from_table>....))|(?:[\x68\xb8-\xbf]|\xc7\x04\x24|\xc7\x44\x24.)(?=(?P<absolute>....)))",
+        rb"(?s:\xe8(?P<distance>....)"
+        rb"|(?P<through>\xff(?:\x15(?P<absolute>....)|[\x90-\x93\x95-\x97](?P<from_table>....))))",
+        rb"(?s:(?:\xf3\x0f\x1e\xfb)?\xff(?:\x25(?P<absolute>....)|\xa3(?P<from_table>....)))",
+    ),
+    tls_variant=2,
+    tcb_size=0,
+    tpoff_relocation=14,  # R_386_TLS_TPOFF
+    x87=True,
+    # int $0x80, to which the kernel returns whichever way it was entered; futex and futex_time64
+    system_calls=SystemCalls(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 2, (240, 422), 158, "orig_eax"),
+    descriptors=ThreadDescriptors(NT_386_TLS, 48, "gs"),
+    # arch/x86/entry/vdso/vdso32/system_call.S: push of %ecx, %edx, %ebp; mov %esp, %ebp; sysenter; int $0x80
+    kernel_entry=KernelEntry(9, (5, 2, 1, 8)),
+)
+
+ARCHITECTURES: Mapping[int, Architecture] = {each.e_machine: each for each in (X86_64, I386)}
 """Architectures by ``e_machine``."""

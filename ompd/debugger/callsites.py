@@ -24,10 +24,21 @@ _CALL_SIZES = (6, 5)
 
 
 class CallSites:
-    """Finds what functions are passed to in one process."""
+    """Finds what functions are passed to in one process.
 
-    def __init__(self, memory: Memory, architecture: Architecture, name_at: Callable[[int], str | None]) -> None:
+    :param name_at: tells the name of the routine at an address
+    :param table_at: tells where the module with an address has its table that is shared with the loader
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        architecture: Architecture,
+        name_at: Callable[[int], str | None],
+        table_at: Callable[[int], int | None],
+    ) -> None:
         self._memory = memory
+        self._table_at = table_at
         self._patterns = architecture.calls
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._name_at = name_at
@@ -76,21 +87,27 @@ class CallSites:
                 if name is not None:
                     yield name
 
-    def _meant(self, found: re.Match[bytes], start: int) -> int:
-        # What an instruction refers to: by its distance from its end, or by the address itself.
-        distance = found.groupdict().get("distance")
+    def _meant(self, found: re.Match[bytes], start: int) -> int | None:
+        # What an instruction refers to: by its distance from its end, or from a table, or by the address itself.
+        groups = found.groupdict()
+        distance, from_table = groups.get("distance"), groups.get("from_table")
         if distance is not None:
             return (start + found.end() + int.from_bytes(distance, "little", signed=True)) & self._mask
-        return int.from_bytes(found["absolute"], "little")
+        if from_table is None:
+            return int.from_bytes(found["absolute"], "little")
+        table = self._table_at(start)
+        return None if table is None else (table + int.from_bytes(from_table, "little", signed=True)) & self._mask
 
     def _called(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> str | None:
         target = self._meant(call, start)
         try:
-            if call["through"] is None:
+            if target is not None and call["through"] is None:
                 stub = re.match(patterns.linkage, self._memory.read(target, _STUB_SIZE))
                 if stub is None:
                     return self._name_at(target)
                 target = self._meant(stub, target)
+            if target is None:
+                return None
             # The loader has written there where the routine is: it was called, or its function would not run.
             routine = read_pointer(self._memory, target)
         except OmpdError:

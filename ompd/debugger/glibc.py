@@ -8,13 +8,14 @@ exported (nptl_db/structs.def). So every version that has them can be read, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
 from ompd.contract.memory import read_unsigned
 from ompd.contract.process import Module, Process
 from ompd.debugger.loader import Loader
-from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
 
 _PREFIX = "_thread_db_"
 _MEMBERS = (
@@ -242,6 +243,19 @@ class GlibcThreads:
         if self._value("pthread_key_data_seq", data) != sequence:
             return None  # left from a key that had this number before
         return self._value("pthread_key_data_data", data) or None
+
+    def read_keys(self, pthread: int) -> None:
+        """Read all that :meth:`key_value` needs for the thread of *pthread*, for a target that notes what is read."""
+        keys, specific = self._member("__pthread_keys"), self._member("pthread_specific")
+        self._process.read(self._symbol("__pthread_keys"), keys.elements * (keys.bits // 8))
+        for member in ("pthread_key_struct_seq", "pthread_key_data_seq", "pthread_key_data_data"):
+            self._member(member)
+        size = self._member("pthread_key_data_level2_data").elements * self._size("sizeof_pthread_key_data")
+        for first in range(specific.bits * max(specific.elements, 1) // 8 // self._process.pointer_size):
+            level = self._word(pthread + specific.offset + first * self._process.pointer_size)
+            if level:
+                with suppress(MemoryFault):
+                    self._process.read(self._address("pthread_key_data_level2_data", level), size)
 
 
 def _rank(module: Module) -> int:

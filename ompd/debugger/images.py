@@ -59,7 +59,7 @@ _MAX_FOLDERS = 64
 _SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|64)?\.so")
 _VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, of which there is no file
-_MULTIARCH = {"x86_64": "x86_64-linux-gnu"}  # Debian's folder, by the architecture's name
+_MULTIARCH = {"x86_64": "x86_64-linux-gnu", "i386": "i386-linux-gnu"}  # Debian's folder, by the architecture's name
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, Variable
 from ompd.debugger.architecture import SystemCalls
+from ompd.debugger.bound import BoundCallbacks
 from ompd.debugger.callsites import CallSites
 from ompd.debugger.environment import read_environment
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.dwarf_lines import Function
-from ompd.debugger.formats.elf import PF_W, PF_X, PT_LOAD
-from ompd.debugger.formats.notes import AT_BASE, NT_OMPD_FILE
+from ompd.debugger.formats.elf import DT_PLTGOT, PF_W, PF_X, PT_LOAD
+from ompd.debugger.formats.notes import AT_BASE, AT_SYSINFO, NT_OMPD_FILE
 from ompd.debugger.formats.symbols import STT_TLS, Symbol
 from ompd.debugger.glibc import GlibcThreads
 from ompd.debugger.loader import Loader
@@ -60,6 +61,7 @@ _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
 _CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
+_MAX_CALLS = 1 << 12
 # glibc's, and as others name theirs
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
@@ -196,15 +198,39 @@ class InspectedProcess:
     @cached_property
     def _vdso(self) -> Vdso | None:
         start = self._modules.vdso_start
-        return Vdso(self._target, start) if start is not None else None
+        entry = self._modules.auxiliary_vector.get(AT_SYSINFO)
+        return Vdso(self._target, start, entry) if start is not None else None
 
     def _vdso_at(self, address: int) -> Vdso | None:
         vdso = self._vdso
-        return vdso if vdso is not None and vdso.record.start <= address < vdso.record.end else None
+        if vdso is None or not vdso.record.start <= address < vdso.record.end:
+            return None
+        return vdso if vdso.is_known(address) else None
 
     def _symbol(self, module: Module, name: str) -> Symbol | None:
         loaded = self._by_start.get(module.start)
         return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
+
+    def _replaced(self, module: Module, name: str) -> int | None:
+        # Of a variable that a library exports and the program has too, the loader has everybody use the program's: one
+        # of the same name, or the copy that the linker made room for since the program refers to it.
+        program = self._program
+        replacing = self._exported.get(name)
+        if replacing is None or program is None or module.is_program:
+            return None
+        loaded = self._by_start.get(module.start)
+        if loaded is None or loaded.symbols is None or name not in loaded.symbols.exported_variables:
+            return None
+        return replacing.address + program.bias
+
+    @cached_property
+    def _exported(self) -> Mapping[str, Symbol]:
+        # The program's variables that other modules may refer to.
+        program = self._program
+        try:
+            return program.symbols.exported_variables if program is not None and program.symbols is not None else {}
+        except MalformedFile:
+            return {}
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
@@ -241,6 +267,9 @@ class InspectedProcess:
 
     def symbol_in(self, module: Module, name: str) -> int | None:
         """See :meth:`Process.symbol_in`. A thread-local symbol has no address of its own: None."""
+        replaced = self._replaced(module, name)
+        if replaced is not None:
+            return replaced
         symbol = self._symbol(module, name)
         return symbol.address + module.bias if symbol is not None and symbol.type != STT_TLS else None
 
@@ -250,7 +279,10 @@ class InspectedProcess:
         if loaded is None or loaded.symbols is None:
             return {}
         found = loaded.symbols.find_many(names)
-        return {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
+        own = {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
+        for name in own.keys() & self._exported.keys():
+            own[name] = self._replaced(module, name) or own[name]
+        return own
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
         """See :meth:`Process.symbols_with_prefix`."""
@@ -266,16 +298,30 @@ class InspectedProcess:
                 continue  # a damaged symbol table names nothing
         return found
 
+    def callbacks(self, module: Module) -> BoundCallbacks:
+        """See :meth:`Process.callbacks`."""
+        return BoundCallbacks(self, module)
+
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
         """See :meth:`Callbacks.find_symbol`: in all modules, the program first."""
         for module in sorted(self.modules(), key=lambda m: not m.is_program):
-            symbol = self._symbol(module, name)
-            if symbol is None:
+            try:
+                return self.find_symbol_in(module, name, thread=thread)
+            except SymbolNotFound:
                 continue
-            if symbol.type == STT_TLS:
-                return self._thread_local(module, symbol, thread)
-            return symbol.address + module.bias
         raise SymbolNotFound(name)
+
+    def find_symbol_in(self, module: Module, name: str, *, thread: int | None = None) -> int:
+        """Return the address of symbol *name* of one module, in *thread* where the symbol is thread-local.
+
+        :raises SymbolNotFound: if the module has none of that name
+        """
+        symbol = self._symbol(module, name)
+        if symbol is None:
+            raise SymbolNotFound(name, module.name)
+        if symbol.type == STT_TLS:
+            return self._thread_local(module, symbol, thread)
+        return self._replaced(module, name) or symbol.address + module.bias
 
     def _thread_local(self, module: Module, symbol: Symbol, thread: int | None) -> int:
         if thread is None:
@@ -585,6 +631,18 @@ class InspectedProcess:
         found = re.findall(calls.number, code)
         return int.from_bytes(found[-1], "little") if found else None
 
+    def _number_in_register(self, thread: int, calls: SystemCalls) -> int | None:
+        # 0 is that of a call that is made once more, whichever it was, and stands where a debugger did not tell it.
+        number = self.registers(thread).get(calls.register, 0) if calls.register is not None else 0
+        return number if 0 < number < _MAX_CALLS else None
+
+    def _is_held(self, address: int, size: int) -> bool:
+        try:
+            self.read(address, size)
+        except MemoryFault:
+            return False
+        return True
+
     def progress(self, thread: int) -> str | None:
         """See :meth:`Process.progress`. A handler of a signal is no end to a wait."""
         calls = self._target.architecture.system_calls
@@ -598,10 +656,17 @@ class InspectedProcess:
             return None if sleeps is None else "spinning"
         # Not every target has the register in which the kernel keeps which call it is; the code may say it. Where that
         # takes the number from somewhere else, it is what runtimes wait by.
-        number = self._number_of_call(frame, calls)
+        number = self._number_in_register(thread, calls) if not handled else None
+        if number is None:
+            # Code of the kernel's own, by which all calls may go, is told it by its caller.
+            by_kernels = handled + 1 < len(frames) and self._vdso_at(frame.pc) is not None
+            caller = frames[handled + 1] if by_kernels else frame
+            number = self._number_of_call(caller, calls)
+            if number is None and by_kernels and not self._is_held(caller.pc - _CODE_OF_CALL, _CODE_OF_CALL):
+                return None
         if number == calls.sched_yield:
             return "spinning"
-        if number not in (calls.futex, None):
+        if number is not None and number not in calls.futexes:
             return "blocked"
         word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
         if word is None or expected is None:
@@ -621,7 +686,19 @@ class InspectedProcess:
 
     @cached_property
     def _call_sites(self) -> CallSites:
-        return CallSites(self, self._target.architecture, lambda address: self.locate(address).symbol)
+        return CallSites(
+            self, self._target.architecture, lambda address: self.locate(address).symbol, self._linkage_table
+        )
+
+    def _linkage_table(self, address: int) -> int | None:
+        # Where the module with an address has its table that is shared with the loader, None without one.
+        loaded = self._modules.at(address)
+        try:
+            entries = loaded.elf.dynamic() if loaded is not None and loaded.elf is not None else []
+        except MalformedFile:
+            entries = []
+        found = next((value for tag, value in entries if tag == DT_PLTGOT), None)
+        return found + loaded.bias if found is not None and loaded is not None else None
 
     # What later parts of the debugger serve
 
@@ -799,8 +876,12 @@ class InspectedProcess:
         self._glibc.pthreads()
 
     def read_thread_storage(self, thread: int) -> None:
-        """Read all thread-local variables of *thread*, for a target that notes what is read."""
+        """Read all thread-local variables of *thread*, and what it stored under POSIX thread keys, for a target that
+        notes what is read.
+        """
         self._storage.read_blocks(self._modules, thread)
+        with suppress(OmpdError):
+            self._glibc.read_keys(self._storage.pthread(self.thread_pointer(thread)))
         if self._emulated_controls:
             self.emulated_tls.read_copies(self._emulated_controls, thread)
 

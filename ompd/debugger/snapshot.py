@@ -138,6 +138,7 @@ def _read_for_later(process: InspectedProcess, data_limit: int) -> None:
     attempts: list[Callable[[], object]] = [process.environment, process.read_loader]
     attempts.append(partial(_read_pages, process, vdso, _VDSO_SIZE))
     attempts += [partial(process.read_thread_storage, thread) for thread in process.threads()]
+    attempts += [partial(process.progress, thread) for thread in process.threads()]
     for module in process.loaded_modules():
         attempts.append(partial(_read_identity, process, module))
         if not module.record.is_system_library:
@@ -331,22 +332,30 @@ def _process_notes(target: Target, process: InspectedProcess, keep_environment: 
         Note("CORE", notes.NT_FILE, format_files(target.mappings(), size, order)),
     ]
     for index, thread in enumerate(threads):
-        yield Note("CORE", notes.NT_PRSTATUS, _prstatus(target, process, thread, number))
+        registers = dict(target.registers(thread))
+        if architecture.thread_pointer not in registers:
+            with suppress(OmpdError):
+                registers[architecture.thread_pointer] = process.thread_pointer(thread)
+        yield Note("CORE", notes.NT_PRSTATUS, _prstatus(architecture, registers, thread, number))
+        yield from _descriptors(architecture, registers)
         if index == 0:
             yield from first
 
 
-def _prstatus(target: Target, process: InspectedProcess, thread: int, number: int) -> bytes:
+def _descriptors(arch: Architecture, registers: Mapping[str, int]) -> Iterator[Note]:
+    # The thread pointer, where no register of the note before has it.
+    descriptors, pointer = arch.descriptors, registers.get(arch.thread_pointer)
+    number = registers.get(descriptors.selector, 0) >> 3 if descriptors is not None else 0
+    if descriptors is not None and number and pointer is not None:
+        yield Note("LINUX", descriptors.note, notes.format_descriptor(number, pointer, arch.byte_order))
+
+
+def _prstatus(arch: Architecture, registers: Mapping[str, int], thread: int, number: int) -> bytes:
     # The signal of the process is in the note of every thread: GDB takes the last one's.
-    arch = target.architecture
     out = bytearray(arch.prstatus_size)
     out[:4] = number.to_bytes(4, arch.byte_order)  # pr_info.si_signo
     out[arch.prstatus_signal : arch.prstatus_signal + 2] = number.to_bytes(2, arch.byte_order)
     out[arch.prstatus_pid : arch.prstatus_pid + 4] = thread.to_bytes(4, arch.byte_order)
-    registers = dict(target.registers(thread))
-    if arch.thread_pointer not in registers:
-        with suppress(OmpdError):
-            registers[arch.thread_pointer] = process.thread_pointer(thread)
     # Others that a debugger does not give, as orig_rax, are 0.
     arch.prstatus_words.pack_into(out, arch.prstatus_registers, *(registers.get(name, 0) for name in arch.registers))
     return bytes(out)

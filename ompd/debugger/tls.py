@@ -18,6 +18,7 @@ from ompd.debugger.formats.elf import (
     PT_DYNAMIC,
     PT_TLS,
     SHF_ALLOC,
+    SHT_REL,
     SHT_RELA,
     ElfFile,
     Section,
@@ -169,12 +170,12 @@ class ThreadLocalStorage:
         elf = module.elf
         distances = set()
         for section in elf.sections if elf is not None else ():
-            if elf is None or section.sh_type != SHT_RELA or not section.sh_flags & SHF_ALLOC:
+            if elf is None or section.sh_type not in (SHT_REL, SHT_RELA) or not section.sh_flags & SHF_ALLOC:
                 continue
             for r_offset, symbol, kind, addend in _relocations(elf, section):
                 if kind == self._architecture.tpoff_relocation and symbol == 0:
                     value = read_signed(self._process, module.bias + r_offset, elf.pointer_size)
-                    distances.add(value - addend)
+                    distances.add(value - (_addend_in_place(elf, r_offset) if addend is None else addend))
         return distances.pop() if len(distances) == 1 else None
 
     def _link_map(self, module: LoadedModule, name: str) -> LinkMap:
@@ -198,13 +199,22 @@ def _tls_segment(module: LoadedModule) -> Segment | None:
     return next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
 
 
-def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int, int]]:
-    # ElfN_Rela: r_offset, number of the symbol, type, r_addend.
-    layout = struct.Struct(order_mark(elf.byte_order) + ("QQq" if elf.ident_class == 64 else "IIi"))
+def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int, int | None]]:
+    # ElfN_Rela: r_offset, number of the symbol, type, r_addend; ElfN_Rel has no addend.
+    fields = ("QQ", "q") if elf.ident_class == 64 else ("II", "i")
+    layout = struct.Struct(order_mark(elf.byte_order) + "".join(fields[: 1 + (section.sh_type == SHT_RELA)]))
     raw = elf.section_data(section)
     shift = 32 if elf.ident_class == 64 else 8
-    for r_offset, r_info, r_addend in layout.iter_unpack(raw[: len(raw) - len(raw) % layout.size]):
-        yield r_offset, r_info >> shift, r_info & ((1 << shift) - 1), r_addend
+    for r_offset, r_info, *r_addend in layout.iter_unpack(raw[: len(raw) - len(raw) % layout.size]):
+        yield r_offset, r_info >> shift, r_info & ((1 << shift) - 1), r_addend[0] if r_addend else None
+
+
+def _addend_in_place(elf: ElfFile, address: int) -> int:
+    # What the file has where the loader writes.
+    offset = elf.file_offset(address, elf.pointer_size)
+    if offset is None:
+        raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which does not lie in it")
+    return int.from_bytes(elf.data[offset : offset + elf.pointer_size], elf.byte_order, signed=True)
 
 
 def _program_distance(segment: Segment, architecture: Architecture) -> int:

@@ -161,7 +161,7 @@ class Unwinder:
         self._frames_given = 0
         self._is_code, self._stack_end, self._function_start = is_code, stack_end, function_start
         self._guesser: Guesser | None = None
-        self._signal_returns: dict[int, bool] = {}
+        self._signal_returns: dict[int, int | None] = {}
 
     def stack(self, registers: Mapping[str, int], *, guess: bool = False) -> Stack:
         """Return the whole stack of the thread that has *registers*, by the psABI's lower-case names."""
@@ -322,9 +322,10 @@ class Unwinder:
         """Return the interrupted registers, as the kernel saved them, where *pc* is that of a return from a handler,
         else None.
         """
-        if not self.is_signal_return(pc):
+        place = self._signal_return(pc)
+        if place is None:
             return None
-        places = self.architecture.signal_context
+        places = {number: place + offset for number, offset in self.architecture.signal_context.items()}
         low, high = min(places.values()), max(places.values())
         try:
             data = self.read((sp + low) & self._mask, high - low + self.architecture.pointer_size)
@@ -338,18 +339,26 @@ class Unwinder:
 
         By the code there: not every C library has unwind data for it.
         """
-        known = self._signal_returns.get(pc)
-        if known is None:
-            known = self._signal_returns[pc] = self._has_signal_return(pc)
-        return known
+        return self._signal_return(pc) is not None
 
-    def _has_signal_return(self, pc: int) -> bool:
+    def _signal_return(self, pc: int) -> int | None:
+        # The distance from the stack pointer to what the kernel saved, None if pc is not at such a return.
+        if pc not in self._signal_returns:
+            self._signal_returns[pc] = self._find_signal_return(pc)
+        return self._signal_returns[pc]
+
+    def _find_signal_return(self, pc: int) -> int | None:
         codes = self.architecture.signal_returns
         try:
-            data = self.read(pc, max(len(code) for code, _ in codes))
+            data = self.read(pc, max(len(code) for code, _, _ in codes))
         except MemoryFault:
-            return False
-        return any(data.startswith(code[within:]) and self._ends_with(pc, code[:within]) for code, within in codes)
+            return None
+        fitting = (
+            context
+            for code, within, context in codes
+            if data.startswith(code[within:]) and self._ends_with(pc, code[:within])
+        )
+        return next(fitting, None)
 
     def _ends_with(self, pc: int, code: bytes) -> bool:
         # Whether code lies before pc.

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from ompd.contract.process import Module
 from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.formats.cfi_program import CfaRule, Rule
 from ompd.debugger.formats.elf import PT_LOAD, ElfFile, parse_header, parse_segments
 from ompd.debugger.formats.symbols import Symbol, SymbolTable
 from ompd.debugger.targets.base import Target
@@ -20,11 +21,13 @@ class Vdso:
     """The vDSO of one process.
 
     :param start: where it lies (AT_SYSINFO_EHDR)
+    :param entry: where the code in it lies by which calls of the kernel go (AT_SYSINFO), None if they go otherwise
     """
 
-    def __init__(self, target: Target, start: int) -> None:
+    def __init__(self, target: Target, start: int, entry: int | None = None) -> None:
         self._target = target
         self.start = start
+        self._entry = entry
 
     @cached_property
     def _elf(self) -> ElfFile | None:
@@ -63,7 +66,28 @@ class Vdso:
 
         :raises MalformedFile: if the table is damaged
         """
-        return self.unwind_table.row(pc) if self.unwind_table is not None else None
+        return self.unwind_table.row(pc) if self.unwind_table is not None else self._known_row(pc)
+
+    def _known_row(self, pc: int) -> Row | None:
+        # A core that was cut off has lost the vDSO, which lies at its end, and without it all threads that sleep would
+        # have no stack. That they stand there tells which code it is.
+        architecture, entry = self._target.architecture, self._entry
+        known = architecture.kernel_entry
+        if known is None or entry is None or pc + self.bias != entry + known.within:
+            return None
+        size, count = architecture.pointer_size, len(known.saved)
+        rules = {number: Rule("offset", size * (place - count)) for place, number in enumerate(known.saved)}
+        cfa = CfaRule(architecture.dwarf_registers[architecture.sp], size * count)
+        start = entry - self.bias
+        return Row(pc, pc + 1, cfa, rules, start, pc + 1, False, architecture.return_address)
+
+    def is_known(self, address: int) -> bool:
+        """Tell whether it is known what lies at *address* of it.
+
+        Without its image it is not, where calls of the kernel and returns from handlers go by it: what would be taken
+        for a call there may be a signal.
+        """
+        return self._elf is not None or self._entry is None or self._known_row(address - self.bias) is not None
 
     def symbol_at(self, address: int) -> Symbol | None:
         """Return the function at *address*, its address in the target with it; None if that is not known."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ompd.debugger.formats.elf import (
     DT_NEEDED,
+    DT_PLTGOT,
     DT_SONAME,
     DT_STRSZ,
     DT_STRTAB,
@@ -24,7 +25,7 @@ from ompd.debugger.formats.elf import (
 from ompd.debugger.formats.symbols import STB_LOCAL
 from ompd.errors import MalformedFile
 
-DT_PLTRELSZ, DT_PLTGOT, DT_HASH, DT_SYMBOLIC, DT_PLTREL, DT_JMPREL, DT_FLAGS = 2, 3, 4, 16, 20, 23, 30
+DT_PLTRELSZ, DT_HASH, DT_SYMBOLIC, DT_PLTREL, DT_JMPREL, DT_FLAGS = 2, 4, 16, 20, 23, 30
 DT_RELA = 7
 DT_GNU_HASH, DT_VERSYM = 0x6FFFFEF5, 0x6FFFFFF0
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF

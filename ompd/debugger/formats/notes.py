@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 from ompd.contract.memory import ByteOrder
@@ -12,6 +13,7 @@ from ompd.errors import MalformedFile
 NT_PRSTATUS = 1
 NT_PRPSINFO = 3
 NT_AUXV = 6
+NT_386_TLS = 0x200
 NT_SIGINFO = 0x53494749
 NT_FILE = 0x46494C45
 
@@ -29,11 +31,16 @@ AT_BASE = 7
 AT_ENTRY = 9
 AT_RANDOM = 25
 AT_EXECFN = 31
+AT_SYSINFO = 32
 AT_SYSINFO_EHDR = 33
 
 # pr_fname and pr_psargs close elf_prpsinfo on every architecture: char[16], then char[ELF_PRARGSZ], 80.
 _FNAME_SIZE = 16
 _PSARGS_SIZE = 80
+
+# struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
+_DESCRIPTOR = "IIII"
+_DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its limit in pages, usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,23 @@ def parse_signal(data: bytes, byte_order: ByteOrder) -> int:
     if len(data) < 4:
         raise MalformedFile(f"NT_SIGINFO note has {len(data)} bytes")
     return int.from_bytes(data[:4], byte_order, signed=True)
+
+
+def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:
+    """Return where the segments of an ``NT_386_TLS`` note begin, by their numbers in the table of descriptors.
+
+    :raises MalformedFile: if the note does not hold whole descriptors
+    """
+    layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
+    if len(data) % layout.size:
+        raise MalformedFile(f"NT_386_TLS note has {len(data)} bytes")
+    return {number: base for number, base, _, _ in layout.iter_unpack(data)}
+
+
+def format_descriptor(number: int, base: int, byte_order: ByteOrder) -> bytes:
+    """Return the ``NT_386_TLS`` note of one segment, which holds all memory from *base* on."""
+    layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
+    return layout.pack(number, base, _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS)
 
 
 def format_extract(start: int, extract: bytes) -> bytes:

@@ -11,7 +11,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -199,6 +199,13 @@ class _Table:
             position = strings.find(key, position + 1)
         return found
 
+    def variables(self) -> Iterator[Symbol]:
+        # Those that other modules may refer to; thread-local ones aside.
+        infos, sections, _ = self._columns()
+        for index, (info, section) in enumerate(zip(infos, sections, strict=True)):
+            if info & 15 in (STT_OBJECT, STT_COMMON) and section != SHN_UNDEF and info >> 4 != STB_LOCAL:
+                yield self._symbol(index, self._name_at(self._name_offsets[index]))
+
     def data_names(self) -> list[str]:
         infos, sections, _ = self._columns()
         rows = zip(self._name_offsets, infos, sections, strict=True)
@@ -258,6 +265,8 @@ class _Table:
         entries = memoryview(self._entries)
         if self._elf.byte_order == sys.byteorder and self._elf.ident_class == 64:
             return entries[4::24].tolist(), entries.cast("H")[3::12].tolist(), entries.cast("Q")[1::3].tolist()
+        if self._elf.byte_order == sys.byteorder:
+            return entries[12::16].tolist(), entries.cast("H")[7::8].tolist(), entries.cast("I")[1::4].tolist()
         rows = list(self._struct.iter_unpack(entries))
         info, section, value = (1, 3, 4) if self._elf.ident_class == 64 else (3, 5, 1)
         return [row[info] for row in rows], [row[section] for row in rows], [row[value] for row in rows]
@@ -401,6 +410,15 @@ class SymbolTable:
             if names:
                 return names
         return []
+
+    @cached_property
+    def exported_variables(self) -> Mapping[str, Symbol]:
+        """The variables in ``.dynsym``, by name: what the loader binds references of other modules to.
+
+        :raises MalformedFile: if the table or its strings are malformed
+        """
+        tables = (section for section in self._elf.sections if section.sh_type == SHT_DYNSYM and section.sh_size)
+        return {symbol.name: symbol for section in tables for symbol in self._table(self._elf, section).variables()}
 
     def thread_local_at(self, offset: int) -> Symbol | None:
         """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.

@@ -15,6 +15,7 @@ from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.files import open_mapped
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.elf import (
+    EM_386,
     EM_X86_64,
     ET_CORE,
     PN_XNUM,
@@ -41,7 +42,7 @@ _CUT_OFF = "copy the core again, whole, or have it written where the disk and th
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
 _NOTE_HEADER = 12  # n_namesz, n_descsz, n_type
 _MACHINE_NAMES = {
-    3: "i386",
+    EM_386: "i386",
     21: "ppc64",
     22: "s390x",
     40: "arm",
@@ -148,6 +149,9 @@ class CoreTarget:
         self.command: str | None = None
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
+        self._descriptors: dict[int, bytes] = {}
+        self._thread_of_notes: int | None = None  # whose notes follow: those of its NT_PRSTATUS
+        descriptors = arch.descriptors.note if arch.descriptors is not None else None
         self._notes_are_cut = self._notes_have_holes = False
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
@@ -173,6 +177,9 @@ class CoreTarget:
                     self._auxv = notes.parse_auxv(desc, pointer, order)
                 elif kind == notes.NT_FILE and not self._mappings:
                     self._mappings = sorted(notes.parse_files(desc, pointer, order), key=lambda m: m.start)
+                elif kind == descriptors and self._thread_of_notes is not None:
+                    notes.parse_descriptors(desc, order)  # or it is damaged
+                    self._descriptors.setdefault(self._thread_of_notes, desc)
         if not self._prstatus and not self._notes_are_cut and not self._notes_have_holes:
             raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
 
@@ -206,6 +213,7 @@ class CoreTarget:
                 if not self._notes_have_holes:
                     raise
             self._notes_have_holes = True
+            self._thread_of_notes = None  # what follows may be another's
             # Not the note at which it stopped again: that one has its name right there.
             found = data.find(b"CORE\0", at + _NOTE_HEADER + 1)
             while found >= 0 and data[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != (5).to_bytes(4, order):
@@ -251,9 +259,11 @@ class CoreTarget:
             raise MalformedFile(f"NT_PRSTATUS note has {len(desc)} bytes")
         thread = int.from_bytes(desc[arch.prstatus_pid : arch.prstatus_pid + 4], arch.byte_order)
         values = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
-        if not values[arch.sp] or not thread or not (values[arch.pc] or values.get(arch.thread_pointer, 0)):
+        pointer = arch.descriptors.selector if arch.descriptors is not None else arch.thread_pointer
+        if not values[arch.sp] or not thread or not (values[arch.pc] or values.get(pointer, 0)):
             # No thread has this: a page that its registers were on is lost.
             self._notes_have_holes = True
+            self._thread_of_notes = None
             return
         if thread in self._prstatus:
             raise MalformedFile(f"two NT_PRSTATUS notes for thread {thread}")
@@ -261,6 +271,7 @@ class CoreTarget:
             at = arch.prstatus_signal
             self.signal = int.from_bytes(desc[at : at + 2], arch.byte_order) or None
         self._prstatus[thread] = desc
+        self._thread_of_notes = thread
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
@@ -321,13 +332,18 @@ class CoreTarget:
         return tuple(self._prstatus)
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread* from its ``NT_PRSTATUS`` note."""
+        """Return the registers of *thread* from its ``NT_PRSTATUS`` note, and what its descriptors tell."""
         arch = self.architecture
         try:
             desc = self._prstatus[thread]
         except KeyError:
             raise BadInput(f"no thread {thread} in {self.name}") from None
-        return dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
+        found = dict(zip(arch.registers, arch.prstatus_words.unpack_from(desc, arch.prstatus_registers), strict=True))
+        if arch.descriptors is not None:
+            pointer = arch.described_thread_pointer(found, self._descriptors.get(thread))
+            if pointer is not None:
+                found[arch.thread_pointer] = pointer
+        return found
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings of ``NT_FILE``, by address."""

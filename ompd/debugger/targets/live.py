@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ompd.debugger.architecture import Architecture
+from ompd.debugger.architecture import Architecture, ThreadDescriptors
 from ompd.debugger.formats.elf import PF_R, PF_W, PF_X
 from ompd.debugger.formats.notes import FileMapping, parse_auxv
 from ompd.debugger.formats.procfs import (
@@ -356,12 +356,10 @@ class LiveProcess:
 
     @contextmanager
     def _stopped(self, pages: set[int], *, held: bool) -> Iterator[Moment]:
-        arch = self.architecture
         copying = _Copy(self, sorted(pages)[: _MAX_CAPTURE >> _SHIFT], len(self._thread_ids()))
         stop = Stop(
             self.process_id,
             self._folder,
-            len(arch.registers) * arch.pointer_size,
             copying.run,
             held=held,
         )
@@ -393,11 +391,17 @@ class _Copy:
         arch, process = self._process.architecture, self._process
         for thread, raw in registers.items():
             if raw is not None and len(raw) == arch.prstatus_words.size:
-                self._registers[thread] = dict(zip(arch.registers, arch.prstatus_words.unpack(raw), strict=True))
+                known = dict(zip(arch.registers, arch.prstatus_words.unpack(raw), strict=True))
+                if arch.descriptors is not None:
+                    pointer = arch.described_thread_pointer(known, _descriptors(thread, arch.descriptors))
+                    if pointer is not None:
+                        known[arch.thread_pointer] = pointer
+                self._registers[thread] = known
             elif raw is None:
                 self._registers[thread] = process._blocked_at(thread)
             else:
-                raise BadProcess(process.process_id, f"thread {thread} runs 32-bit code, which is not supported")
+                other = 64 if arch.elf_class == 32 else 32
+                raise BadProcess(process.process_id, f"thread {thread} runs {other}-bit code, which is not supported")
         stacks = (part for known in self._registers.values() if known for part in self._stack(known[arch.sp]))
         ranges = [*self._ranges, *stacks]
         size = sum(size for _, size in ranges)
@@ -425,6 +429,13 @@ class _Copy:
                 pages[(address + offset) >> _SHIFT] = self._buffer[at + offset : at + offset + PAGE]
         memory, asked_for = parse_maps(self._maps), self._pages if not is_frozen else ()
         return Moment(self._process, self._registers, memory, pages, asked_for=asked_for, is_frozen=is_frozen)
+
+
+def _descriptors(thread: int, descriptors: ThreadDescriptors) -> bytes | None:
+    try:
+        return ptrace.register_set(thread, descriptors.note, descriptors.size)
+    except OSError:
+        return None  # the C library's list of threads tells, too
 
 
 def _buffer(size: int) -> mmap.mmap:

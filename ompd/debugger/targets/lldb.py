@@ -173,7 +173,7 @@ class LldbTarget:
         machine = (self._target.GetTriple() or "unknown").partition("-")[0]
         for architecture in ARCHITECTURES.values():
             same = architecture.pointer_size == self.process.GetAddressByteSize()
-            if architecture.name == machine and same:
+            if machine in architecture.machines and same:
                 return architecture
         known = ", ".join(a.name for a in ARCHITECTURES.values())
         raise Unsupported(

@@ -22,6 +22,7 @@ _PTRACE_SEIZE = 0x4206
 _PTRACE_INTERRUPT = 0x4207
 _PTRACE_EVENT_STOP = 128
 _NT_PRSTATUS = 1
+_MAX_GENERAL = 1024  # no processor has more, and a buffer that is too small is filled all the same
 _WALL = 0x40000000
 _IOV_MAX = 1024
 _SIZEOF_SIGINFO = 128
@@ -118,14 +119,24 @@ def bury(thread: int) -> None:
             os.waitid(os.P_PID, thread, os.WEXITED | os.WNOHANG | _WALL)
 
 
-def general_registers(thread: int, size: int) -> bytes:
-    """Return the general registers of a stopped thread, as ``pr_reg`` of an ``NT_PRSTATUS`` note has them.
+def general_registers(thread: int) -> bytes:
+    """Return the general registers of a stopped thread, as ``pr_reg`` of an ``NT_PRSTATUS`` note has them: how many
+    bytes these are tells by which of a processor's ways its code runs.
 
     :raises OSError: if it is gone
     """
+    return register_set(thread, _NT_PRSTATUS, _MAX_GENERAL)
+
+
+def register_set(thread: int, note: int, size: int) -> bytes:
+    """Return the registers of a stopped thread that cores have in notes of the type *note*.
+
+    :param size: the most bytes that these can be, of which no part is a part of a register
+    :raises OSError: if it is gone (ESRCH), or it has none of these (EINVAL, ENODEV)
+    """
     buffer = ctypes.create_string_buffer(size)
     vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), size)
-    _ptrace(_PTRACE_GETREGSET, thread, _NT_PRSTATUS, ctypes.addressof(vector))
+    _ptrace(_PTRACE_GETREGSET, thread, note, ctypes.addressof(vector))
     return buffer.raw[: vector[1]]
 
 

@@ -50,7 +50,6 @@ class Stop(Generic[_T]):
         self,
         process_id: int,
         folder: int,
-        registers_size: int,
         capture: Callable[[dict[int, bytes | None]], _T],
         *,
         held: bool = False,
@@ -59,7 +58,6 @@ class Stop(Generic[_T]):
         self.duration_ns = 0
         self._process_id = process_id
         self._folder = folder
-        self._registers_size = registers_size
         self._capture = capture
         self._held = held
         self._ready = threading.Event()
@@ -241,7 +239,7 @@ class Stop(Generic[_T]):
         found: dict[int, bytes | None] = {}
         for thread, how in self._traced.items():
             try:
-                found[thread] = ptrace.general_registers(thread, self._registers_size) if how is not None else None
+                found[thread] = ptrace.general_registers(thread) if how is not None else None
             except OSError as error:
                 if error.errno != errno.ESRCH:
                     raise

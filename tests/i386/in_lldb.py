@@ -1,0 +1,42 @@
+"""Asks of a 32-bit core or process in LLDB what ``tests/test_i386.py`` compares, and prints ``equal`` if it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import ompd
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.targets.lldb import LldbFiles, LldbTarget, load_lldb
+from tests.test_i386 import check_process, check_stacks, check_variables
+
+
+def main(path: str) -> None:
+    """Compare what the file *path* asks for."""
+    asked = json.loads(Path(path).read_text())
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    target = debugger.CreateTarget(asked["program"])
+    if "core" in asked:
+        process = target.LoadCore(asked["core"])
+    else:
+        error = lldb.SBError()
+        process = target.AttachToProcessWithID(debugger.GetListener(), asked["pid"], error)
+        assert error.Success(), error.GetCString()
+    try:
+        with ompd.from_lldb(process) as session:
+            check_stacks(session.ask_stacks(raw=True), asked["truth"])
+            check_variables(session, asked["truth"], asked["mechanism"], opened=asked["opened"])
+        inspected = InspectedProcess(LldbTarget(process), LldbFiles(process))
+        check_process(inspected, asked["truth"])
+        inspected.close()
+    finally:
+        process.Detach()
+        lldb.SBDebugger.Destroy(debugger)
+    print("equal")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
