@@ -14,7 +14,9 @@ from ompd.contract.process import Module, Process
 
 USER, RUNTIME, SYSTEM, UNKNOWN = "user", "runtime", "system", "unknown"
 
-RUNTIME_FILE = re.compile(r"(?:^|/)lib(?:i?omp5?|gomp)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$")
+RUNTIME_FILE = re.compile(
+    r"(?:^|/)lib(?:i?omp5?|gomp|omp_stub(?:_label)?)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$"
+)
 """What the file of an OpenMP runtime is called, with or without folders, also where a package has renamed it."""
 
 # What the sources of libomp and libgomp call their functions: entry points, their own, and C++ members by their mangled

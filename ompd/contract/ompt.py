@@ -5,6 +5,7 @@ OpenMP 5.2, chapter 19 (``omp-tools.h``). A number that the specification does n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 
@@ -59,3 +60,35 @@ class FrameFlag(IntFlag):
     CFA = 0x10
     FRAMEPOINTER = 0x20
     STACKADDRESS = 0x30
+
+
+class State2015(IntEnum):
+    """``ompt_state_t`` of the OMPT technical report of 2015, whose numbers OpenMP 5 has given away anew."""
+
+    WORK_SERIAL = 0x00
+    WORK_PARALLEL = 0x01
+    WORK_REDUCTION = 0x02
+    IDLE = 0x10
+    OVERHEAD = 0x20
+    WAIT_BARRIER = 0x40
+    WAIT_BARRIER_IMPLICIT = 0x41
+    WAIT_BARRIER_EXPLICIT = 0x42
+    WAIT_TASKWAIT = 0x50
+    WAIT_TASKGROUP = 0x51
+    WAIT_LOCK = 0x60
+    WAIT_NEST_LOCK = 0x61
+    WAIT_CRITICAL = 0x62
+    WAIT_ATOMIC = 0x63
+    WAIT_ORDERED = 0x64
+    WAIT_TARGET = 0x70
+    WAIT_TARGET_DATA = 0x71
+    WAIT_TARGET_UPDATE = 0x72
+    UNDEFINED = 0x80
+
+
+FROM_2015: Mapping[int, State] = {
+    **{state.value: State[state.name] for state in State2015 if state.name in State.__members__},
+    State2015.WAIT_NEST_LOCK: State.WAIT_LOCK,
+    State2015.WAIT_TARGET_DATA: State.WAIT_TARGET_MAP,
+}
+"""The states of OpenMP 5 that stand for those of 2015. It has one for both kinds of locks."""

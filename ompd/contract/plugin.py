@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from ompd.contract.dmpl import RtlNames
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
+from ompd.errors import CorruptState
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,17 @@ class AddressSpace(Protocol):
     def layout_proof(self) -> str | None:
         """What shows that a layout from a table fits this very image; None for one that the target itself tells."""
 
+    @property
+    def threadprivate_mechanism(self) -> str:
+        """By what threads have the copies of threadprivate variables that the runtime keeps: ``cached`` in lists of its
+        own, ``key`` under a POSIX thread key.
+        """
+
+    def threadprivate_of_other(self, thread: int, address: int) -> int | None:
+        """Return the same as :meth:`ThreadHandle.threadprivate_address` for a thread of the process that the runtime
+        does not know, by its native id; None where it keeps copies for its own threads alone.
+        """
+
     def omp_version(self) -> int:
         """Return the version of OpenMP as ``_OPENMP`` spells it. ``ompd_get_omp_version``."""
 
@@ -211,6 +224,11 @@ class AddressSpace(Protocol):
 
     def keeps_states(self) -> bool:
         """Tell whether the runtime keeps thread states, frames and tool data in this process."""
+
+    def damage(self) -> Sequence[CorruptState]:
+        """Return what of the runtime's structures contradicts itself, as far as that can be told without a question:
+        none where only those say so that ask for it.
+        """
 
     def threads(self) -> Sequence[ThreadHandle]:
         """Return all of the runtime's threads that exist, idle ones too."""
@@ -242,18 +260,6 @@ class AddressSpace(Protocol):
         """Return the settings the runtime displays, by name. ``ompd_get_display_control_vars``."""
 
 
-class RuntimeNames(Protocol):
-    """The routines around a construct's code (``DMPL_rtl_names``)."""
-
-    @property
-    def main_task_dispatcher(self) -> str:
-        """The routine the encountering task calls to start the construct."""
-
-    @property
-    def microtask_invoker(self) -> str:
-        """The routine that calls the function the compiler made of the construct's code."""
-
-
 class Plugin(Protocol):
     """Knows one kind of runtime. Holds nothing about any process."""
 
@@ -268,8 +274,10 @@ class Plugin(Protocol):
         :raises LayoutUnavailable: if the layout of its structures is not known
         """
 
-    def rtl_names(self, language: int) -> RuntimeNames | None:
-        """Return the routines around a construct's code in *language*. ``DMPL_get_rtl_names``."""
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """Return the routines around a construct's code in a :class:`ompd.contract.dmpl.Language`, None for one that
+        the runtime does not know. ``DMPL_get_rtl_names``.
+        """
 
     def demangle_name(self, name: str) -> str | None:
         """Return the source's name of a compiler-made one, None if it is none. ``DMPL_demangle_name``."""

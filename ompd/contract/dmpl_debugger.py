@@ -1,0 +1,241 @@
+"""The debugger's side of DMPL: its callback table, served from :class:`~ompd.contract.callbacks.Callbacks`.
+
+One :class:`Debugger` serves any number of processes at once. What a library puts with a process or a thread is kept
+here until :meth:`Debugger.release`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ompd.contract.callbacks import Callbacks, TypeRef
+from ompd.contract.dmpl import (
+    CallbackTable,
+    DmplType,
+    Info,
+    Language,
+    Library,
+    ProcessRef,
+    Result,
+    TargetTypeSizes,
+    ThreadRef,
+    TypeFunctions,
+)
+from ompd.errors import BadInput, OmpdError, Rc
+
+Answer = TypeVar("Answer")
+
+# A library asks for storage of its own records.
+_MAX_ALLOCATION = 1 << 20
+_NO_SIZES = TargetTypeSizes(0, 0, 0, 0, 0)
+
+_MEANINGS = {
+    Result.OK: "ok",
+    Result.TLS_UNALLOCATED: "no space has been allocated for this object",
+    Result.NAME_TOO_LONG: "the buffer is too small for the name",
+    Result.NAME_UNCHANGED: "the name was not demangled",
+}
+
+
+def error_text(code: int) -> str:
+    """Return what a code of DMPL, or one of ours, means: ours are ``FIRST_USER_CODE`` and OMPD's return code."""
+    try:
+        return _MEANINGS[Result(code)] if code < Result.FIRST_USER_CODE else _named(code - Result.FIRST_USER_CODE)
+    except ValueError:
+        return f"code {code}, which nobody has defined"
+
+
+def _named(code: int) -> str:
+    return Rc(code).name.lower().replace("_", " ")
+
+
+def code_of(error: OmpdError) -> int:
+    """Return the code that stands for an error of ours."""
+    return Result.FIRST_USER_CODE + error.rc
+
+
+@dataclass(eq=False)
+class _Process:
+    callbacks: Callbacks
+    info: Info | None = None
+    threads: dict[int, _Thread] = field(default_factory=dict)
+    fault: OmpdError | None = None  # why a callback failed last
+
+
+@dataclass(eq=False)
+class _Thread:
+    process: _Process
+    native: int
+    info: Info | None = None
+
+
+class Debugger:
+    """The callbacks for libraries, and what they have put."""
+
+    def __init__(self) -> None:
+        self._processes: list[_Process] = []
+        self._allocated: dict[int, Info] = {}
+        self.printed: list[str] = []
+        """What libraries have printed."""
+
+    @property
+    def table(self) -> CallbackTable:
+        """The callbacks, as ``DMPL_initialise`` takes them."""
+        return CallbackTable(
+            self._put_process_info,
+            self._get_process_info,
+            self._put_thread_info,
+            self._get_thread_info,
+            self._get_process,
+            self._get_type_sizes,
+            self._find_symbol,
+            self._find_type,
+            self._get_data,
+            self._get_pthread_key,
+            self._target_to_host,
+            self._malloc,
+            self._free,
+            error_text,
+            self.printed.append,
+        )
+
+    @property
+    def types(self) -> TypeFunctions:
+        """The two functions that the table has no members for."""
+        return TypeFunctions(self._sizeof, self._field_offset)
+
+    @property
+    def allocated(self) -> int:
+        """How many pieces of storage libraries have, and have not given back."""
+        return len(self._allocated)
+
+    def add_process(self, callbacks: Callbacks) -> ProcessRef:
+        """Return a process for a library to be asked about."""
+        process = _Process(callbacks)
+        self._processes.append(process)
+        return ProcessRef(process)
+
+    def thread(self, process: ProcessRef, native: int) -> ThreadRef:
+        """Return a thread of it by the system's identifier, the same for the same."""
+        known = _process(process)
+        return ThreadRef(known.threads.setdefault(native, _Thread(known, native)))
+
+    def fault(self, process: ProcessRef) -> OmpdError | None:
+        """Return why a callback about *process* failed last, None if none has."""
+        return _process(process).fault
+
+    def release(self, process: ProcessRef, library: Library) -> None:
+        """Have *library* destroy what it put with *process* and its threads, and forget the process.
+
+        Whatever a library answers, nothing of the process is kept.
+        """
+        known = _process(process)
+        for thread in known.threads.values():
+            if thread.info is not None:
+                library.destroy_thread_info(thread.info)
+                thread.info = None
+        if known.info is not None:
+            library.destroy_process_info(known.info)
+            known.info = None
+        if known in self._processes:
+            self._processes.remove(known)
+
+    # The callbacks, in the table's order
+
+    def _put_process_info(self, process: ProcessRef, info: Info | None) -> None:
+        _process(process).info = info
+
+    def _get_process_info(self, process: ProcessRef) -> Info | None:
+        return _process(process).info
+
+    def _put_thread_info(self, thread: ThreadRef, info: Info | None) -> None:
+        _thread(thread).info = info
+
+    def _get_thread_info(self, thread: ThreadRef) -> Info | None:
+        return _thread(thread).info
+
+    def _get_process(self, thread: ThreadRef) -> ProcessRef:
+        return ProcessRef(_thread(thread).process)
+
+    def _get_type_sizes(self, process: ProcessRef) -> tuple[int, TargetTypeSizes]:
+        known = _process(process)
+
+        def ask() -> TargetTypeSizes:
+            sizes = known.callbacks.type_sizes()
+            return TargetTypeSizes(
+                sizes.sizeof_short,
+                sizes.sizeof_int,
+                sizes.sizeof_long,
+                sizes.sizeof_long_long,
+                sizes.sizeof_pointer,
+            )
+
+        return _answer(known, ask, _NO_SIZES)
+
+    def _find_symbol(self, process: ProcessRef, name: str) -> tuple[int, int]:
+        known = _process(process)
+        return _answer(known, lambda: known.callbacks.find_symbol(name), 0)
+
+    def _find_type(self, process: ProcessRef, name: str, language: int) -> DmplType | None:
+        # Types are found by what the language calls them; that of C and C++ is the tag.
+        known = _process(process)
+        plain = name.removeprefix("struct ") if language in (Language.C, Language.CPLUSPLUS) else name
+        code, found = _answer(known, lambda: known.callbacks.find_type(plain), None)
+        return DmplType((known, found)) if code == Result.OK and found is not None else None
+
+    def _sizeof(self, type_: DmplType) -> int:
+        known, found = _type(type_)
+        return _answer(known, lambda: known.callbacks.sizeof(found), -1)[1]
+
+    def _field_offset(self, type_: DmplType, name: str) -> int:
+        known, found = _type(type_)
+        return _answer(known, lambda: known.callbacks.field_offset(found, name), -1)[1]
+
+    def _get_data(self, thread: ThreadRef, address: int, size: int) -> tuple[int, bytes]:
+        known = _thread(thread).process
+        return _answer(known, lambda: known.callbacks.read(address, size), b"")
+
+    def _get_pthread_key(self, thread: ThreadRef, key: int) -> tuple[int, int]:
+        known = _thread(thread)
+        return _answer(known.process, lambda: known.process.callbacks.pthread_key(known.native, key) or 0, 0)
+
+    def _target_to_host(self, thread: ThreadRef, data: bytes) -> bytes:
+        return _thread(thread).process.callbacks.to_host(data, len(data))
+
+    def _malloc(self, size: int) -> Info | None:
+        if not 0 <= size <= _MAX_ALLOCATION:
+            return None
+        storage = Info(size)
+        self._allocated[id(storage)] = storage
+        return storage
+
+    def _free(self, storage: Info) -> None:
+        self._allocated.pop(id(storage), None)
+
+
+def _answer(process: _Process, ask: Callable[[], Answer], failed: Answer) -> tuple[int, Answer]:
+    try:
+        return Result.OK, ask()
+    except OmpdError as error:
+        process.fault = error
+        return code_of(error), failed
+
+
+def _process(process: ProcessRef) -> _Process:
+    if not isinstance(process, _Process):
+        raise BadInput(f"{process!r} is not a process of this debugger")
+    return process
+
+
+def _thread(thread: ThreadRef) -> _Thread:
+    if not isinstance(thread, _Thread):
+        raise BadInput(f"{thread!r} is not a thread of this debugger")
+    return thread
+
+
+def _type(type_: DmplType) -> tuple[_Process, TypeRef]:
+    if not isinstance(type_, tuple) or len(type_) != 2 or not isinstance(type_[0], _Process):
+        raise BadInput(f"{type_!r} is not a type of this debugger")
+    return type_[0], type_[1]

@@ -1,0 +1,62 @@
+"""``DMPL_demangle_name`` for all our plugins: what names tell that compilers make of the source's.
+
+Functions of constructs have the name of the function they are in (gcc's ``main._omp_fn.0``, clang's
+``main.omp_outlined`` from 17 on); older ones of clang's say nothing, and debug information has to. Variables that stand
+for the user's say by their name what they are for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ompd import outlined
+from ompd.contract.dmpl import DemangledName, Language, Result, SourceOf, VarInfo
+
+_MAX_NAME = 1 << 16
+
+LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
+"""Those of which a runtime's routines are known: the compilers call the same ones for all of them."""
+
+# What stands for a threadprivate variable: the control object of emulated thread-local storage and the initial value
+# beside it, the stub's record, and the cache that clang (with a point) and flang put beside it.
+_VARIABLES: Sequence[re.Pattern[str]] = (
+    re.compile(r"__emutls_[vt]\.(?P<name>.+)"),
+    re.compile(r"omp_stub_private_(?P<name>\w+)"),
+    re.compile(r"(?P<name>[^.]+)\.cache\.?"),
+)
+
+
+def demangle(mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
+    """Return what the source calls what a compiler called *mangled*; see :meth:`ompd.contract.dmpl.Library`."""
+    name, flags, line = _read(mangled, source_of)
+    if name is None:
+        name, code, line = mangled, Result.NAME_UNCHANGED, 0
+    else:
+        code = Result.OK
+    length = len(name.encode("utf-8", "surrogateescape"))
+    if length + 1 > buf_len:
+        return DemangledName(Result.NAME_TOO_LONG, length + 1, "", flags, line)
+    return DemangledName(code, length, name, flags, line)
+
+
+def source_name(mangled: str) -> str | None:
+    """Return the source's name of a compiler-made one as far as the name itself tells it, None if it is none."""
+    return _read(mangled, None)[0]
+
+
+def _read(mangled: str, source_of: SourceOf | None) -> tuple[str | None, int, int]:
+    if len(mangled) > _MAX_NAME:
+        return None, VarInfo.NONE, 0
+    function = outlined.parse(mangled)
+    if function is not None:
+        parent, line = source_of(mangled) if source_of is not None else (None, None)
+        return function.parent or parent, VarInfo.NONE, line or 0
+    critical = outlined.critical_name(mangled)
+    if critical:
+        return critical, VarInfo.NONE, 0
+    for pattern in _VARIABLES:
+        match = pattern.fullmatch(mangled)
+        if match is not None:
+            return match["name"], VarInfo.THREADPRIVATE, 0
+    return None, VarInfo.NONE, 0
