@@ -1,0 +1,137 @@
+/* The side of the debugger: what it finds by name, and whether what it needs is kept. */
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+bool debug_wanted, construct_met;
+
+#define LAYOUT_RECORD(structure) {#structure, "", 0, sizeof(struct structure)},
+#define LAYOUT_MEMBER(structure, member)                                                                               \
+    {#structure, #member, offsetof(struct structure, member), sizeof(((struct structure *)0)->member)},
+#define LAYOUT_COUNT_RECORD(structure) +1
+#define LAYOUT_COUNT_MEMBER(structure, member) +1
+#define LAYOUT_COUNT (0 STUB_LAYOUT(LAYOUT_COUNT_RECORD, LAYOUT_COUNT_MEMBER))
+
+struct layout {
+    struct omp_stub_layout_header header;
+    struct omp_stub_layout_record records[LAYOUT_COUNT];
+};
+EXPORT extern const struct layout omp_stub_layout;
+const struct layout omp_stub_layout = {
+    {"omp_stub_layout", "", 1, LAYOUT_COUNT},
+    {STUB_LAYOUT(LAYOUT_RECORD, LAYOUT_MEMBER)},
+};
+_Static_assert(sizeof(struct omp_stub_layout_header) == sizeof(struct omp_stub_layout_record), "one size");
+
+EXPORT const char **ompd_dll_locations;
+
+/* Debuggers plant breakpoints here. */
+#define POINT(name)                                                                                                    \
+    EXPORT void name(void);                                                                                            \
+    KEPT void name(void)                                                                                               \
+    {                                                                                                                  \
+        __asm__ volatile("");                                                                                          \
+    }
+
+POINT(ompd_bp_thread_begin)
+POINT(ompd_bp_thread_end)
+POINT(ompd_bp_parallel_begin)
+POINT(ompd_bp_parallel_end)
+POINT(ompd_bp_task_begin)
+POINT(ompd_bp_task_end)
+#ifndef STUB_LABEL
+void ompd_dll_locations_valid(void);
+POINT(ompd_dll_locations_valid)
+#endif
+
+static const char **locations_of_environment(const char *names)
+{
+    size_t count = 1;
+    for (const char *c = names; *c; c++)
+        count += *c == ':';
+    const char **locations = allocate((count + 1) * sizeof *locations);
+    char *rest = strdup(names), *name;
+    for (size_t i = 0; i < count && (name = strsep(&rest, ":")); i++)
+        locations[i] = name;
+    return locations;
+}
+
+static const char **default_locations(void)
+{
+    const char **locations = allocate(4 * sizeof *locations);
+    Dl_info library;
+    const char *file = dladdr((void *)&omp_stub_layout, &library) && library.dli_fname ? library.dli_fname : "";
+    char *absolute = realpath(file, NULL);
+    const char *known = absolute ? absolute : file;
+    const char *slash = strrchr(known, '/');
+    size_t length = slash ? (size_t)(slash - known) : 0;
+    size_t room = length + sizeof "/libompd_stub32.so";
+    char *first = allocate(room);
+    snprintf(first, room, "%.*s/libompd_stub32.so", (int)length, known);
+    free(absolute);
+    locations[0] = first;
+    locations[1] = "./libompd_stub.so";
+    locations[2] = "ompd-stub";
+    return locations;
+}
+
+/* In a function of its own: where the label is, there may be only one. */
+KEPT void announce_locations(void)
+{
+    const char *names = getenv("OMP_STUB_DLLS");
+    const char **locations = names ? locations_of_environment(names) : default_locations();
+    __atomic_store_n(&ompd_dll_locations, locations, __ATOMIC_RELEASE);
+    PUBLISH(omp_stub_process.initialized, 1); /* never without the former, and before anybody stops here */
+#ifdef STUB_LABEL
+    __asm__ volatile(".globl ompd_dll_locations_valid\nompd_dll_locations_valid:\n\tnop" ::: "memory");
+#else
+    ompd_dll_locations_valid();
+#endif
+}
+
+void read_debug_environment(void)
+{
+    const char *value = getenv("OMP_DEBUG");
+    bool wanted = value && (!strcasecmp(value, "on") || !strcasecmp(value, "enabled"));
+    if (value && *value && !wanted && strcasecmp(value, "off") && strcasecmp(value, "disabled"))
+        warn("OMP_DEBUG=%s is none of on, enabled, off, disabled: it is ignored", value);
+    omp_stub_process.debug_enabled = wanted || debug_wanted;
+}
+
+void ask_stack(struct stub_thread *thread)
+{
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    if (pthread_getattr_np(thread->pthread, &attributes))
+        return;
+    if (!pthread_attr_getstack(&attributes, &low, &size)) {
+        thread->stack_low = low;
+        thread->stack_high = (char *)low + size;
+    }
+    pthread_attr_destroy(&attributes);
+}
+
+/* An initializer may come before this library's own: nothing but two words is needed here. Routines like
+ * omp_get_max_threads() may have been called; constructs may not. */
+EXPORT void omp_debug_enable(void)
+{
+    if (omp_stub_process.debug_enabled || debug_wanted)
+        return;
+    if (__atomic_load_n(&construct_met, __ATOMIC_RELAXED)) {
+        warn("omp_debug_enable() comes after the first construct: it has no effect");
+        return;
+    }
+    debug_wanted = true;
+    if (!omp_stub_process.initialized)
+        return;
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    for (struct stub_thread *thread = omp_stub_process.threads; thread; thread = thread->next)
+        ask_stack(thread);
+    omp_stub_process.debug_enabled = 1;
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+}

@@ -1,0 +1,179 @@
+/* What the files of the runtime know of one another. */
+#ifndef OMP_STUB_INTERNAL_H
+#define OMP_STUB_INTERNAL_H
+
+#include "structures.h"
+
+#include <stdbool.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#ifdef __clang__
+#define KEPT __attribute__((noinline))
+#else
+#define KEPT __attribute__((noipa))
+#endif
+
+/* The structures of structures.h are the beginnings of these. What follows there is nobody's business. */
+struct loop_share {                   /* of the loop that a thread is in */
+    uint64_t trips;                   /* chunks of a static schedule that it has taken */
+    uint64_t first, last;             /* numbers of the iterations of its chunk, the first and the one behind the last */
+    bool has_chunk;
+};
+struct whole_thread {
+    struct stub_thread known;
+    struct stub_team *start;          /* whose region it shall execute now; under process.mutex */
+    struct loop_share share;
+    struct stub_thread *last_primary; /* of the outermost region in which it was before, and its number there */
+    int32_t last_num;
+};
+struct whole_team {
+    struct stub_team known;
+    int references;                   /* threads that may still look at it */
+    int32_t sleepers;                 /* threads that wait for `changed` */
+    struct stub_task *last_queued;
+    struct whole_team *root;          /* the initial thread's own team */
+    int32_t busy;                     /* of a root: threads of its contention group; under process.mutex */
+    struct {                          /* of the thread that met the region, before it did */
+        struct stub_team *team;
+        struct stub_task *task;
+        int32_t thread_num;
+        struct stub_work *work;
+        uint64_t work_number;
+        struct loop_share share;
+    } saved;
+};
+struct whole_task {
+    struct stub_task known;
+    struct stub_task *previous_sibling;
+    struct stub_task **successors;    /* siblings that wait for it */
+    int32_t successor_count, successor_room;
+    int32_t references;               /* itself until it is over, and its children that exist */
+    bool is_detachable, is_fulfilled;
+};
+struct whole_work {
+    struct stub_work known;
+    uint64_t count;                   /* iterations */
+    uint64_t taken;                   /* how many have been given away, of schedules that do */
+    uint64_t ordered_position;        /* number of the iteration that ordered_next is */
+    void *memory;                     /* that the threads share for as long as the construct lasts */
+};
+
+static inline struct whole_thread *whole_thread(struct stub_thread *thread) { return (struct whole_thread *)thread; }
+static inline struct whole_team *whole_team(struct stub_team *team) { return (struct whole_team *)team; }
+static inline struct whole_task *whole_task(struct stub_task *task) { return (struct whole_task *)task; }
+static inline struct whole_work *whole_work(struct stub_work *work) { return (struct whole_work *)work; }
+
+/* A node that a debugger may find, once all of it is there. */
+#define PUBLISH(place, node) __atomic_store_n(&(place), node, __ATOMIC_RELEASE)
+
+/* The canonical frame address of the function in which this stands: the stack pointer of its caller at the call. */
+#if defined(__x86_64__) || defined(__i386__)
+#define CALLERS_STACK() ((void *)((char *)__builtin_frame_address(0) + 2 * sizeof(void *)))
+#else
+#define CALLERS_STACK() __builtin_dwarf_cfa()
+#endif
+
+#define FRAME_RUNTIME 0x20            /* ompt_frame_runtime | ompt_frame_framepointer */
+#define FRAME_APPLICATION 0x31        /* ompt_frame_application | ompt_frame_stackaddress */
+
+/* threads.c */
+void initialize(void);
+struct stub_thread *current_thread(void);      /* makes the caller an initial one if it is not known */
+struct stub_thread *enter(void *callers_stack); /* of an entry point that begins, ends or waits for something */
+void leave(struct stub_thread *thread);
+void take_workers(struct stub_thread *primary, struct stub_team *team, int32_t count); /* process.mutex is locked */
+void start_workers(struct stub_team *team);
+void retire_workers(struct stub_team *team);   /* process.mutex is locked */
+uint64_t new_id(void);
+void *allocate(size_t size);                    /* zeroed; ends the process if there is none */
+_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* teams.c */
+struct stub_team *new_team(struct stub_team *parent, struct stub_task *encountering, int32_t size);
+void list_team(struct stub_team *team);         /* process.mutex is locked */
+void unlist_team(struct stub_team *team);
+void release_team(struct stub_team *team);      /* by a thread that will not look at it again */
+void run_implicit(struct stub_thread *thread);
+void begin_region(struct stub_thread *thread, void (*function)(void *), void *data, unsigned wanted,
+                  struct stub_work *work);
+void end_region(struct stub_thread *thread);
+void team_sleep(struct stub_team *team);        /* team.mutex is locked */
+void team_wake(struct stub_team *team);
+
+/* barrier.c */
+void pass_barrier(struct stub_thread *thread, enum stub_barrier_kind kind);
+void open_barrier(struct stub_team *team);
+
+/* tasks.c */
+struct stub_task *new_task(enum stub_task_type type, struct stub_task *generating, struct stub_team *team);
+void free_task(struct stub_task *task);
+struct stub_task *take_task(struct stub_team *team, struct stub_task *ancestor);
+void run_task(struct stub_thread *thread, struct stub_task *task); /* team.mutex is locked, before and after */
+
+/* work.c */
+struct stub_work *new_loop(int64_t begin, int64_t end, int64_t step, bool up, uint32_t schedule, int64_t chunk);
+struct stub_work *new_parallel_loop(struct stub_thread *thread, long begin, long end, long step, uint32_t schedule,
+                                    long chunk);
+struct stub_work *new_sections(unsigned count);
+void join_work(struct stub_thread *thread, struct stub_work *work); /* that the region began with */
+#define SCHEDULE_RUNTIME 0u
+#define SCHEDULE_MONOTONIC 0x80000000u
+
+/* locks.c */
+void acquire(struct stub_thread *thread, struct stub_lock *lock, uint32_t state);
+void release(struct stub_lock *lock);
+
+/* icvs.c */
+extern struct stub_icvs initial_icvs;
+void read_environment(void);
+int32_t nthreads_of_level(int32_t level, int32_t otherwise);
+int32_t bind_of_level(int32_t level, int32_t otherwise);
+
+/* debug.c */
+extern bool debug_wanted;             /* by omp_debug_enable() */
+extern bool construct_met;
+void read_debug_environment(void);
+void announce_locations(void);
+void ask_stack(struct stub_thread *thread);
+void ompd_bp_thread_begin(void);
+void ompd_bp_thread_end(void);
+void ompd_bp_parallel_begin(void);
+void ompd_bp_parallel_end(void);
+void ompd_bp_task_begin(void);
+void ompd_bp_task_end(void);
+
+static inline bool debugging(void) { return omp_stub_process.debug_enabled; }
+
+/* Before it waits, and when it no longer does. */
+static inline void set_state(struct stub_thread *thread, uint32_t state, const void *wait)
+{
+    if (!debugging())
+        return;
+    thread->wait_id = (uintptr_t)wait;
+    __atomic_signal_fence(__ATOMIC_RELEASE);
+    thread->state = state;
+}
+
+static inline void set_working(struct stub_thread *thread)
+{
+    set_state(thread, thread->team->level ? STUB_WORK_PARALLEL : STUB_WORK_SERIAL, NULL);
+}
+
+static inline void set_exit_frame(struct stub_task *task, void *address, int32_t flags)
+{
+    if (!debugging())
+        return;
+    task->frame.exit_frame_flags = flags;
+    task->frame.exit_runtime_frame = address;
+}
+
+static inline void set_reenter_frame(struct stub_task *task, void *address, int32_t flags)
+{
+    if (!debugging())
+        return;
+    task->frame.reenter_frame_flags = flags;
+    task->frame.reenter_runtime_frame = address;
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* Threads: those that come from elsewhere, those that the runtime makes, and where these wait for a region. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+EXPORT struct stub_process omp_stub_process = {
+    .version = 1, .openmp_version = 201511, .mutex = PTHREAD_MUTEX_INITIALIZER,
+};
+EXPORT extern const char omp_stub_version[];
+const char omp_stub_version[] = "libomp_stub 1.0";
+
+static __thread struct stub_thread *current;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t end_of_thread;
+static pthread_cond_t began = PTHREAD_COND_INITIALIZER; /* a worker has come into the pool */
+static int32_t beginning;                               /* workers that have been made and are not there yet */
+
+static void say(const char *format, va_list arguments)
+{
+    char text[512];
+    vsnprintf(text, sizeof text, format, arguments);
+    fprintf(stderr, "libomp_stub: %s\n", text);
+}
+
+void warn(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
+}
+
+void fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
+    abort();
+}
+
+void *allocate(size_t size)
+{
+    void *memory = calloc(1, size);
+    if (!memory)
+        fail("no memory for %zu bytes", size);
+    return memory;
+}
+
+uint64_t new_id(void)
+{
+    static uint64_t last;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* 32-bit machines may not count 64 bits at once */
+    pthread_mutex_lock(&mutex);
+    uint64_t id = ++last;
+    pthread_mutex_unlock(&mutex);
+    return id;
+}
+
+static struct stub_thread *new_thread(enum stub_thread_type type)
+{
+    struct stub_thread *thread = allocate(sizeof(struct whole_thread));
+    thread->id = new_id();
+    thread->type = type;
+    thread->pthread = pthread_self();
+    thread->native_id = gettid();
+    pthread_cond_init(&thread->wake, NULL);
+    if (debugging())
+        ask_stack(thread);
+    return thread;
+}
+
+static void list_thread(struct stub_thread *thread)
+{
+    thread->next = omp_stub_process.threads;
+    PUBLISH(omp_stub_process.threads, thread);
+    omp_stub_process.thread_count++;
+}
+
+/* Of a thread that is not the runtime's own, when it ends. */
+static void forget_thread(void *argument)
+{
+    struct stub_thread *thread = argument;
+    if (thread->team->level)
+        return; /* it ends within a region: nothing that can be put in order */
+    if (debugging())
+        ompd_bp_thread_end();
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    struct stub_thread **place = &omp_stub_process.threads;
+    while (*place != thread)
+        place = &(*place)->next;
+    PUBLISH(*place, thread->next);
+    omp_stub_process.thread_count--;
+    unlist_team(thread->team);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+    release_team(thread->team);
+    pthread_cond_destroy(&thread->wake);
+    free(thread);
+    current = NULL;
+}
+
+static void begin(void)
+{
+    read_environment();
+    read_debug_environment();
+    pthread_key_create(&end_of_thread, forget_thread);
+    announce_locations();
+}
+
+void initialize(void)
+{
+    pthread_once(&once, begin);
+}
+
+static struct stub_thread *new_initial_thread(void)
+{
+    struct stub_thread *thread = new_thread(STUB_THREAD_INITIAL);
+    struct stub_team *team = new_team(NULL, NULL, 1);
+    struct stub_task *task = new_task(STUB_TASK_SERIAL, NULL, team);
+    task->icvs = initial_icvs;
+    task->thread = thread;
+    task->thread_num = 0;
+    task->status = STUB_EXECUTING;
+    whole_team(team)->root = whole_team(team);
+    whole_team(team)->busy = 1;
+    team->threads[0] = thread;
+    team->implicit[0] = task;
+    thread->team = team;
+    thread->task = task;
+    set_working(thread);
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    list_team(team);
+    list_thread(thread);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+    pthread_setspecific(end_of_thread, thread);
+    return thread;
+}
+
+struct stub_thread *current_thread(void)
+{
+    if (!current) {
+        initialize();
+        current = new_initial_thread();
+        if (debugging())
+            ompd_bp_thread_begin();
+    }
+    return current;
+}
+
+struct stub_thread *enter(void *callers_stack)
+{
+    if (!__atomic_load_n(&construct_met, __ATOMIC_RELAXED)) {
+        initialize();
+        __atomic_store_n(&construct_met, true, __ATOMIC_RELAXED);
+    }
+    struct stub_thread *thread = current_thread();
+    set_reenter_frame(thread->task, callers_stack, FRAME_APPLICATION);
+    return thread;
+}
+
+void leave(struct stub_thread *thread)
+{
+    set_working(thread);
+    set_reenter_frame(thread->task, NULL, 0);
+}
+
+/* The pool is in the order of the ids. */
+static void put_into_pool(struct stub_thread *thread)
+{
+    struct stub_thread **place = &omp_stub_process.pool;
+    while (*place && (*place)->id < thread->id)
+        place = &(*place)->next_idle;
+    thread->next_idle = *place;
+    PUBLISH(*place, thread);
+    omp_stub_process.idle_count++;
+}
+
+/* Threadprivate variables last from a region to the next one: it gets the same threads, by the same numbers. */
+static struct stub_thread *take_from_pool(const struct stub_thread *primary, int32_t thread_num)
+{
+    struct stub_thread **best = NULL;
+    int best_fit = 0;
+    for (struct stub_thread **place = &omp_stub_process.pool; *place; place = &(*place)->next_idle) {
+        const struct whole_thread *whole = whole_thread(*place);
+        int fit = whole->last_primary == primary && whole->last_num == thread_num ? 3 : whole->last_primary ? 1 : 2;
+        if (fit > best_fit) {
+            best = place;
+            best_fit = fit;
+        }
+    }
+    struct stub_thread *thread = *best;
+    PUBLISH(*best, thread->next_idle);
+    omp_stub_process.idle_count--;
+    thread->next_idle = NULL;
+    return thread;
+}
+
+static void *work_for_teams(void *unused)
+{
+    (void)unused;
+    struct stub_thread *thread = new_thread(STUB_THREAD_WORKER);
+    struct whole_thread *whole = whole_thread(thread);
+    current = thread;
+    set_state(thread, STUB_IDLE, NULL);
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    list_thread(thread);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+    if (debugging())
+        ompd_bp_thread_begin();
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    put_into_pool(thread);
+    beginning--;
+    pthread_cond_broadcast(&began);
+    for (;;) {
+        while (!whole->start)
+            pthread_cond_wait(&thread->wake, &omp_stub_process.mutex);
+        struct stub_team *team = whole->start;
+        whole->start = NULL;
+        pthread_mutex_unlock(&omp_stub_process.mutex);
+        run_implicit(thread);
+        pass_barrier(thread, STUB_BARRIER_CLOSING);
+        release_team(team);
+        pthread_mutex_lock(&omp_stub_process.mutex);
+    }
+    return NULL;
+}
+
+static void make_worker(void)
+{
+    pthread_attr_t attributes;
+    pthread_t ignored;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (pthread_attr_setstacksize(&attributes, omp_stub_process.stack_size))
+        fail("no thread can have a stack of %llu bytes", (unsigned long long)omp_stub_process.stack_size);
+    int error = pthread_create(&ignored, &attributes, work_for_teams, NULL);
+    if (error)
+        fail("no more threads: %s", strerror(error));
+    pthread_attr_destroy(&attributes);
+    beginning++;
+}
+
+void take_workers(struct stub_thread *primary, struct stub_team *team, int32_t count)
+{
+    while (omp_stub_process.idle_count < count) {
+        while (omp_stub_process.idle_count + beginning < count)
+            make_worker();
+        pthread_cond_wait(&began, &omp_stub_process.mutex);
+    }
+    for (int32_t num = 1; num <= count; num++) {
+        struct stub_thread *thread = take_from_pool(primary, num);
+        if (team->level == 1) {
+            whole_thread(thread)->last_primary = primary;
+            whole_thread(thread)->last_num = num;
+        }
+        team->threads[num] = thread;
+    }
+}
+
+void start_workers(struct stub_team *team)
+{
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    for (int32_t num = 1; num < team->size; num++) {
+        whole_thread(team->threads[num])->start = team;
+        pthread_cond_signal(&team->threads[num]->wake);
+    }
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+}
+
+void retire_workers(struct stub_team *team)
+{
+    for (int32_t num = 1; num < team->size; num++) {
+        struct stub_thread *thread = team->threads[num];
+        set_state(thread, STUB_IDLE, NULL);
+        team->implicit[num]->status = STUB_COMPLETE;
+        thread->work = NULL;
+        PUBLISH(thread->team, NULL); /* one that is in a team has a task */
+        PUBLISH(thread->task, NULL);
+        put_into_pool(thread);
+    }
+}
