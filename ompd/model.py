@@ -63,6 +63,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class DllRecord:
+    """A library for debuggers that a runtime names in ``ompd_dll_locations``.
+
+    ``plugin`` is the kind of the plugin of ours that its name selects, None for none. ``suitable`` is whether it could
+    serve this program on this machine, ``chosen`` whether it is the one that does, ``reason`` why. ``file`` is where it
+    was looked for, None where only its name counts.
+    """
+
+    name: str
+    plugin: str | None
+    suitable: bool
+    chosen: bool
+    reason: str
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeRecord:
     """An OpenMP runtime in the process.
 
@@ -70,7 +87,7 @@ class RuntimeRecord:
     ``file`` what the target calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout``
     says how its structures are known, and ``layouts`` those that this answer knows otherwise; ``layout_proof`` what
     shows that a layout from a table fits, None for one that the target itself tells. ``dll_locations`` is the content
-    of ``ompd_dll_locations``. ``keeps_states`` tells whether it keeps thread states.
+    of ``ompd_dll_locations``, ``dlls`` what became of each. ``keeps_states`` tells whether it keeps thread states.
     """
 
     id: str
@@ -84,6 +101,7 @@ class RuntimeRecord:
     omp_version: int | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)
     layout_proof: str | None = None
+    dlls: tuple[DllRecord, ...] | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -12,6 +12,9 @@ from click.testing import CliRunner
 
 from ompd.commands.main import cli
 from ompd.commands.table import COMMANDS
+from ompd.questions import variables
+from ompd.session import Session
+from tests.stub.programs import built, core_of
 from tests.support import running, stopped
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +46,20 @@ def test_the_examples_of_the_page_on_live_processes_run(tmp_path: Path) -> None:
             exec(example, namespace)
     assert len(examples) == 2
     assert "work_parallel" in printed.getvalue() and "stopped for [" in printed.getvalue()
+
+
+def test_the_example_of_the_page_on_dmpl_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dmpl.md").read_text(), re.DOTALL)
+    core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
+    printed = io.StringIO()
+    with Session.open_core(core) as session:
+        copies = variables.ask(session, "a").rows
+        variable = session.process.symbol_in(next(m for m in session.process.modules() if m.is_program), "a")
+    with contextlib.redirect_stdout(printed):
+        exec(example, {"CORE": str(core), "VARIABLE": variable})
+    *told, routines, name = printed.getvalue().splitlines()
+    assert sorted(told) == sorted(f"{row.native_thread_id} {row.address:#x}" for row in copies)
+    assert "microtask_invoker='run_implicit'" in routines and name == "main"
 
 
 def test_the_readme_example_runs() -> None:

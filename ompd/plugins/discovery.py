@@ -2,12 +2,13 @@
 exports.
 
 OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``. That names libraries for a debugger to
-load; we load none of them. What they and the module are called only selects one of our own plugins.
+load, of which it has to choose one that suits it; we load none of them. What they and the module are called only
+selects one of our own plugins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ompd.contract.memory import read_pointer
@@ -17,14 +18,22 @@ from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, OmpdError
 from ompd.plugins.libgomp.plugin import LibgompPlugin
 from ompd.plugins.libomp.plugin import LibompPlugin
+from ompd.plugins.stub.plugin import StubPlugin
 
+# Names that select a plugin of ours: that of the stub's, which is no file, and those of libraries whose work ours do.
+_BUILT_IN = {"ompd-stub": "stub", "libompd.so": "libomp", "libiomp5_db.so": "libiomp5"}
 # Real runtimes name one or two libraries.
 _MAX_LOCATIONS = 64
 _MAX_NAME = 4096
 
-# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp has GOMP's too, so order
-# counts.
-_ENTRY_POINTS = (("__kmpc_fork_call", "libomp"), ("GOMP_parallel", "libgomp"), ("GOMP_parallel_start", "libgomp"))
+# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp and the stub have GOMP's
+# too, so order counts.
+_ENTRY_POINTS = (
+    ("omp_stub_break", "stub"),
+    ("__kmpc_fork_call", "libomp"),
+    ("GOMP_parallel", "libgomp"),
+    ("GOMP_parallel_start", "libgomp"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,7 @@ class Found:
 
 def discover(process: Process) -> Iterator[Found]:
     """Yield each module of *process* that holds an OpenMP runtime, by address. One without its file is not seen."""
+    runtimes: list[Found] = []
     for module in process.modules():
         if module.is_system_library:
             continue
@@ -69,18 +79,49 @@ def discover(process: Process) -> Iterator[Found]:
         except OmpdError:
             continue  # a module whose symbols are damaged is not a runtime we could read
         if found is not None:
+            runtimes.append(found)
+    for found in runtimes:
+        # A program that refers to a runtime's variable has room for it, which the runtime then uses.
+        others = (other for other in runtimes if other.locations_address == found.locations_address is not None)
+        if not (found.module.is_program and any(other.module is not found.module for other in others)):
             yield found
+
+
+def built_in(name: str) -> str | None:
+    """Return the kind of the plugin of ours that a name in ``ompd_dll_locations`` selects, None if it selects none.
+
+    A name selects by itself: no file is looked for.
+    """
+    return _BUILT_IN.get(name.rpartition("/")[2])
+
+
+def chosen(names: Sequence[str]) -> int | None:
+    """Return the index of the first of *names* that selects a plugin of ours, None if none does."""
+    return next((index for index, name in enumerate(names) if built_in(name) is not None), None)
 
 
 def _probe(process: Process, module: Module) -> Found | None:
     locations = process.symbol_in(module, DLL_LOCATIONS)
-    kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
+    kind = _named_kind(process, module, locations) if locations is not None else None
+    if kind is None:
+        kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
     if kind is None and locations is None:
         return None
-    if kind == "libomp":
+    if kind == "stub":
+        return Found(module, kind, locations, StubPlugin())
+    if kind in ("libomp", "libiomp5"):
         # Intel's copy of LLVM's runtime describes itself under this name in full; LLVM's has a dummy of it.
         kind = (
             "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
         )
         return Found(module, kind, locations, LibompPlugin())
     return Found(module, kind or "unknown", locations, LibgompPlugin() if kind == "libgomp" else None)
+
+
+def _named_kind(process: Process, module: Module, locations: int) -> str | None:
+    try:
+        names = Found(module, "unknown", locations, None).dll_locations(process) or ()
+    except OmpdError:
+        return None  # what is damaged there, whoever asks for the names is told
+    index = chosen(names)
+    return built_in(names[index]) if index is not None else None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Sequence
+
 from ompd.contract.plugin import AddressSpace
-from ompd.errors import CorruptState, MemoryFault, TooMuch, Unavailable
-from ompd.model import Answer, RuntimeRecord
+from ompd.debugger.dll_files import unsuitable
+from ompd.errors import CorruptState, MemoryFault, OmpdError, TooMuch, Unavailable
+from ompd.model import Answer, DllRecord, RuntimeRecord
+from ompd.plugins import discovery
 from ompd.questions.facts import Facts, Problems, answer, begin
 from ompd.session import LoadedRuntime, Session
 
@@ -28,6 +33,8 @@ def records(session: Session, problems: Problems) -> tuple[RuntimeRecord, ...]:
 def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> RuntimeRecord:
     facts = Facts(runtime.id, problems)
     found = runtime.found
+    for fault in runtime.space.damage() if runtime.space is not None else ():
+        problems.unreadable_fact(runtime.id, fault)
 
     def space() -> AddressSpace:
         if runtime.space is not None:
@@ -44,7 +51,13 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         names = found.dll_locations(session.process)
         if names is None and isinstance(runtime.fault, CorruptState):
             raise runtime.fault
+        if names is None and runtime.space is not None:
+            raise CorruptState(found.locations_address, "ompd_dll_locations is NULL, and the runtime has begun")
         return names
+
+    names = facts.get("dll_locations", locations)
+    if "dll_locations" in facts.unavailable:
+        facts.unavailable["dlls"] = facts.unavailable["dll_locations"]
 
     def build_id() -> str | None:
         if found.module.build_id is None and found.module.unproven is not None:
@@ -58,13 +71,46 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         file=found.module.name,
         build_id=facts.get("build_id", build_id),
         layout=facts.get("layout", lambda: space().layout_source),
-        dll_locations=facts.get("dll_locations", locations),
+        dll_locations=names,
         keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),
         omp_version=facts.get("omp_version", lambda: space().omp_version()),
         layouts=_other_layouts(runtime.space),
         layout_proof=facts.get("layout_proof", lambda: space().layout_proof),
+        dlls=_dlls(session, runtime, names) if names is not None else None,
         unavailable=facts.unavailable,
     )
+
+
+def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tuple[DllRecord, ...]:
+    # It is a debugger's to find one that suits it. Files that a target names are foreign code, which is not loaded.
+    chosen = discovery.chosen(names)
+    found = []
+    for index, name in enumerate(names):
+        plugin = discovery.built_in(name)
+        if plugin is not None:
+            told = f"our own plugin for {plugin}" if index == chosen else "one before it serves"
+            found.append(DllRecord(name, plugin, True, index == chosen, told))
+            continue
+        path = _path_of(session, runtime, name)
+        reason = unsuitable(path)
+        found.append(DllRecord(name, None, reason is None, False, reason or _FOREIGN, path))
+    return tuple(found)
+
+
+def _path_of(session: Session, runtime: LoadedRuntime, name: str) -> str:
+    # Of a relative name nobody says what it is relative to: where the runtime is, what belongs to it is.
+    path = (
+        name
+        if name.startswith("/")
+        else posixpath.normpath(posixpath.join(posixpath.dirname(runtime.found.module.name), name))
+    )
+    try:
+        return session.finder.resolve(path)
+    except OmpdError:
+        return path
+
+
+_FOREIGN = "foreign code, which is not loaded because a target names it"
 
 
 def _other_layouts(space: AddressSpace | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from functools import partial
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ompd.contract.plugin import ParallelHandle
+from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 """gdb's letters."""
 
-_CACHED, _GLOBAL = "cached", "global"
+_GLOBAL = "global"
 _ELEMENTS, _MAX_ELEMENTS = 200, 1 << 14
 _WHOLE = re.compile(r"-?\d+", re.ASCII)
 # Of fewer values than this none stands out by its distance; Tukey's outer fences are three quartile distances away.
@@ -103,15 +103,15 @@ class _Copies:
 
     def __init__(self, session: Session, reader: VariableReader, runtimes: Sequence[LoadedRuntime]) -> None:
         self._reader = reader
-        self._keeping: set[str] = set()  # runtimes that keep the copies
+        self._keeping: dict[str, AddressSpace] = {}  # the runtimes that keep the copies
         self._doubt: OmpdError | None = None
         variable = reader.variable
         for runtime in runtimes if variable.mechanism == _GLOBAL else ():
             try:
                 handles = runtime.space.threads() if runtime.space is not None else ()
-                if handles:
+                if handles and runtime.space is not None:
                     handles[0].threadprivate_address(variable.offset)
-                    self._keeping.add(runtime.id)
+                    self._keeping[runtime.id] = runtime.space
             except (BadInput, NotInitialised):
                 continue
             except OmpdError as error:
@@ -125,15 +125,18 @@ class _Copies:
         """
         if self._doubt is not None and not self._keeping:
             raise self._doubt
-        return _CACHED if self._keeping else self._reader.variable.mechanism
+        keeping = next(iter(self._keeping.values()), None)
+        return keeping.threadprivate_mechanism if keeping is not None else self._reader.variable.mechanism
 
     def address(self, thread: int, found: Found | None) -> int | None:
         """Return where *thread* has its copy, None if it has no storage yet."""
-        if self.mechanism != _CACHED:
+        if not self._keeping:
             return self._reader.address(thread)
+        offset = self._reader.variable.offset
         if found is None or found[0].id not in self._keeping:
-            return None  # the runtime has no copies for threads that it does not know
-        return found[1].threadprivate_address(self._reader.variable.offset)
+            others = (space.threadprivate_of_other(thread, offset) for space in self._keeping.values())
+            return next((copy for copy in others if copy is not None), None)
+        return found[1].threadprivate_address(offset)
 
 
 def _record(

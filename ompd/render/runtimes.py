@@ -22,6 +22,9 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         yield f"  layout         {format_field(row, 'layout')}{proof}"
         names = ", ".join(row.dll_locations) if row.dll_locations is not None else None
         yield f"  ompd_dll_locations  {format_field(row, 'dll_locations', names)}"
+        for dll in row.dlls or ():
+            use = "serves" if dll.chosen else "could serve" if dll.suitable else "cannot serve"
+            yield f"    {clean(dll.name)}  {use}: {clean(dll.reason)}"
         kept = (
             None if row.keeps_states is None else "yes" if row.keeps_states else _NOT_KEPT.get(row.kind, _NOT_ASKED_FOR)
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.machine import clean_environment, intel_runtime, require
 from tests.support.runtimes import INTEL, RUNTIMES
+from tests.support.stub import INCLUDE
 
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
 COMPILERS = ("gcc", "clang")  # of C
@@ -71,7 +72,7 @@ def build(
     openmp, used = RUNTIMES[runtime], compiler(compiler_name)
     library = openmp.file().parent
     c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
-    tool = ["-DTOOL"] if mode != "neither" else []
+    tool = ["-DTOOL"] if mode != "neither" and openmp.has_ompt else []
     # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
     compiling = [
         "-g",
@@ -82,11 +83,14 @@ def build(
         "-DTRUTH",
         *tool,
         "-fPIE" if pie else "-fno-pie",
+        *openmp.compiling(),
         *flags,
     ]
     headers = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     linking = [
         *([] if "-static-pie" in flags else ["-pie" if pie else "-no-pie"]),
+        *openmp.compiling(),
+        *openmp.linking(),
         *flags,
         f"-L{library}",
         # A static-PIE program that has a search path ends before its main: glibc asserts that there is none.
@@ -114,12 +118,17 @@ def build(
         shared_folder = entry("objects", truth_key, make_truth)
         (folder / "warnings").write_text((shared_folder / "warnings").read_text())
         objects = [str(compile_to(folder, program)), str(shared_folder / "truth.o")]
+        for path in openmp.sources:
+            target = folder / f"{path.stem}.o"
+            _run([str(c_compiler.path), *compiling, f"-I{INCLUDE}", "-c", str(path), "-o", str(target)], folder)
+            objects.append(str(target))
         _run([str(used.path), *objects, "-o", str(folder / program), *linking], folder)
 
     shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
     # What is compiled is the same for all runtimes.
     truth_key = key_of(shared, c_compiler.version, compiling, RUNTIMES[INTEL].version())
-    program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version)
+    more = [path.read_text() for path in openmp.sources]
+    program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version, *more)
     return entry("programs", program_key, make_program) / program
 
 

@@ -10,7 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.support.debs import deb_folder
+from tests.support.m32 import m32_flags
 from tests.support.machine import clean_environment, intel_runtime, require, table, wheel_folder
+from tests.support.stub import DUMP, sources_key, stub_folder
 
 INTEL = "intel"
 WHEELS = "libgomp-a34b3233.so.1.0.0"
@@ -22,7 +24,9 @@ class OpenmpRuntime:
 
     *kind* is what ``runtimes`` calls it, *file* returns it (:exc:`Missing` if it is not there). *options* link
     with it; its folder is searched by linker and loader. *version* returns what tells it from other builds of it.
-    *has_ompd* tells whether it has OMPD's symbols.
+    *has_ompd* tells whether it has OMPD's symbols, *has_ompt* whether a tool is told of events, *dlls* returns what it
+    names for debuggers once it is initialised, None if that is nothing. *sources* are C files that programs are linked
+    with besides; *compiling* and *linking* return options for its processor.
     """
 
     name: str
@@ -31,6 +35,11 @@ class OpenmpRuntime:
     options: tuple[str, ...]
     version: Callable[[], str]
     has_ompd: bool = False
+    has_ompt: bool = True
+    dlls: Callable[[], tuple[str, ...] | None] = lambda: None
+    sources: tuple[Path, ...] = ()
+    compiling: Callable[[], tuple[str, ...]] = tuple
+    linking: Callable[[], tuple[str, ...]] = tuple
 
 
 def _debian(release: int) -> OpenmpRuntime:
@@ -41,6 +50,25 @@ def _debian(release: int) -> OpenmpRuntime:
 
     # The package has no libomp.so to link with.
     return OpenmpRuntime(name, "libomp", library, ("-l:libomp.so.5",), lambda: _digest(library()))
+
+
+def _stub(name: str, compiling: Callable[[], tuple[str, ...]], linking: Callable[[], tuple[str, ...]]) -> OpenmpRuntime:
+    def folder() -> Path:
+        return stub_folder(flags=compiling() + linking())
+
+    return OpenmpRuntime(
+        name,
+        "stub",
+        lambda: folder() / "libomp_stub.so",
+        ("-l:libomp_stub.so", "-Wl,--wrap=rename"),
+        sources_key,
+        True,
+        False,
+        lambda: (str(folder() / "libompd_stub32.so"), "./libompd_stub.so", "ompd-stub"),
+        (DUMP,),
+        compiling,
+        linking,
+    )
 
 
 @cache
@@ -78,6 +106,7 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             ("-liomp5",),
             lambda: str(table()["intel-openmp"].version),
             True,
+            dlls=lambda: ("libiomp5_db.so",),
         ),
         OpenmpRuntime(
             "libgomp",
@@ -93,6 +122,8 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             (f"-l:{WHEELS}",),
             lambda: _digest(_wheels()),
         ),
+        _stub("stub", tuple, tuple),
+        _stub("stub-32", lambda: m32_flags().compile, lambda: m32_flags().link),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
     )
 }

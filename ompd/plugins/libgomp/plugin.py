@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.code import RUNTIME
+from ompd.contract.dmpl import RtlNames
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
+from ompd.contract.plugin import AddressSpace, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
+from ompd.plugins import demangling
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
@@ -26,6 +28,8 @@ from ompd.plugins.pages import Heap
 # A team has no more threads than the process, but for those that could not be found.
 _MAX_THREADS_EACH, _MAX_THREADS = 8, 1 << 16
 
+_RTL_NAMES = RtlNames("GOMP_parallel", "gomp_thread_start")
+
 
 class LibgompPlugin:
     """Reads libgomp."""
@@ -36,13 +40,13 @@ class LibgompPlugin:
         """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
         return proof.proven(process, module, lambda layouts, offset: Runtime(process, module, layouts, offset))
 
-    def rtl_names(self, language: int) -> RuntimeNames | None:
-        """Not told by this plugin yet."""
-        raise Unsupported("the names of libgomp's routines are not told yet")
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Plugin.rtl_names`: on an initial thread the first of them calls the code itself."""
+        return _RTL_NAMES if language in demangling.LANGUAGES else None
 
     def demangle_name(self, name: str) -> str | None:
-        """Not told by this plugin yet."""
-        raise Unsupported("names are not demangled yet")
+        """See :meth:`Plugin.demangle_name`."""
+        return demangling.source_name(name)
 
 
 class Runtime:
@@ -78,6 +82,18 @@ class Runtime:
     def layout_proof(self) -> str | None:
         """See :attr:`AddressSpace.layout_proof`."""
         return self.layouts.proof
+
+    @property
+    def threadprivate_mechanism(self) -> str:
+        """See :attr:`AddressSpace.threadprivate_mechanism`."""
+        return "cached"
+
+    def damage(self) -> Sequence[CorruptState]:
+        """See :meth:`AddressSpace.damage`."""
+        return ()
+
+    def threadprivate_of_other(self, thread: int, address: int) -> None:
+        """See :meth:`AddressSpace.threadprivate_of_other`."""
 
     def omp_version(self) -> int:
         """libgomp does not say it.

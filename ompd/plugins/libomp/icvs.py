@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.plugin import IcvDescription
-from ompd.errors import BadInput, CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
+from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
+from ompd.plugins import icv_readers
+from ompd.plugins.icv_readers import Value
 from ompd.plugins.libomp.regions import Region
 from ompd.plugins.libomp.tasks import Task
 from ompd.plugins.libomp.threads import Thread
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
-
-Value = int | bool | str
 
 _MAX_STRING = 1 << 16
 _MAX_ENVIRONMENT = 1 << 16  # some 60 lines
@@ -59,7 +59,7 @@ _DISPLAYED = {
 
 def describe(runtime: Runtime) -> list[IcvDescription]:
     """Return the ICVs that can be asked of *runtime*."""
-    known = [IcvDescription(name, scope) for name, (scope, _) in _READERS.items()]
+    known = icv_readers.describe(_READERS)
     try:
         displayed = display_control_vars(runtime)
     except (Unavailable, MemoryFault, CorruptState):
@@ -74,17 +74,12 @@ def read(runtime: Runtime, name: str, handle: object) -> Value:
 
     :raises BadInput: if there is no such ICV, or *handle* is of another kind
     """
-    if name in _READERS:
-        scope, reader = _READERS[name]
-        if not isinstance(handle, _HANDLES[scope] if scope in _HANDLES else type(runtime)):
-            raise BadInput(f"{name} is a variable of scope {scope.name.lower()}")
-        return reader(handle)
     if name in _DISPLAYED:
         try:
             return display_control_vars(runtime)[_DISPLAYED[name]]
         except KeyError:
             raise Unavailable(f"the runtime does not display {_DISPLAYED[name]}") from None
-    raise BadInput(f"no internal control variable {name!r}")
+    return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 
 def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
@@ -109,13 +104,7 @@ def _icvs(task: Task) -> StructView:
 
 
 def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
-    def read_of_current_task(thread: Thread) -> Value:
-        task = thread.icv_task()
-        if task is None:
-            raise Unavailable("the thread is idle: no task gives it this variable")
-        return reader(task)
-
-    return read_of_current_task
+    return icv_readers.of_thread(Thread.icv_task, reader)
 
 
 def _dynamic(task: Task) -> bool:
@@ -272,16 +261,9 @@ def _string(name: str) -> Callable[[Runtime], str]:
     return read_it
 
 
-def _thread_num(thread: Thread) -> int:
-    number = thread.thread_num()
-    if number is None:
-        raise Unavailable("the thread is in no team")
-    return number
+_HANDLES: icv_readers.Handles = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
 
-
-_HANDLES: Mapping[Scope, type] = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
-
-_READERS: Mapping[str, tuple[Scope, Callable[..., Value]]] = {
+_READERS: icv_readers.Readers = {
     "dyn-var": (Scope.THREAD, _of_thread(_dynamic)),
     "run-sched-var": (Scope.TASK, _run_sched),
     "stacksize-var": (Scope.ADDRESS_SPACE, _global("__kmp_stksize", 8)),
@@ -298,21 +280,10 @@ _READERS: Mapping[str, tuple[Scope, Callable[..., Value]]] = {
     "tool-var": (Scope.ADDRESS_SPACE, _tool),
     "tool-libraries-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_libraries")),
     "tool-verbose-init-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_verbose_init")),
-    "levels-var": (Scope.PARALLEL, Region.level),
-    "active-levels-var": (Scope.PARALLEL, Region.active_level),
     "thread-limit-var": (Scope.TASK, _member("thread_limit")),
     "max-active-levels-var": (Scope.TASK, _member("max_active_levels")),
     "bind-var": (Scope.TASK, _bind),
     "num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
     "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
-    "thread-num-var": (Scope.THREAD, _thread_num),
-    "ompd-thread-num-var": (Scope.THREAD, _thread_num),
-    "final-task-var": (Scope.TASK, Task.is_final),
-    "ompd-final-var": (Scope.TASK, Task.is_final),
-    "ompd-final-task-var": (Scope.TASK, Task.is_final),
-    "implicit-task-var": (Scope.TASK, lambda task: task.kind() != "explicit"),
-    "ompd-implicit-var": (Scope.TASK, lambda task: task.kind() != "explicit"),
-    "ompd-implicit-task-var": (Scope.TASK, lambda task: task.kind() != "explicit"),
-    "team-size-var": (Scope.PARALLEL, Region.size),
-    "ompd-team-size-var": (Scope.PARALLEL, Region.size),
+    **icv_readers.COMMON,
 }

@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from ompd.contract.dmpl import RtlNames
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, IcvDescription, RuntimeNames
+from ompd.contract.plugin import AddressSpace, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import (
     CorruptState,
@@ -24,6 +25,7 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
+from ompd.plugins import demangling
 from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
@@ -76,6 +78,8 @@ _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
 _VERSION = re.compile(rb"version: ([0-9.]+)")
 
+_RTL_NAMES = RtlNames("__kmpc_fork_call", "__kmp_invoke_microtask")
+
 
 class LibompPlugin:
     """Reads libomp and libiomp5."""
@@ -93,13 +97,13 @@ class LibompPlugin:
             )
         return Runtime(process, module)
 
-    def rtl_names(self, language: int) -> RuntimeNames | None:
-        """Not told by this plugin yet."""
-        raise Unsupported("the names of libomp's routines are not told yet")
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Plugin.rtl_names`: clang's code calls the first of them."""
+        return _RTL_NAMES if language in demangling.LANGUAGES else None
 
     def demangle_name(self, name: str) -> str | None:
-        """Not told by this plugin yet."""
-        raise Unsupported("names are not demangled yet")
+        """See :meth:`Plugin.demangle_name`."""
+        return demangling.source_name(name)
 
 
 class Runtime:
@@ -161,6 +165,18 @@ class Runtime:
         raise SymbolNotFound(name, self.module.name)
 
     # What the runtime says of itself
+
+    @property
+    def threadprivate_mechanism(self) -> str:
+        """See :attr:`AddressSpace.threadprivate_mechanism`."""
+        return "cached"
+
+    def damage(self) -> Sequence[CorruptState]:
+        """See :meth:`AddressSpace.damage`."""
+        return ()
+
+    def threadprivate_of_other(self, thread: int, address: int) -> None:
+        """See :meth:`AddressSpace.threadprivate_of_other`."""
 
     def omp_version(self) -> int:
         """Return ``__kmp_openmp_version``."""

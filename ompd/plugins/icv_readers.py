@@ -1,0 +1,117 @@
+"""Internal control variables: what reading them has in common, whatever the runtime.
+
+A plugin has a table of readers: a variable's name, the scope of its handles, and what reads it of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ompd.contract.ompd import Scope
+from ompd.contract.plugin import IcvDescription, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.errors import BadInput, CorruptState, Unavailable
+
+Value = int | bool | str
+Readers = Mapping[str, tuple[Scope, Callable[..., Value]]]
+Handles = Mapping[Scope, type | tuple[type, ...]]
+"""The classes of a plugin's handles. What is of another scope is the address space's."""
+
+# enum gomp_schedule_type and omp_sched_t, with their modifier; omp_proc_bind_t
+_SCHEDULES = {0: "runtime", 1: "static", 2: "dynamic", 3: "guided", 4: "auto"}
+_MONOTONIC = 0x80000000
+_BINDINGS = ("false", "true", "primary", "close", "spread")
+
+
+def describe(readers: Readers) -> list[IcvDescription]:
+    """Return the ICVs that a table has."""
+    return [IcvDescription(name, scope) for name, (scope, _) in readers.items()]
+
+
+def read(readers: Readers, handles: Handles, space: object, name: str, handle: object) -> Value:
+    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+
+    :param space: the address space
+    :raises BadInput: if there is no such ICV, or *handle* is of another kind
+    """
+    if name not in readers:
+        raise BadInput(f"no internal control variable {name!r}")
+    scope, reader = readers[name]
+    if not isinstance(handle, handles.get(scope, type(space))):
+        raise BadInput(f"{name} is a variable of scope {scope.name.lower()}")
+    return reader(handle)
+
+
+def of_thread(task_of: Callable[[Any], Any | None], reader: Callable[[Any], Value]) -> Callable[[Any], Value]:
+    """Return a reader of a thread's variable that is one of the task it executes."""
+
+    def read_of_current_task(thread: ThreadHandle) -> Value:
+        task = task_of(thread)
+        if task is None:
+            raise Unavailable("the thread is idle: no task gives it this variable")
+        return reader(task)
+
+    return read_of_current_task
+
+
+def schedule(kind: int, chunk: int, address: int) -> str:
+    """Return run-sched-var as OMP_SCHEDULE has it, of GOMP's numbers.
+
+    :param address: that of the structure that has them
+    :raises CorruptState: if there is no such kind
+    """
+    name = _SCHEDULES.get(kind & ~_MONOTONIC)
+    if name is None:
+        raise CorruptState(address, f"schedule of kind {kind:#x}")
+    return f"{'monotonic:' if kind & _MONOTONIC else ''}{name}" + (f",{chunk}" if chunk > 0 else "")
+
+
+def binding(value: int) -> str:
+    """Return bind-var as OMP_PROC_BIND has it, of an ``omp_proc_bind_t``."""
+    if not 0 <= value < len(_BINDINGS):
+        raise Unavailable(f"proc_bind is {value}")
+    return _BINDINGS[value]
+
+
+def _thread_num(thread: ThreadHandle) -> int:
+    number = thread.thread_num()
+    if number is None:
+        raise Unavailable("the thread is in no team")
+    return number
+
+
+def _is_final(task: TaskHandle) -> bool:
+    return task.is_final()
+
+
+def _is_implicit(task: TaskHandle) -> bool:
+    return task.kind() != "explicit"
+
+
+def _size(region: ParallelHandle) -> int:
+    return region.size()
+
+
+def _level(region: ParallelHandle) -> int:
+    return region.level()
+
+
+def _active_level(region: ParallelHandle) -> int:
+    return region.active_level()
+
+
+COMMON: Mapping[str, tuple[Scope, Callable[[Any], Value]]] = {
+    "levels-var": (Scope.PARALLEL, _level),
+    "active-levels-var": (Scope.PARALLEL, _active_level),
+    "thread-num-var": (Scope.THREAD, _thread_num),
+    "ompd-thread-num-var": (Scope.THREAD, _thread_num),
+    "final-task-var": (Scope.TASK, _is_final),
+    "ompd-final-var": (Scope.TASK, _is_final),
+    "ompd-final-task-var": (Scope.TASK, _is_final),
+    "implicit-task-var": (Scope.TASK, _is_implicit),
+    "ompd-implicit-var": (Scope.TASK, _is_implicit),
+    "ompd-implicit-task-var": (Scope.TASK, _is_implicit),
+    "team-size-var": (Scope.PARALLEL, _size),
+    "ompd-team-size-var": (Scope.PARALLEL, _size),
+}
+"""Those that handles tell themselves, by the names of OpenMP 5.1 and 5.0."""

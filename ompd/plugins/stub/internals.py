@@ -1,0 +1,137 @@
+"""Locks, barriers and queues: the optional protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView
+from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.errors import CorruptState, Unavailable
+from ompd.plugins.stub.regions import Region, Team
+from ompd.plugins.stub.tasks import MAX_TASKS
+from ompd.plugins.stub.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd.plugins.stub.plugin import Runtime
+
+# enum stub_lock_kind
+_LOCK, _NEST_LOCK, _CRITICAL, _UNNAMED, _ATOMIC = 1, 2, 3, 4, 5
+_KINDS = {_LOCK: "lock", _NEST_LOCK: "lock", _CRITICAL: "critical", _UNNAMED: "critical", _ATOMIC: "atomic"}
+
+
+class Internals:
+    """See :class:`ompd.contract.plugin.RuntimeInternals`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def lock(self, handle: ThreadHandle) -> LockState | None:
+        """Return what is in ``waits_for``, or, of a thread that waits for its turn, the loop."""
+        thread = _thread(handle)
+        address = thread.view.pointer("waits_for")
+        if address is not None:
+            return self._lock(address)
+        work = thread.view.pointer("waits_for_turn")
+        if work is None:
+            return None
+        view = self._runtime.view("stub_work", work)
+        owner = view.pointer("ordered_owner")
+        return LockState(work, "ordered", self._runtime.thread_at(owner).native if owner is not None else None, ())
+
+    def _lock(self, address: int) -> LockState:
+        view = self._runtime.view("stub_lock", address)
+        kind = view.unsigned("kind")
+        if kind not in _KINDS:
+            raise CorruptState(address, f"lock of kind {kind}")
+        owner = view.pointer("owner")
+        return LockState(
+            address,
+            _KINDS[kind],
+            self._runtime.thread_at(owner).native if owner is not None else None,
+            self._waiters(view),
+            view.pointer("variable"),
+            is_unnamed=kind == _UNNAMED,
+        )
+
+    def _waiters(self, view: StructView) -> tuple[int, ...]:
+        found: dict[int, int] = {}
+        here = view.pointer("first_waiter")
+        while here is not None:
+            if here in found:
+                raise CorruptState(view.address, "the line of those who wait for a lock does not end")
+            thread = self._runtime.thread_at(here)
+            found[here] = thread.native
+            here = thread.view.pointer("next_waiter")
+        return tuple(found.values())
+
+    def barrier(self, handle: ParallelHandle) -> BarrierState | None:
+        """Return who is noted to have arrived (``at_barrier``).
+
+        :raises Unavailable: if the barrier has counted others: a thread was caught on its way
+        :raises CorruptState: if it has counted more than there are
+        """
+        team = _region(handle).team
+        barrier = self._runtime.embedded(team.view, "barrier", "stub_barrier")
+        arrived, expected = barrier.signed("arrived"), barrier.signed("expected")
+        if expected != team.size or not 0 <= arrived <= expected:
+            raise CorruptState(
+                team.address, f"barrier where {arrived} of {expected} have arrived, of a team of {team.size}"
+            )
+        if not arrived:
+            return None
+        members = [team.thread(number) for number in range(team.size)]
+        here = [self._runtime.task_at(task).view.signed("at_barrier") for task in team.implicit]
+        missing = tuple(member.native for member, is_here in zip(members, here, strict=True) if not is_here)
+        if len(missing) != expected - arrived:
+            raise Unavailable(
+                f"{expected - len(missing)} threads are at a barrier that has counted {arrived}: one is on its way"
+            )
+        return BarrierState(arrived, expected, missing)
+
+    def queued_tasks(self) -> Sequence[TaskHandle]:
+        """Return the explicit tasks that are not complete, those in no queue and those that have begun among them.
+
+        :raises CorruptState: if a queue, or a list of children, does not end
+        """
+        for team in self._runtime.teams.values():
+            self.check_queue(team)
+        return [task for task in self._runtime.all_tasks() if task.kind() == "explicit"]
+
+    def check_queue(self, team: Team) -> None:
+        """Make sure that the queue of a team's tasks ends.
+
+        :raises CorruptState: if not
+        """
+        here, seen = team.view.pointer("first_queued"), set[int]()
+        while here is not None:
+            if here in seen or len(seen) >= MAX_TASKS:
+                raise CorruptState(team.address, "the queue of a team's tasks does not end")
+            seen.add(here)
+            here = self._runtime.task_at(here).view.pointer("next_queued")
+
+    def prioritized_tasks(self) -> Sequence[TaskHandle]:
+        """Return none: :meth:`queued_tasks` has those with a priority, too."""
+        return ()
+
+    def task_source(self, handle: TaskHandle) -> str | None:
+        """gcc notes nothing of constructs."""
+
+    def region_source(self, handle: ParallelHandle) -> str | None:
+        """gcc notes nothing of constructs."""
+
+    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
+        """See :meth:`RuntimeInternals.threadprivate_copies`."""
+        return self._runtime.threadprivate.copies()
+
+
+def _thread(handle: ThreadHandle) -> Thread:
+    if not isinstance(handle, Thread):
+        raise TypeError(f"not a thread of the stub's: {handle!r}")
+    return handle
+
+
+def _region(handle: ParallelHandle) -> Region:
+    if not isinstance(handle, Region):
+        raise TypeError(f"not a region of the stub's: {handle!r}")
+    return handle

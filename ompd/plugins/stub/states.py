@@ -1,0 +1,61 @@
+"""What a thread is doing: as the stub keeps it, in the numbers of 2015; else by the routine that user code called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ompd.contract.ompt import FROM_2015, State, is_wait
+from ompd.contract.plugin import ThreadState
+from ompd.errors import CorruptState, Unavailable
+from ompd.plugins.entries import WAITING
+from ompd.plugins.stub import stacks
+
+if TYPE_CHECKING:
+    from ompd.plugins.stub.threads import Thread
+
+_ROUTINES = {
+    **WAITING,
+    "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
+    "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
+    "GOMP_taskloop": State.WAIT_TASKGROUP,
+    "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
+}
+# Routines in which a thread makes ready what follows, and waits for nobody.
+_BUSY = ("GOMP_parallel", "GOMP_loop", "GOMP_sections", "GOMP_single_start")
+
+
+def thread_state(thread: Thread) -> ThreadState:
+    """Return what *thread* is doing.
+
+    :raises CorruptState: if the runtime has a state there that there is not
+    :raises Unavailable: if it keeps none, and the stack does not tell either
+    """
+    if not thread.runtime.keeps_states():
+        return ThreadState(_derived(thread), None, "derived")
+    kept = thread.view.unsigned("state")
+    if kept not in FROM_2015:
+        raise CorruptState(thread.address, f"thread in state {kept:#x}")
+    state = FROM_2015[kept]
+    wait_id = thread.view.unsigned("wait_id") if is_wait(state) else 0
+    return ThreadState(state, wait_id or None, "runtime")
+
+
+def _derived(thread: Thread) -> State:
+    if thread.team is None:
+        return State.IDLE
+    if thread.view.pointer("waits_for_turn") is not None:
+        return State.WAIT_ORDERED
+    entry = stacks.innermost_entry(thread)
+    if entry is None:
+        return State.WORK_PARALLEL if thread.team.level else State.WORK_SERIAL
+    state = _ROUTINES.get(entry.removesuffix("_"))
+    if state is not None:
+        return state
+    task = thread.current_task()
+    if task is not None and task.kind() == "implicit" and not stacks.runs_code_of(thread, task):
+        # Its code is over, or has not begun.
+        waits = task.view.signed("at_barrier") == 1
+        return State.WAIT_BARRIER_IMPLICIT_PARALLEL if waits else State.OVERHEAD
+    if entry.startswith(_BUSY):
+        return State.OVERHEAD
+    raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=on makes it), and {entry} does not tell")

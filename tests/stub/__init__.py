@@ -1,0 +1,1 @@
+"""Programs on the stub runtime, and what they wrote of its structures."""

@@ -1,0 +1,58 @@
+"""The stub runtime (``runtime_stub``), built by its own Makefile, once for all test processes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.machine import clean_environment, require
+
+SOURCES = CHECKOUT / "runtime_stub"
+INCLUDE = SOURCES / "include"
+DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
+"""Makes programs write down the runtime's structures."""
+
+
+@cache
+def sources_key() -> str:
+    """Return what tells the stub's sources from others."""
+    files = [SOURCES / "Makefile", *sorted(SOURCES.glob("src/*")), *sorted(SOURCES.glob("include/*"))]
+    return key_of(*((path.name, path.read_text()) for path in files))
+
+
+@cache
+def stub_folder(compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
+    """Return the folder with ``libomp_stub.so`` and ``libomp_stub_label.so``.
+
+    :param flags: the compiler's, for compiling and linking, beside those of the Makefile
+    :raises Missing: if the compiler or make is not there
+    """
+    path = require(compiler)
+    require("libc-headers")
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+    def make(folder: Path) -> None:
+        run_make(folder, f"CC={path}", f"CFLAGS={' '.join(flags)}")
+
+    return entry("stub", key_of(sources_key(), version, flags), make)
+
+
+def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:
+    """Run the stub's Makefile, which builds into *folder*, and return what it printed.
+
+    :raises AssertionError: if it fails
+    """
+    done = subprocess.run(
+        ["make", "-s", "-C", str(SOURCES), f"BUILD={folder}", *arguments, *targets],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"make {' '.join(arguments)} in runtime_stub:\n{done.stdout}\n{done.stderr}")
+    return done.stdout + done.stderr

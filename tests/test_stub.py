@@ -1,0 +1,272 @@
+"""Programs on the stub runtime, of which everything is known: what we tell equals what they wrote, of themselves and of
+the runtime's structures.
+
+``tests/facts_stub.json`` holds how many facts have to be told and equal. Written anew by ``python -m tests.test_stub``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.contract.memory import Field, StructLayout
+from ompd.contract.ompd import ThreadIdKind
+from ompd.debugger.bound import BoundCallbacks
+from ompd.errors import OmpdError
+from ompd.plugins.stub import plugin, structures
+from ompd.questions import runtimes, threads
+from ompd.session import Session
+from tests.stub.structures import compare as compare_structures
+from tests.stub.structures import written
+from tests.support import Stopped, running, stopped
+from tests.support.damage import ask_all, cut
+from tests.support.lldb import LldbHost
+from tests.support.programs import ALL_PROGRAMS
+from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
+from tests.test_snapshot import answers, snapshot, without_files
+from tests.truth import compare
+
+FACTS = Path(__file__).with_name("facts_stub.json")
+# What is executed at once when many tasks are queued is each runtime's matter; the numbers are for this many.
+SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
+# With OMP_DEBUG, and without; the program that begins with no construct has nothing to tell of.
+MODES = ("debug", "neither")
+PROGRAMS = [
+    pytest.param(name, compiler, id=f"{name}-{compiler}")
+    for name, known in ALL_PROGRAMS.items()
+    for compiler in known.compilers
+    if not compiler.startswith("clang")
+]
+UNTOUCHED = ("no_region", "not_initialised")
+
+
+def on_stub(program: str, compiler: str = "gcc", mode: str = "debug", **options: Any) -> Stopped:
+    env = {**SPECIAL.get(program, {}), **options.pop("env", {})}
+    return stopped(program, compiler=compiler, mode=mode, env=env, **{"runtime": "stub", **options})
+
+
+def facts_told(core: Stopped) -> dict[str, int]:
+    found = compare(core)
+    assert found.differences == []
+    facts = dict(sorted(found.equal.items()))
+    if core.program not in UNTOUCHED:
+        with Session.open_core(core.core) as session:
+            equal, differences = compare_structures(session, written(core))
+        assert differences == []
+        facts["structures"] = equal
+    return facts
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("program", "compiler"), PROGRAMS)
+def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str) -> None:
+    assert facts_told(on_stub(program, compiler, mode)) == json.loads(FACTS.read_text())[program][mode]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "program", [name for name, known in ALL_PROGRAMS.items() if "gcc" in known.compilers and name not in UNTOUCHED]
+)
+def test_of_programs_of_32_bits(program: str, mode: str) -> None:
+    # Type sizes, pointers, structures and where a thread has its storage all come through the callbacks.
+    assert facts_told(on_stub(program, mode=mode, runtime="stub-32")) == json.loads(FACTS.read_text())[program][mode]
+
+
+@pytest.mark.parametrize("runtime", ["stub", "stub-32"])
+@pytest.mark.parametrize("program", ["nested", "task_stack", "nest_lock", "ordered", "shrunk_pool"])
+def test_of_gdbs_cores(program: str, runtime: str) -> None:
+    facts_told(on_stub(program, kind="gcore", runtime=runtime))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("runtime", ["stub", "stub-32"])
+@pytest.mark.parametrize("program", ["nested", "lock", "task_tree", "between"])
+def test_of_processes_that_run(program: str, runtime: str, mode: str, tmp_path: Path) -> None:
+    with running(program, mode=mode, runtime=runtime, folder=tmp_path) as alive:
+        assert compare(alive).differences == []
+        raw = json.loads((tmp_path / "structures.json").read_text())
+        with Session.attach(alive.pid) as session:
+            equal, differences = session.ask(lambda stop: compare_structures(stop, raw))
+    assert differences == [] and equal > 50
+
+
+@pytest.mark.parametrize("flags", [("-O2",), ("-O2", "-fno-omit-frame-pointer")], ids=" ".join)
+@pytest.mark.parametrize("program", ["task_stack", "callbacks", "deep", "task_tree"])
+def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
+    found = compare(on_stub(program, flags=flags))
+    assert [text for text in found.differences if ".stack" not in text] == []
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize(
+    ("version", "program", "runtime"),
+    [
+        *((22, "nested", "stub"), (22, "task_tree", "stub"), (22, "lock", "stub"), (19, "nested", "stub")),
+        *((14, "nested", "stub"), (22, "nested", "stub-32"), (22, "task_tree", "stub-32")),
+    ],
+)
+def test_of_cores_in_lldb(version: int, program: str, runtime: str) -> None:
+    core = on_stub(program, runtime=runtime)
+    host = LldbHost(version)
+    try:
+        assert host.compare_core(core)["differences"] == []
+    finally:
+        host.close()
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize("runtime", ["stub", "stub-32"])
+def test_of_a_process_in_lldb(runtime: str, tmp_path: Path) -> None:
+    host = LldbHost(22)
+    try:
+        with running("nested", mode="debug", runtime=runtime, folder=tmp_path) as alive:
+            assert host.compare_live(alive)["differences"] == []
+    finally:
+        host.close()
+
+
+# Snapshots, and damage
+
+
+def less_files(told: dict[str, Any]) -> dict[str, Any]:
+    # Where the libraries that the runtime names are looked for is this machine's matter.
+    for answer in told.values():
+        for runtime in answer["runtimes"]:
+            del runtime["dlls"]
+    return told
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", ["nested", "task_tree", "lock", "ordered"])
+def test_snapshots(program: str, mode: str, tmp_path: Path) -> None:
+    core = on_stub(program, mode=mode).core
+    assert less_files(without_files(snapshot(core, tmp_path))) == less_files(answers(core))
+
+
+@pytest.mark.parametrize("program", ["nested", "task_tree", "nest_lock"])
+def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
+    target = Holes(str(on_stub(program).core))
+    intact = target.ask_all()
+    assert len(target.pages) > 15
+    for page in sorted(target.pages):
+        target.hole = page
+        assert wrong(target.ask_all(), intact) == [], f"page at {page * PAGE:#x}"
+
+
+def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path) -> None:
+    core = on_stub("nested")
+    intact = intact_of(core)
+    for size in sorted(places_to_cut(core.core), reverse=True):
+        check_cut(ask_all(cut(core.core, tmp_path / "core", size)), intact, size, core.core)
+
+
+# Mutants: a callback, or a place in a structure, that is wrong has to be noticed.
+
+
+def failing(core: Stopped) -> bool:
+    try:
+        found = compare(core)
+        with Session.open_core(core.core) as session:
+            return bool(found.differences or compare_structures(session, written(core))[1])
+    except OmpdError:
+        return True
+
+
+Defect = Callable[[BoundCallbacks], Callable[..., Any]]
+
+
+DEFECTS: Mapping[str, Defect] = {
+    "find_symbol": lambda honest: lambda name, *, thread=None: BoundCallbacks.find_symbol(honest, name) + 8,
+    "read": lambda honest: lambda address, size: BoundCallbacks.read(honest, address, size)[::-1],
+    "read_string": lambda honest: lambda address, limit=4096: b"",
+    "thread_for_id": lambda honest: (
+        lambda kind, identifier: identifier & 0xFFFF if kind == ThreadIdKind.PTHREAD else identifier
+    ),
+    "to_host": lambda honest: lambda raw, unit_size: raw[::-1],
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_in_a_callback_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = on_stub("nested")
+
+    def is_noticed() -> bool:
+        with Session.open_core(core.core) as session:
+            (row,) = runtimes.ask(session).rows
+            return row.version != "1.0"
+
+    assert not failing(core) and not is_noticed()
+    honest = BoundCallbacks.__init__
+
+    def broken(self: BoundCallbacks, *arguments: Any) -> None:
+        honest(self, *arguments)
+        setattr(self, name, DEFECTS[name](self))
+
+    monkeypatch.setattr(BoundCallbacks, "__init__", broken)
+    assert is_noticed() if name == "read_string" else failing(core)
+
+
+def places() -> Iterator[tuple[str, str]]:
+    for struct, members in {
+        "stub_process": ("debug_enabled", "threads", "teams"),
+        "stub_thread": (
+            *("type", "state", "wait_id", "pthread", "native_id", "team", "task", "next", "waits_for"),
+            *("waits_for_turn", "stack_low"),
+        ),
+        "stub_team": ("parent", "size", "level", "active_level", "function", "threads", "implicit", "barrier", "next"),
+        "stub_barrier": ("arrived", "expected"),
+        "stub_task": (
+            *("type", "status", "generating", "scheduling", "team", "thread", "function", "frame", "is_final"),
+            *("first_child", "next_sibling", "at_barrier", "icvs"),
+        ),
+        "stub_frame": ("exit_runtime_frame", "reenter_runtime_frame", "exit_frame_flags"),
+        "stub_lock": ("kind", "owner", "first_waiter", "variable"),
+    }.items():
+        for member in members:
+            yield struct, member
+
+
+@pytest.mark.parametrize(("struct", "member"), list(places()))
+def test_a_member_read_from_a_wrong_place_is_noticed(struct: str, member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = structures.load
+
+    def load(*arguments: Any) -> dict[str, StructLayout]:
+        layouts = honest(*arguments)
+        layout = layouts[struct]
+        moved = layout.fields[member]
+        by = -8 if member == "debug_enabled" else 8  # what follows that is 1, too
+        fields = {**layout.fields, member: Field(moved.offset + by, moved.size)}
+        return {**layouts, struct: replace(layout, fields=fields, size=(layout.size or 0) + 8)}
+
+    cores = [on_stub(program) for program in ("nested", "task_tree", "nest_lock", "ordered", "barrier", "task_if0")]
+    monkeypatch.setattr(structures, "load", load)
+    assert any(failing(core) for core in cores)
+
+
+def test_the_plugin_is_told_apart_from_libgomps() -> None:
+    with Session.open_core(on_stub("nested").core) as session:
+        (runtime,) = session.runtimes
+        assert isinstance(runtime.found.plugin, plugin.StubPlugin)
+        assert runtime.found.plugin.rtl_names(ord("c")) == ("GOMP_parallel", "run_implicit")
+        assert runtime.found.plugin.demangle_name("main._omp_fn.3") == "main"
+        assert {row.runtime for row in threads.ask(session).rows if row.thread_num is not None} == {"stub"}
+
+
+def write_facts() -> None:
+    """Write anew how many facts are told."""
+    facts: dict[str, dict[str, dict[str, int]]] = {}
+    for parameter in PROGRAMS:
+        program, compiler = map(str, parameter.values)
+        facts[program] = {mode: facts_told(on_stub(program, compiler, mode)) for mode in MODES}
+    FACTS.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    write_facts()
+    sys.exit()

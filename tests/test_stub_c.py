@@ -1,0 +1,60 @@
+"""The stub's own tests, in C: as they are, under valgrind, and with ThreadSanitizer; by both compilers, without a
+warning.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.cache import entry, key_of
+from tests.support.machine import require
+from tests.support.stub import SOURCES, run_make, sources_key, stub_folder
+
+
+def checked(target: str, *arguments: str) -> str:
+    """Return what a target of the stub's Makefile printed, from the cache if nothing has changed since."""
+    tests = [(path.name, path.read_text()) for path in sorted((SOURCES / "tests").iterdir())]
+
+    def make(folder: Path) -> None:
+        printed = run_make(folder, *arguments, targets=[target])
+        (folder / "printed").write_text(printed)
+
+    return (entry("stub-checks", key_of(sources_key(), tests, target, arguments), make) / "printed").read_text()
+
+
+def ran(printed: str) -> int:
+    (runs,) = re.findall(r"^(\d+) runs, 0 failed$", printed, re.MULTILINE)
+    return int(runs)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_its_own_tests(compiler: str) -> None:
+    # Constructs, loops, tasks and locks by 1 to 64 threads, and what single programs look at.
+    assert ran(checked("check", f"CC={require(compiler)}")) >= 60
+
+
+@pytest.mark.timeout(300)
+def test_under_valgrind() -> None:
+    require("valgrind")
+    assert ran(checked("check-valgrind")) >= 20
+
+
+@pytest.mark.timeout(300)
+def test_with_thread_sanitizer() -> None:
+    require("libtsan")
+    assert ran(checked("check-tsan")) >= 15
+
+
+def test_the_label_is_one() -> None:
+    # In the second library the place is neither a function nor has it a size.
+    from ompd.debugger.files import open_mapped  # noqa: PLC0415
+    from ompd.debugger.formats.elf import ElfFile  # noqa: PLC0415
+    from ompd.debugger.formats.symbols import STT_FUNC, SymbolTable  # noqa: PLC0415
+
+    for name, kind in (("libomp_stub.so", STT_FUNC), ("libomp_stub_label.so", 0)):
+        path = str(stub_folder() / name)
+        symbol = SymbolTable(ElfFile(open_mapped(path), path)).find("ompd_dll_locations_valid")
+        assert symbol is not None and symbol.type == kind

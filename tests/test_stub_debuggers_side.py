@@ -1,0 +1,402 @@
+"""What the stub has for debuggers: libraries that it names, of which one suits, what it keeps when it is asked to, the
+copies of threadprivate variables that it keeps, and structures that it makes wrong on request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.contract.callbacks import TypeSizes
+from ompd.contract.ompd import ThreadIdKind
+from ompd.debugger.bound import BoundCallbacks
+from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
+from ompd.session import Session
+from tests.stub.programs import FOLDER, built, core_of
+from tests.support import clean_environment, require
+from tests.support.build import compiler
+from tests.support.m32 import m32_flags
+from tests.support.stub import stub_folder
+
+OMPD = Path(sys.executable).with_name("ompd")
+EVERYTHING = (threads, regions, runtimes, tasks, icvs, stacks)
+FIGURE_8: Mapping[str, Mapping[str, Any]] = {
+    "tls": {},
+    "key": {"flags": ("-DBY_KEY",)},
+    "emutls": {"flags": ("-DEMULATED",), "clang": {"emulated.c": ("-femulated-tls",)}},
+}
+
+
+WIDTHS = (64, 32)
+
+
+def machine(width: int) -> tuple[str, ...]:
+    return m32_flags().compile + m32_flags().link if width == 32 else ()
+
+
+def figure_8(mechanism: str, width: int = 64) -> Path:
+    sources = ["figure8.c", "stop.c", *(["emulated.c"] if mechanism == "emutls" else [])]
+    return core_of(built(*sources, machine=machine(width), **FIGURE_8[mechanism]))
+
+
+# Threadprivate variables
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("mechanism", FIGURE_8)
+def test_figure_8(mechanism: str, width: int) -> None:
+    with Session.open_core(figure_8(mechanism, width)) as session:
+        rows = variables.ask(session, "a").rows
+    assert [(row.thread_num, row.value, row.mechanism) for row in rows] == [
+        *((0, 3, mechanism), (1, 3, mechanism), (2, 2, mechanism), (3, 2, mechanism))
+    ]
+    assert len({row.address for row in rows}) == 4
+    printed = (figure_8(mechanism, width).parent / "output").read_text().splitlines()
+    assert sorted(line.partition(",")[0] for line in printed) == [f"id={n}" for n in (0, 0, 0, 1, 1, 1, 2, 2, 3, 3)]
+
+
+def private(width: int = 64) -> tuple[Path, list[dict[str, Any]]]:
+    library = built("late.c", name="liblate.so", machine=machine(width))
+    core = core_of(built("private.c", machine=machine(width)), str(library))
+    return core, json.loads((core.parent / "private.json").read_text())
+
+
+PRIVATE = ("counter", "place.x", "place.name", "table[0]", "table[1]", "late_one")
+
+
+def told_of_private(core: Path) -> dict[tuple[int, str], tuple[int | None, str | None]]:
+    found = {}
+    with Session.open_core(core) as session:
+        for name in PRIVATE:
+            for row in variables.ask(session, name).rows:
+                assert row.mechanism == "key" and not row.unavailable
+                found[row.native_thread_id, name] = row.address, row.text
+    return found
+
+
+def wrong_of_private(width: int = 64) -> list[str]:
+    core, truth = private(width)
+    told = told_of_private(core)
+    wrong = []
+    for row in truth:
+        address, text = told[row["native"], row["name"]]
+        if (address, (text or "").strip('"').replace("\\000", "")) != (row["address"], row["value"]):
+            wrong.append(f"{row}: {address}, {text}")
+    # A thread gets all that there are when it uses its first one. Who has used none has no storage, nor has one for a
+    # variable that came later.
+    natives = {native for native, _ in told}
+    without = {name: sum(told[native, name][0] is None for native in natives) for name in PRIVATE}
+    if without != {"counter": 1, "place.x": 1, "place.name": 1, "table[0]": 1, "table[1]": 1, "late_one": 3}:
+        wrong.append(f"{without} threads have no storage")
+    return wrong
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_copies_that_the_runtime_keeps(width: int) -> None:
+    assert wrong_of_private(width) == []
+
+
+def test_a_plain_variable_has_no_copies() -> None:
+    core, _ = private()
+    with Session.open_core(core) as session:
+        assert {row.mechanism for row in variables.ask(session, "shared").rows} == {"global"}
+        (runtime,) = session.runtimes
+        assert runtime.space is not None
+        with pytest.raises(BadInput, match="keeps no copies"):
+            runtime.space.threads()[0].threadprivate_address(0x7FFF0000)
+
+
+def test_what_nobody_has_used_has_no_storage() -> None:
+    core = core_of(built("locations.c"))
+    with Session.open_core(core) as session:
+        with pytest.raises(NoAnswer, match="counter"):
+            variables.ask(session, "counter")
+        (runtime,) = session.runtimes
+        assert runtime.space is not None and runtime.space.internals().threadprivate_copies() == ()
+
+
+def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its own table tells where members of its records lie.
+    def find_type(self: BoundCallbacks, name: str) -> Any:
+        from ompd.errors import TypeNotFound  # noqa: PLC0415
+
+        raise TypeNotFound(name)
+
+    monkeypatch.setattr(BoundCallbacks, "find_type", find_type)
+    assert wrong_of_private() == []
+
+
+def test_a_stripped_stub_tells_the_same() -> None:
+    stripped = stub_folder(flags=("-s",))
+    program = built("figure8.c", "stop.c", flags=("-DBY_KEY",))
+    core = core_of(program, environment={"LD_LIBRARY_PATH": str(stripped), "OMP_DEBUG": "on"})
+    with Session.open_core(core) as session:
+        (runtime,) = session.runtimes
+        assert runtime.found.module.path == str(stripped / "libomp_stub.so")
+        assert [row.value for row in variables.ask(session, "a").rows] == [3, 3, 2, 2]
+        rows = threads.ask(session)
+        told = stacks.ask(session)
+    assert rows.complete and [row.state for row in rows.rows] == ["overhead", *3 * ["wait_barrier_implicit"]]
+    assert {row.boundaries for row in told.rows} <= {None, "runtime"}
+
+
+Defect = Callable[[BoundCallbacks], Callable[..., Any]]
+DEFECTS: Mapping[str, Defect] = {
+    "type_sizes": lambda honest: lambda: TypeSizes(1, 2, 4, 4, 8, 4),
+    "find_type": lambda honest: lambda name: BoundCallbacks.find_type(honest, "stub_thread"),
+    "sizeof": lambda honest: lambda type_ref: 8,
+    "field_offset": lambda honest: lambda type_ref, name: 0,
+    "pthread_key": lambda honest: lambda thread, key: BoundCallbacks.pthread_key(honest, thread, key + 1),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_in_a_callback_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wrong_of_private() == []
+    honest = BoundCallbacks.__init__
+
+    def broken(self: BoundCallbacks, *arguments: Any) -> None:
+        honest(self, *arguments)
+        setattr(self, name, DEFECTS[name](self))
+
+    monkeypatch.setattr(BoundCallbacks, "__init__", broken)
+    try:
+        noticed = bool(wrong_of_private())
+    except (AssertionError, OmpdError):
+        noticed = True
+    assert noticed
+
+
+def test_two_programs_at_once() -> None:
+    # Of two widths, even.
+    core, truth = private()
+    with Session.open_core(core) as one, Session.open_core(figure_8("key", 32)) as other:
+        for _ in range(2):
+            assert [row.value for row in variables.ask(other, "a").rows] == [3, 3, 2, 2]
+            counters = {row.native_thread_id: row.address for row in variables.ask(one, "counter").rows}
+            for row in truth:
+                if row["name"] == "counter":
+                    assert counters[row["native"]] == row["address"]
+
+
+# The libraries that it names
+
+
+def made_for_32_bits(folder: Path) -> Path:
+    made = folder / "libompd_stub32.so"
+    flags = ["-m32", "-shared", "-nostdlib", "-fPIC"]
+    subprocess.run([str(compiler("gcc").path), *flags, str(FOLDER / "dll.c"), "-o", str(made)], check=True)
+    return made
+
+
+def test_of_the_libraries_it_names_one_suits(tmp_path: Path) -> None:
+    # By default it names one of 32 bits by its whole path, one in C beside the runtime, and a plugin of ours.
+    for name in ("libomp_stub.so", "libomp_stub_label.so"):
+        shutil.copy(stub_folder() / name, tmp_path)
+    made_for_32_bits(tmp_path)
+    foreign = tmp_path / "libompd_stub.so"
+    subprocess.run(
+        [str(compiler("gcc").path), "-shared", "-fPIC", str(FOLDER / "dll.c"), "-o", str(foreign)], check=True
+    )
+    core = core_of(built("locations.c"), environment={"LD_LIBRARY_PATH": str(tmp_path)})
+    with Session.open_core(core) as session:
+        (row,) = runtimes.ask(session).rows
+    assert row.dll_locations == (str(tmp_path / "libompd_stub32.so"), "./libompd_stub.so", "ompd-stub")
+    assert row.dlls is not None
+    assert [(dll.suitable, dll.chosen, dll.plugin) for dll in row.dlls] == [
+        *((False, False, None), (True, False, None), (True, True, "stub"))
+    ]
+    assert row.dlls[0].reason == "a library of 32 bits, and this program has 64"
+    assert row.dlls[1].file == str(foreign) and "not loaded" in row.dlls[1].reason
+    done = subprocess.run([OMPD, "runtimes", str(core)], capture_output=True, text=True, check=True)
+    assert "cannot serve: a library of 32 bits" in done.stdout and "ompd-stub  serves: our own plugin" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "reasons"),
+    [
+        ("/nowhere/libompd.so.1:ompd-stub", 1, ("there is no such file here", "our own plugin for stub")),
+        ("ompd-stub:ompd-stub", 0, ("our own plugin for stub", "one before it serves")),
+        (f"{FOLDER}/dll.c", None, ("not an ELF file",)),
+        ("", None, ("",)),
+    ],
+)
+def test_names_of_all_kinds(names: str, chosen: int | None, reasons: tuple[str, ...]) -> None:
+    core = core_of(built("locations.c"), environment={"OMP_STUB_DLLS": names})
+    with Session.open_core(core) as session:
+        (row,) = runtimes.ask(session).rows
+        # Whether or not one of them is ours, what the module exports tells what it is.
+        assert row.kind == "stub" and threads.ask(session).complete
+    assert row.dlls is not None
+    assert next((index for index, dll in enumerate(row.dlls) if dll.chosen), None) == chosen
+    assert all(reason in dll.reason for dll, reason in zip(row.dlls, reasons, strict=True))
+
+
+@pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
+def test_before_the_runtime_has_begun(library: str) -> None:
+    core = core_of(built("locations.c", name=f"locations-{library[:-3]}", library=library), "before")
+    with Session.open_core(core) as session:
+        (runtime,) = session.runtimes
+        assert runtime.found.kind == "stub" and not runtime.is_initialised
+        (row,) = runtimes.ask(session).rows
+    assert row.dll_locations is None and row.dlls is None and "dll_locations" not in row.unavailable
+
+
+@pytest.mark.parametrize("flags", [("-fPIE",), ("-fno-pie", "-no-pie")], ids=" ".join)
+def test_a_program_with_copies_of_its_variables(flags: tuple[str, ...]) -> None:
+    # The program names them, so that the linker makes room for them there, and the runtime uses that.
+    program = built("copied.c", name=f"copied{len(flags)}", flags=flags[:1], links=flags[1:])
+    listed = subprocess.run([require("readelf"), "-rW", program], capture_output=True, text=True, check=True).stdout
+    assert {"ompd_dll_locations", "omp_stub_process"} <= set(re.findall(r"R_\w+_COPY +\S+ (\w+)", listed))
+    core = core_of(program)
+    before, *names, where = (core.parent / "output").read_text().splitlines()
+    with Session.open_core(core) as session:
+        (row,) = runtimes.ask(session).rows
+        answer = threads.ask(session)
+        (runtime,) = session.runtimes
+        root = session.process.callbacks(runtime.found.module).find_symbol("omp_stub_process")
+    assert before == "before: 0" and row.dll_locations == tuple(names) and f"at {root:#x}" == where
+    assert answer.complete and [row.thread_num for row in answer.rows] == [0, 1, 2]
+    assert answer.rows[0].state == "work_parallel"
+
+
+# What it keeps
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "keeps"),
+    [
+        ((), {"OMP_DEBUG": "on"}, True),
+        ((), {"OMP_DEBUG": "enabled"}, True),
+        ((), {"OMP_DEBUG": "off"}, False),
+        ((), {"OMP_DEBUG": "maybe"}, False),
+        ((), {}, False),
+        (("enable",), {}, True),
+        (("late",), {}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
+def test_what_makes_it_keep_states(
+    arguments: tuple[str, ...], environment: Mapping[str, str], keeps: bool, library: str
+) -> None:
+    program = built("locations.c", name=f"locations-{library[:-3]}", library=library)
+    core = core_of(program, *arguments, environment=environment)
+    with Session.open_core(core) as session:
+        (row,) = runtimes.ask(session).rows
+        answer = threads.ask(session)
+    assert row.keeps_states is keeps and answer.complete
+    assert {thread.state_source for thread in answer.rows} == {"runtime" if keeps else "derived"}
+    said = (core.parent / "output").read_text()
+    assert bool(said) == (arguments == ("late",) or environment.get("OMP_DEBUG") == "maybe")
+
+
+def test_a_librarys_initializer_makes_it_keep_states() -> None:
+    enable = built("enable.c", name="libenable.so")
+    program = built("locations.c", name="locations-enabled", links=(str(enable), f"-Wl,-rpath,{enable.parent}"))
+    if "libenable.so" not in subprocess.run([require("readelf"), "-d", program], capture_output=True, text=True).stdout:
+        program = built(
+            "locations.c",
+            name="locations-needed",
+            links=("-Wl,--no-as-needed", str(enable), f"-Wl,-rpath,{enable.parent}"),
+        )
+    with Session.open_core(core_of(program, environment={})) as session:
+        (row,) = runtimes.ask(session).rows
+    assert row.keeps_states is True
+
+
+# What it makes wrong
+
+FAULTS: Mapping[str, str] = {
+    "cyclic_queue": "the queue of a team's tasks does not end",
+    "bad_team": "no team of the runtime lies there",
+    "bad_parent": "team at level 0, with one around it",
+    "thread_count": "the runtime is said to have 2147483647 threads",
+    "thread_cycle": "the list of threads does not end",
+    "torn_frame": "exit_runtime_frame is 0x",
+    "lock_cycle": "the line of those who wait for a lock does not end",
+    "bad_state": "thread in state 0xffff",
+    "private_cycle": "the list of threadprivate variables does not end",
+}
+
+
+@pytest.mark.parametrize("word", FAULTS)
+def test_what_is_wrong_is_said_by_every_command(word: str) -> None:
+    core = core_of(built("faults.c"), word)
+    assert (core.parent / "output").read_text() == ""
+    with Session.open_core(core) as session:
+        (runtime,) = session.runtimes
+        assert runtime.space is not None
+        damage = runtime.space.damage()
+        assert damage and all(isinstance(error, CorruptState) for error in damage)
+        for question in EVERYTHING:
+            begun = time.monotonic()
+            answer = question.ask(session)
+            assert time.monotonic() - begun < 5  # it ends; how fast, the benchmarks tell
+            assert not answer.complete and any(FAULTS[word] in warning for warning in answer.warnings)
+        answer = variables.ask(session, "own")
+        assert not answer.complete and any(FAULTS[word] in warning for warning in answer.warnings)
+
+
+def test_commands_end_with_what_is_wrong() -> None:
+    core = core_of(built("faults.c"), "cyclic_queue")
+    for command in ("threads", "parallel", "tasks", "icvs", "stack", "runtimes"):
+        done = subprocess.run(
+            [OMPD, command, str(core)], capture_output=True, text=True, env=clean_environment(), timeout=30, check=False
+        )
+        assert done.returncode == 3 and "does not end" in done.stderr and done.stdout, command
+
+
+def test_nothing_is_wrong_otherwise() -> None:
+    for core in (core_of(built("faults.c"), "nothing"), private()[0], figure_8("key")):
+        with Session.open_core(core) as session:
+            (runtime,) = session.runtimes
+            assert runtime.space is not None and runtime.space.damage() == ()
+            assert all(question.ask(session).complete for question in EVERYTHING)
+
+
+def test_native_ids_of_both_kinds() -> None:
+    with Session.open_core(figure_8("key")) as session:
+        (runtime,) = session.runtimes
+        assert runtime.space is not None
+        for thread in runtime.space.threads():
+            native = thread.native_id(ThreadIdKind.LWP)
+            pthread = thread.native_id(ThreadIdKind.PTHREAD)
+            assert runtime.space.thread_by_native_id(ThreadIdKind.LWP, native) is thread
+            assert runtime.space.thread_by_native_id(ThreadIdKind.PTHREAD, pthread) is thread
+            with pytest.raises(OmpdError, match="WINTHREAD"):
+                thread.native_id(ThreadIdKind.WINTHREAD)
+        with pytest.raises(OmpdError, match="WINTHREAD"):
+            runtime.space.thread_by_native_id(ThreadIdKind.WINTHREAD, 1)
+        assert runtime.space.thread_by_native_id(ThreadIdKind.LWP, 1) is None
+
+
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("environment", [{"OMP_DEBUG": "on"}, {}], ids=["debug", "plain"])
+def test_nothing_is_wrong_whenever_a_busy_program_is_stopped(environment: Mapping[str, str]) -> None:
+    surroundings = {**clean_environment(), **environment}
+    with subprocess.Popen([built("busy.c")], stdout=subprocess.PIPE, env=surroundings) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            for _ in range(20):
+                with Session.attach(process.pid) as session:
+                    answers = session.ask(lambda stop: [question.ask(stop) for question in EVERYTHING])
+                    (runtime,) = session.runtimes
+                    assert runtime.space is not None and runtime.space.damage() == ()
+                assert [answer.warnings for answer in answers if not answer.complete] == []
+                regions_told = {row.id: row for row in answers[1].rows}
+                for row in answers[0].rows:
+                    if row.parallel is not None:
+                        assert regions_told[row.parallel].threads[row.thread_num] == row.native_thread_id
+        finally:
+            process.kill()
