@@ -69,6 +69,54 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mod
     assert facts_told(on_stub(program, compiler, mode)) == json.loads(FACTS.read_text())[program][mode]
 
 
+# What the specification leaves to a runtime: limits, whether it can cancel, how many idle threads it keeps; and which
+# thread begins which task, so that these programs come to rest in another state.
+FREE = (
+    *("thread_limit", "num_procs", "proc_bind", "schedule", "max_active_levels", "default_device", "max_threads"),
+    "cancellation",
+)
+FREE_TASKS = ("task_if0", "task_tree")
+
+
+def as_written(core: Stopped) -> dict[str, Any]:
+    """Return what a program wrote of itself, without what tells one run from another."""
+    numbers = {
+        thread["native_thread_id"]: (thread["role"], thread["level"], thread["thread_num"])
+        for thread in core.truth["threads"]
+    }
+
+    def thread(row: dict[str, Any]) -> tuple[Any, ...]:
+        keys = ("openmp", "role", "thread_num", "team_size", "level", "active_level", "blocked_in", "object_symbol")
+        where = row["where"] or {}
+        icvs = sorted((key, value) for key, value in (row["icvs"] or {}).items() if key not in FREE)
+        ancestors = [tuple(ancestor.values()) for ancestor in row["ancestors"] or ()]
+        return (*(row[key] for key in keys), tuple(where.values()), ancestors, numbers.get(row["holder"]), icvs)
+
+    def task(row: dict[str, Any]) -> tuple[Any, ...]:
+        keys = ("kind", "status", "function", "line", "untied", "final", "mergeable", "undeferred", "waits")
+        return (*(row[key] for key in keys), numbers.get(row["thread"]))
+
+    def region(row: dict[str, Any]) -> tuple[Any, ...]:
+        keys = ("level", "active_level", "team_size", "function", "line")
+        return (*(row[key] for key in keys), [numbers[member] for member in row["threads"]])
+
+    truth = core.truth
+    return {
+        "threads": sorted(repr(thread(row)) for row in truth["threads"] if row["role"] != "idle"),
+        "tasks": sorted(map(repr, map(task, truth["tasks"]))),
+        "regions": sorted(map(repr, map(region, truth["regions"]))),
+    }
+
+
+@pytest.mark.parametrize(("program", "compiler"), PROGRAMS)
+def test_what_a_program_is_told_is_what_libgomp_tells_it(program: str, compiler: str) -> None:
+    other = stopped(program, compiler=compiler, mode="neither", runtime="libgomp", env=SPECIAL.get(program, {}))
+    own, others = as_written(on_stub(program, compiler, "neither")), as_written(other)
+    assert own["regions"] == others["regions"]
+    if program not in FREE_TASKS:
+        assert own == others
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "program", [name for name, known in ALL_PROGRAMS.items() if "gcc" in known.compilers and name not in UNTOUCHED]

@@ -16,14 +16,16 @@ from typing import Any
 
 import pytest
 
-from ompd.contract.callbacks import TypeSizes
+from ompd.contract.callbacks import Callbacks, TypeSizes
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
+from ompd.plugins.stub.dmpl import StubLibrary
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.session import Session
+from tests import test_stub
 from tests.stub.programs import FOLDER, built, core_of
-from tests.support import clean_environment, require
+from tests.support import clean_environment, require, stopped
 from tests.support.build import compiler
 from tests.support.m32 import m32_flags
 from tests.support.stub import stub_folder
@@ -177,6 +179,27 @@ def test_a_defect_in_a_callback_is_noticed(name: str, monkeypatch: pytest.Monkey
     assert noticed
 
 
+def test_there_is_a_defect_for_each_callback() -> None:
+    served = {name for name in vars(Callbacks) if not name.startswith("_")} | {"read"}
+    assert DEFECTS.keys() | test_stub.DEFECTS.keys() == served
+
+
+@pytest.mark.parametrize("compiler_name", ["gcc", "clang"])
+def test_names_of_constructs_mean_functions_and_lines(compiler_name: str) -> None:
+    library = StubLibrary()
+    with Session.open_core(stopped("nested", compiler=compiler_name).core) as session:
+        program = next(module for module in session.process.modules() if module.is_program)
+        source_of = session.process.callbacks(program).source_of
+        rows = regions.ask(session).rows
+        assert len(rows) > 5
+        for row in rows:
+            assert row.function is not None and row.function.address is not None
+            mangled = session.process.locate(row.function.address).symbol or ""
+            told = library.demangle_name(mangled, 80, source_of)
+            assert (told.code, told.demangled, told.decl_line) == (0, row.function.function, row.function.line)
+        assert library.demangle_name("nobody._omp_fn.7", 80, source_of).decl_line == 0
+
+
 def test_two_programs_at_once() -> None:
     # Of two widths, even.
     core, truth = private()
@@ -313,6 +336,56 @@ def test_a_librarys_initializer_makes_it_keep_states() -> None:
     with Session.open_core(core_of(program, environment={})) as session:
         (row,) = runtimes.ask(session).rows
     assert row.keeps_states is True
+
+
+# Frames
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
+def test_frames_are_those_of_the_reports_picture(flags: tuple[str, ...], width: int) -> None:
+    core = core_of(built("picture.c", name=f"picture{len(flags)}", flags=flags, machine=machine(width)))
+    noted = json.loads((core.parent / "picture.json").read_text())
+    with Session.open_core(core) as session:
+        (runtime,) = session.runtimes
+        assert runtime.space is not None
+        by_native = {thread.native_id(ThreadIdKind.LWP): thread for thread in runtime.space.threads()}
+        (first, _), (second, _) = noted["B on 1"], noted["B on 2"]
+
+        def function(thread: int, address: int) -> tuple[str | None, int]:
+            # The function in whose frame an address lies, and that frame's place on the stack.
+            frames = session.process.stack(thread).frames
+            (index,) = [i for i, f in enumerate(frames) if f.sp <= address < (f.cfa or 0)]
+            return session.process.locate(frames[index].call_site).symbol, index
+
+        # Each frame that the program noted is one of the functions that stand for A, B and C.
+        for what, (thread, address) in [(what, place) for what, place in noted.items() if what != "end"]:
+            assert (function(thread, address)[0] or "").startswith(f"code_{what[0].lower()}"), what
+        c = by_native[second].current_task()
+        b = by_native[first].current_task()
+        assert c is not None and b is not None
+        r4, r3, r2 = c, c.generating(), b
+        assert r3 is not None and r3.generating() is not None
+        r1 = r3.generating()
+        assert r1 is not None and r1 is r2.generating() and r1.generating() is None
+        # r1 has met the outer region and never left the runtime, r2 is in code B, r3 in B has met the inner one, r4 is
+        # in code C.
+        outside, met_a = r1.frames()
+        assert outside is None and met_a is not None and function(first, met_a.address)[0] == "code_a"
+        left_b, met_nothing = r2.frames()
+        assert left_b is not None and met_nothing is None
+        assert function(first, left_b.address)[0] == "run_implicit"
+        left_b2, met_b2 = r3.frames()
+        assert left_b2 is not None and met_b2 is not None
+        assert function(second, left_b2.address)[0] == "run_implicit"
+        assert function(second, met_b2.address)[0] == "code_b"
+        left_c, met_nothing = r4.frames()
+        assert left_c is not None and met_nothing is None
+        # What the runtime's frame has called is code C's, and what has called the runtime is code B's.
+        symbol, index = function(second, left_c.address)
+        assert symbol == "run_implicit" and 0 < index < function(second, met_b2.address)[1]
+        assert function(second, met_b2.address)[1] < function(second, left_b2.address)[1]
+        assert [code.kind for code in by_native[second].construct_code()] == ["parallel", "parallel"]
 
 
 # What it makes wrong

@@ -33,6 +33,18 @@ class BoundCallbacks:
         except SymbolNotFound:
             return self._process.find_symbol(name, thread=thread)
 
+    def source_of(self, name: str) -> tuple[str | None, int | None]:
+        """Return the function of the source that the function with a linker's *name* belongs to, and the line on which
+        the source has it, by debug information: for names that compilers make of constructs.
+
+        None for what is not known. DMPL has no callback for it, see :data:`ompd.contract.dmpl.SourceOf`.
+        """
+        try:
+            address = self.find_symbol(name)
+        except SymbolNotFound:
+            return None, None
+        return self._process.declared_inside(address), self._process.line_of(address, entry=True)[1]
+
     def read(self, address: int, size: int) -> bytes:
         """See :meth:`Memory.read`."""
         return self._process.read(address, size)
