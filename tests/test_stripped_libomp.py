@@ -564,5 +564,5 @@ def test_how_a_runtime_is_known_is_told() -> None:
     with Session.open_core(stopped("lock", compiler="clang", mode="neither", runtime="libomp-19").core) as session:
         (row,) = runtimes.ask(session).rows
         assert (row.kind, row.layout, row.keeps_states, row.version) == ("libomp", "table", False, None)
-        assert set(row.unavailable) == {"version", "omp_version", "dll_locations"}
+        assert set(row.unavailable) == {"version", "omp_version", "dll_locations", "dlls"}
         assert row.layout_proof is not None and "Debian libomp5-19 1:19.1.7" in row.layout_proof

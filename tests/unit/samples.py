@@ -143,7 +143,9 @@ def mapped(path: Path) -> ElfFile:
 def libc() -> Path:
     """Return the C library that this Python runs with."""
     with Path(f"/proc/{os.getpid()}/maps").open() as maps:
-        return next(Path(line.split()[-1]) for line in maps if "/libc.so" in line or "/libc-" in line)
+        # Other libraries of that name may be mapped to be read.
+        code = (line.split()[-1] for line in maps if " r-xp " in line)
+        return next(Path(name) for name in code if "/libc.so" in name or "/libc-" in name)
 
 
 def survives(

@@ -15,6 +15,7 @@ from ompd.contract.plugin import AddressSpace, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
 from ompd.plugins import demangling
+from ompd.plugins.defaults import Plain
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
@@ -49,7 +50,7 @@ class LibgompPlugin:
         return demangling.source_name(name)
 
 
-class Runtime:
+class Runtime(Plain):
     """One copy of the runtime in one process; keeps what it has read.
 
     :param offset: where in the module's thread-local block ``gomp_tls_data`` lies
@@ -82,18 +83,6 @@ class Runtime:
     def layout_proof(self) -> str | None:
         """See :attr:`AddressSpace.layout_proof`."""
         return self.layouts.proof
-
-    @property
-    def threadprivate_mechanism(self) -> str:
-        """See :attr:`AddressSpace.threadprivate_mechanism`."""
-        return "cached"
-
-    def damage(self) -> Sequence[CorruptState]:
-        """See :meth:`AddressSpace.damage`."""
-        return ()
-
-    def threadprivate_of_other(self, thread: int, address: int) -> None:
-        """See :meth:`AddressSpace.threadprivate_of_other`."""
 
     def omp_version(self) -> int:
         """libgomp does not say it.

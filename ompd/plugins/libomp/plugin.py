@@ -26,6 +26,7 @@ from ompd.errors import (
     Unsupported,
 )
 from ompd.plugins import demangling
+from ompd.plugins.defaults import Plain
 from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
@@ -106,7 +107,7 @@ class LibompPlugin:
         return demangling.source_name(name)
 
 
-class Runtime:
+class Runtime(Plain):
     """One copy of the runtime in one process; keeps what it has read of teams and threads."""
 
     def __init__(self, process: Process, module: Module) -> None:
@@ -165,18 +166,6 @@ class Runtime:
         raise SymbolNotFound(name, self.module.name)
 
     # What the runtime says of itself
-
-    @property
-    def threadprivate_mechanism(self) -> str:
-        """See :attr:`AddressSpace.threadprivate_mechanism`."""
-        return "cached"
-
-    def damage(self) -> Sequence[CorruptState]:
-        """See :meth:`AddressSpace.damage`."""
-        return ()
-
-    def threadprivate_of_other(self, thread: int, address: int) -> None:
-        """See :meth:`AddressSpace.threadprivate_of_other`."""
 
     def omp_version(self) -> int:
         """Return ``__kmp_openmp_version``."""

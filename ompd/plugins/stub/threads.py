@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ConstructCode, ThreadState
-from ompd.errors import CorruptState, Unavailable, Unsupported
+from ompd.errors import CorruptState, Unsupported
 from ompd.plugins.stub import stacks, states
 
 if TYPE_CHECKING:
@@ -137,12 +137,3 @@ class Thread:
     def threadprivate_address(self, address: int) -> int | None:
         """See :meth:`ThreadHandle.threadprivate_address`: by the stub's DMPL library."""
         return self.runtime.threadprivate.address(self.native, address)
-
-    def require_team(self) -> Team:
-        """Return its team.
-
-        :raises Unavailable: if it is in none
-        """
-        if self.team is None:
-            raise Unavailable("the thread is idle, in no team")
-        return self.team
