@@ -29,6 +29,7 @@ from ompd.plugins.libgomp import proof
 from ompd.questions import regions, stacks, tasks, threads
 from ompd.session import Session
 from tests.stacks import Kind, stopped_at_work
+from tests.stub.programs import FOLDER
 from tests.support import Missing, Stopped, clean_environment, intel_runtime, running, stopped
 from tests.support.build import compiler
 from tests.support.damage import ask_all, cut
@@ -546,6 +547,50 @@ def test_workers_whose_code_ended_with_a_jump_to_a_lock_are_not_idle(tmp_path: P
         rows = [row for row in threads.ask(session).rows if row.runtime is not None]
     assert [(row.thread_num, row.team_size, row.level) for row in rows] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
     assert "idle" not in {row.state for row in rows}
+
+
+def test_a_worker_whose_code_ended_with_a_jump_to_the_c_library(tmp_path: Path) -> None:
+    told = run_source(tmp_path, (FOLDER / "jumped.c").read_text(), flags=("-O2",))
+    with Session.open_core(told) as session:
+        rows = {row.thread_num: row for row in threads.ask(session).rows if row.runtime is not None}
+    assert [rows[number].state for number in range(3)] == ["wait_barrier", "work_parallel", "wait_barrier"]
+
+
+def test_parts_of_a_regions_code_that_are_seldom_executed(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        __attribute__((cold, noinline)) static void stop(int how) { if (how) abort(); }
+        int main(int argc, char **argv) {
+            int count = argc;
+            #pragma omp parallel num_threads(2) shared(count)
+            {
+                if (__builtin_expect(omp_get_thread_num() == 1, 0)) {
+                    stop(count);
+                    count += 3;
+                    stop(count);
+                }
+                #pragma omp barrier
+            }
+            return count;
+        }
+        """,
+        flags=("-O2",),
+    )
+    with Session.open_core(told) as session:
+        rows = [row for row in stacks.ask(session).rows if row.runtime is not None]
+        (region,) = regions.ask(session).rows
+        parts = [session.process.locate(frame.address).symbol or "" for row in rows for frame in row.frames]
+    assert any(name.endswith(".cold") for name in parts)
+    constructs = [frame.construct for row in rows for frame in row.frames if frame.construct is not None]
+    assert region.function is not None and constructs
+    assert (
+        {(construct.kind, construct.line) for construct in constructs}
+        == {("parallel", region.function.line)}
+        == {("parallel", 7)}
+    )
 
 
 def test_a_child_of_a_worker_is_not_idle(tmp_path: Path) -> None:

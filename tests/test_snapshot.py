@@ -20,7 +20,7 @@ from ompd.debugger.formats.extract import extract
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.snapshot import _shortened
 from ompd.errors import BadFile, OmpdError, TargetGone, Unavailable
-from ompd.questions import icvs, regions, runtimes, tasks, threads
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.render.json import format_answer
 from ompd.session import Session
 from tests.support import clean_environment, intel_runtime, require, running, stopped
@@ -35,6 +35,7 @@ QUESTIONS = {
     "parallel": regions.ask,
     "tasks": tasks.ask,
     "icvs": icvs.ask,
+    "stack": stacks.ask,
 }
 # What a rehearsal reads differs most between these.
 PROGRAMS = ["nested", "lock", "barrier", "task_tree", "two_criticals", "icvs_env", "serialized_three", "no_region"]

@@ -19,16 +19,19 @@ import pytest
 from ompd.contract.callbacks import Callbacks, TypeSizes
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
+from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.plugins.stub.dmpl import StubLibrary
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.session import Session
 from tests import test_stub
 from tests.stub.programs import FOLDER, built, core_of
+from tests.stub.structures import written
 from tests.support import clean_environment, require, stopped
 from tests.support.build import compiler
 from tests.support.m32 import m32_flags
-from tests.support.stub import stub_folder
+from tests.support.runs import ENVIRONMENT, allow_cores
+from tests.support.stub import INCLUDE, stub_folder
 
 OMPD = Path(sys.executable).with_name("ompd")
 EVERYTHING = (threads, regions, runtimes, tasks, icvs, stacks)
@@ -212,6 +215,36 @@ def test_two_programs_at_once() -> None:
                     assert counters[row["native"]] == row["address"]
 
 
+def test_copies_from_before_the_runtime_has_begun() -> None:
+    core = core_of(built("early.c"))
+    with Session.open_core(core) as session:
+        answer = variables.ask(session, "early")
+        (runtime,) = session.runtimes
+        assert not runtime.is_initialised
+    assert [row.value for row in answer.rows] == [-1, 1234, None] and answer.complete
+    assert {row.mechanism for row in answer.rows} == {"key"}
+    assert answer.rows[2].address is None and not answer.rows[2].unavailable
+
+
+def test_a_librarys_variable_is_not_the_programs_of_its_name() -> None:
+    library = built("twice_opened.c", name="libtwice.so")
+    core = core_of(built("twice.c"), str(library))
+    own, others = (int(word, 16) for word in (core.parent / "output").read_text().split())
+    with Session.open_core(core) as session:
+        for name, address, value in (("counted", own, 1), ("libtwice.so::counted", others, 1000)):
+            (row,) = variables.ask(session, name).rows
+            assert (row.address, row.value) == (address, value)
+
+
+def test_variables_in_namespaces_of_cxx(tmp_path: Path) -> None:
+    (tmp_path / "program.cc").write_text(
+        "#include <omp_stub.h>\n"
+        "namespace outer { long big = 9; OMP_STUB_THREADPRIVATE(big); long &get() { return OMP_STUB_PRIVATE(big); } }\n"
+    )
+    command = [str(compiler("g++").path), "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", "program.cc"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+
+
 # The libraries that it names
 
 
@@ -338,6 +371,52 @@ def test_a_librarys_initializer_makes_it_keep_states() -> None:
     assert row.keeps_states is True
 
 
+# Stacks
+
+
+@pytest.mark.parametrize("environment", [{"OMP_DEBUG": "on"}, {}, {"LD_LIBRARY_PATH": "stripped"}], ids=str)
+def test_code_that_has_ended_with_a_jump(environment: Mapping[str, str]) -> None:
+    if "LD_LIBRARY_PATH" in environment:
+        environment = {"LD_LIBRARY_PATH": str(stub_folder(flags=("-s",)))}
+    core = core_of(built("jumped.c", flags=("-O2",)), environment=environment)
+    with Session.open_core(core) as session:
+        rows = {row.thread_num: row for row in threads.ask(session).rows if row.runtime is not None}
+    states = [rows[number].state for number in range(3)]
+    # Without symbols nothing tells what the runtime's routine that called pause() was for.
+    working = None if "LD_LIBRARY_PATH" in environment else "work_parallel"
+    assert states == ["wait_barrier_explicit", working, "wait_barrier_explicit"]
+    assert all(rows[number].wait.missing == (rows[1].native_thread_id,) for number in (0, 2))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("outer", ["stub", "libgomp"])
+def test_a_stack_leads_through_the_regions_of_two_runtimes(outer: str, tmp_path: Path) -> None:
+    gomp = ["-fopenmp", "-g", "-O0"]
+    if outer == "stub":
+        library = tmp_path / "libinner.so"
+        source = str(FOLDER / "inner.c")
+        subprocess.run([str(compiler("gcc").path), *gomp, "-shared", "-fPIC", source, "-o", str(library)], check=True)
+        program = built("outer.c")
+    else:
+        library = built("inner.c", name="libinner.so")
+        program = tmp_path / "outer"
+        subprocess.run([str(compiler("gcc").path), *gomp, str(FOLDER / "outer.c"), "-o", str(program)], check=True)
+    run = tmp_path / "run"
+    run.mkdir()
+    surroundings = {**clean_environment(), **ENVIRONMENT}
+    subprocess.run([program, library], cwd=run, preexec_fn=allow_cores, env=surroundings, check=False)
+    (core,) = run.glob("core*")
+    with Session.open_core(core) as session:
+        assert len(session.runtimes) == 2
+        told = [row for row in stacks.ask(session).rows if row.runtime is not None]
+    assert len(told) == 4
+    for row in told:
+        written = [frame for frame in row.frames if frame.kind == "user"]
+        assert row.stopped is None and written[-1].function == "main" and written[-1].construct is None
+        assert [frame.construct.kind for frame in written if frame.construct] == ["parallel"] * (
+            2 if any(frame.function == "inner" for frame in written) else 1
+        )
+
+
 # Frames
 
 
@@ -419,6 +498,34 @@ def test_what_is_wrong_is_said_by_every_command(word: str) -> None:
             assert not answer.complete and any(FAULTS[word] in warning for warning in answer.warnings)
         answer = variables.ask(session, "own")
         assert not answer.complete and any(FAULTS[word] in warning for warning in answer.warnings)
+
+
+def test_no_region_is_said_not_to_be_there_that_cannot_be_read() -> None:
+    core = core_of(built("faults.c"), "thread_cycle")
+    done = subprocess.run([OMPD, "parallel", str(core)], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "no parallel region is known" in done.stdout
+
+
+def test_a_lock_that_leads_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = test_stub.on_stub("lock")
+    waiting = next(thread for thread in written(core)["threads"] if thread["waits_for"])
+    with Session.open_core(core.core) as session:
+        (runtime,) = session.runtimes
+        place = waiting["address"] + runtime.space.layouts["stub_thread"].field("waits_for").offset  # type: ignore[union-attr]
+    honest = CoreTarget.read
+
+    def read(self: CoreTarget, address: int, size: int) -> bytes:
+        data = bytearray(honest(self, address, size))
+        for at in range(8):
+            if address <= place + at < address + size:
+                data[place + at - address] = 0x40
+        return bytes(data)
+
+    monkeypatch.setattr(CoreTarget, "read", read)
+    with Session.open_core(core.core) as session:
+        answer = threads.ask(session)
+    (row,) = [row for row in answer.rows if row.native_thread_id == waiting["native_id"]]
+    assert not answer.complete and "cannot read" in row.unavailable["wait.owner"]
 
 
 def test_commands_end_with_what_is_wrong() -> None:

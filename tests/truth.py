@@ -32,12 +32,12 @@ STATES_OF_CONSTRUCT = {
     "taskgroup": {"wait_taskgroup"},
     "idle": {"idle"},
 }
-# The stub keeps the states of 2015, in which the barrier at a region's end is like others that nobody wrote; gcc calls
-# the routine of the explicit one for some of those.
+# The stub keeps the states of 2015, in which the barrier at a region's end is like others that nobody wrote, and in any
+# case what a barrier is for; gcc calls the routine of the explicit one for some that nobody wrote.
 STATES_OF_STUB = {
     **STATES_OF_CONSTRUCT,
     "barrier": {"wait_barrier_explicit"},
-    "implicit_barrier": {"wait_barrier_implicit"},
+    "implicit_barrier": {"wait_barrier_implicit", "wait_barrier_implicit_parallel"},
     "workshare_barrier": {"wait_barrier_explicit", "wait_barrier_implicit"},
     "reduction_barrier": {"wait_barrier_explicit"},
 }
@@ -202,7 +202,7 @@ def _compare_state(
     source = "runtime"
     if not has_tool(stopped):
         working = "work_parallel" if thread["level"] else "work_serial"
-        known = STATES_OF_STUB if stopped.mode != "neither" else STATES_OF_CONSTRUCT
+        known = STATES_OF_STUB if RUNTIMES[stopped.runtime].kind == "stub" else STATES_OF_CONSTRUCT
         states = known.get(thread["blocked_in"], {working})
         if isinstance(states, dict):
             states = states["clang" if stopped.compiler.startswith("clang") else "gcc"]

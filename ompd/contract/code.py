@@ -30,6 +30,25 @@ _RUNTIME_SYMBOL = re.compile(
 _CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
 
 
+_COLD = re.compile(r"(.+?)\.cold(?:\.\d+)?")
+
+
+def entry_of(process: Process, address: int) -> int | None:
+    """Return where the function begins whose code lies at *address*, None where no symbol tells.
+
+    Of a part that a compiler put elsewhere since it is seldom executed (``.cold``), that is where the function itself
+    begins.
+    """
+    place = process.locate(address)
+    part = _COLD.fullmatch(place.symbol) if place.symbol is not None else None
+    if part is None:
+        return place.symbol_address if place.symbol is not None else None
+    # Functions of one name, as static ones of several files, are not told apart.
+    known = process.symbols_with_prefix(part[1])
+    whole = {at for name, at in known if name == part[1] and process.module_at(at) is place.module}
+    return whole.pop() if len(whole) == 1 else None
+
+
 def is_runtime_file(name: str) -> bool:
     """Tell whether a module's file is called as an OpenMP runtime is."""
     return RUNTIME_FILE.search(name) is not None

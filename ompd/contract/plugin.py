@@ -260,6 +260,17 @@ class AddressSpace(Protocol):
         """Return the settings the runtime displays, by name. ``ompd_get_display_control_vars``."""
 
 
+class ThreadprivateCopies(Protocol):
+    """Copies of threadprivate variables, for any thread of the process."""
+
+    def address(self, thread: int, address: int) -> int | None:
+        """Return where a thread, by its native id, has its copy of the variable at *address*, None if it has no storage
+        yet.
+
+        :raises BadInput: if these are no copies of it
+        """
+
+
 class Plugin(Protocol):
     """Knows one kind of runtime. Holds nothing about any process."""
 
@@ -272,6 +283,13 @@ class Plugin(Protocol):
 
         :raises NotInitialised: if nothing of OpenMP has run yet
         :raises LayoutUnavailable: if the layout of its structures is not known
+        """
+
+    def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:
+        """Return the copies of threadprivate variables that threads may have though the runtime in *module* has not
+        been initialised, None if there are none before.
+
+        :raises OmpdError: if that cannot be told
         """
 
     def rtl_names(self, language: int) -> RtlNames | None:

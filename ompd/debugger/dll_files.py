@@ -19,8 +19,10 @@ def unsuitable(path: str) -> str | None:
     """
     try:
         header = _header(path)
-    except OSError as error:
-        return f"there is no such file here: {error.strerror}"
+    except FileNotFoundError:
+        return "there is no such file here"
+    except (OSError, ValueError) as error:
+        return f"it cannot be read: {error.strerror if isinstance(error, OSError) else error}"
     except MalformedFile as error:
         return str(error)
     own = _header(sys.executable)

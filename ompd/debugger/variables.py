@@ -190,12 +190,14 @@ class Variables:
         return replace(made, fault="its debug information tells no place: the compiler may have left it out")
 
     def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
-        # A variable of a library of which the program has the only copy in use, made by a copy relocation.
-        if module.record.is_program or not entry.is_external:
+        # A variable of a library of which the program has the only copy in use: the loader binds both to what the
+        # program exports, which may be a copy that the linker made room for.
+        name = entry.linkage or entry.name
+        if module.record.is_program or not entry.is_external or name not in _exported(module):
             return made
         for program in (m for m in self._modules if m.record.is_program):
-            symbol = _symbol(program, entry.linkage or entry.name)
-            if symbol is not None and symbol.type == STT_OBJECT:
+            symbol = _exported(program).get(name)
+            if symbol is not None:
                 return replace(made, offset=symbol.address + program.bias)
         return made
 
@@ -506,6 +508,13 @@ def _around(symbol: str, name: str) -> list[str]:
 
     parts = split_scopes(demangle(symbol) or "")
     return parts[:-1] if parts[-1] == name else []
+
+
+def _exported(module: LoadedModule) -> Mapping[str, Symbol]:
+    try:
+        return module.symbols.exported_variables if module.symbols is not None else {}
+    except OmpdError:
+        return {}  # damaged symbols tell nothing
 
 
 def _symbol(module: LoadedModule, name: str) -> Symbol | None:

@@ -6,7 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState
+
+
+class WithoutEarlyCopies:
+    """A part of :class:`ompd.contract.plugin.Plugin`."""
+
+    def early_copies(self, process: Process, module: Module) -> None:
+        """See :meth:`Plugin.early_copies`: threads get theirs from the runtime once it runs."""
 
 
 class Plain:

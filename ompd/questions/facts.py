@@ -32,12 +32,15 @@ class Facts:
         """Return what *ask* answers, or None and note why under *key*."""
         try:
             return ask()
-        except Unavailable as error:
-            self.unavailable[key] = str(error)
         except OmpdError as error:
-            self.unavailable[key] = str(error)
-            self._problems.unreadable_fact(f"{self._row}: {key}", error)
+            self.untold(key, error)
         return None
+
+    def untold(self, key: str, error: OmpdError) -> None:
+        """Note why a fact is not told; unless this target cannot tell it, as unreadable."""
+        self.unavailable[key] = str(error)
+        if not isinstance(error, Unavailable):
+            self._problems.unreadable_fact(f"{self._row}: {key}", error)
 
 
 class Problems:

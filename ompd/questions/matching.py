@@ -24,6 +24,7 @@ class Matching:
         self._problems = problems
         self._known: dict[int, Found | None] = {}
         self._handles: set[tuple[str, int]] = set()
+        self._others: dict[int, Sequence[Found]] = {}
 
     def of(self, thread: int) -> Found | None:
         """Return the OpenMP thread with the native id *thread*, None if no runtime knows it."""
@@ -45,9 +46,11 @@ class Matching:
                 found.append((runtime, handle))
                 self._handles.add((runtime.id, handle.address))
         # What a thread does is the innermost runtime's matter; one that has left a runtime's regions stays known to it.
-        return (
-            max(found, key=lambda known: self._nearness(thread, known)) if len(found) > 1 else next(iter(found), None)
-        )
+        if len(found) < 2:
+            return next(iter(found), None)
+        nearest, *others = sorted(found, key=lambda known: self._nearness(thread, known), reverse=True)
+        self._others[thread] = others
+        return nearest
 
     def _nearness(self, thread: int, found: Found) -> tuple[bool, int]:
         runtime, handle = found
@@ -59,6 +62,11 @@ class Matching:
         frames = process.stack(thread).frames
         at = next((i for i, frame in enumerate(frames) if process.module_at(frame.call_site) is module), len(frames))
         return inside, -at
+
+    def around(self, thread: int) -> Sequence[Found]:
+        """Return what else a thread is, beside :meth:`of`: who is in a region of one runtime may have met another's."""
+        self.of(thread)
+        return self._others.get(thread, ())
 
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:

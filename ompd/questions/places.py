@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ompd import outlined
-from ompd.contract.code import RUNTIME, UNKNOWN, USER
+from ompd.contract.code import RUNTIME, UNKNOWN, USER, entry_of
 from ompd.contract.code import owner as owner_of
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame
@@ -234,7 +234,7 @@ def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandl
 def _starts(session: Session, frames: Sequence[Frame]) -> list[int | None]:
     # With -g clang's code is in a function of its own, called by the one that the runtime knows; a task's code may be
     # too.
-    return [session.process.locate(frame.call_site).symbol_address for frame in frames[:2]]
+    return [entry_of(session.process, frame.call_site) for frame in frames[:2]]
 
 
 def _function(

@@ -91,6 +91,9 @@ def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tup
             told = f"our own plugin for {plugin}" if index == chosen else "one before it serves"
             found.append(DllRecord(name, plugin, True, index == chosen, told))
             continue
+        if not name:
+            found.append(DllRecord(name, None, False, False, "it names nothing"))
+            continue
         path = _path_of(session, runtime, name)
         reason = unsuitable(path)
         found.append(DllRecord(name, None, reason is None, False, reason or _FOREIGN, path))

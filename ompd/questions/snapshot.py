@@ -14,7 +14,7 @@ from typing import Any
 from ompd.debugger.snapshot import Snapshot, take
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
-from ompd.questions import icvs, regions, runtimes, tasks, threads
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
 
 DATA_LIMIT = 1 << 20
@@ -26,6 +26,7 @@ _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
     "parallel": regions.ask,
     "tasks": tasks.ask,
     "icvs": icvs.ask,
+    "stack": stacks.ask,
 }
 
 

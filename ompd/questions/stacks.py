@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
-from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, entry_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle, ThreadHandle
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
@@ -187,12 +187,15 @@ class _Reader:
             idle = number is None and not frames
             if "thread_num" in facts.unavailable and not frames:
                 idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
-            if region is not None and not self._raw:
-                try:
-                    others, fault = self._continuation(found[1], region)
-                    frames, stopped = frames + others, stopped or fault
-                except OmpdError as error:
-                    stopped = stopped or _UNTOLD.format(error)
+            if not self._raw and "parallel" not in facts.unavailable:
+                # What encloses the outermost region of one runtime may be another's.
+                for _, other in (found, *self._matching.around(native)):
+                    try:
+                        here = region if other is handle else other.current_parallel()
+                        others, fault = self._continuation(other, here)
+                        frames, stopped = frames + others, stopped or fault
+                    except OmpdError as error:
+                        stopped = stopped or _UNTOLD.format(error)
             elif "parallel" in facts.unavailable and not self._raw:
                 stopped = stopped or _UNTOLD.format(facts.unavailable["parallel"])
         if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
@@ -254,11 +257,19 @@ class _Reader:
     def _met(self, region: ParallelHandle) -> _Continuation:
         primary = region.thread(0)
         outside = len(region.encountering_frames())
-        own = self._own_stack(native_thread(self._session, primary))
+        native = native_thread(self._session, primary)
+        own = self._own_stack(native)
         first = own.physical - outside
         frames = tuple(_as_written([item for item in own.frames if item.place >= first], self._where_met(region)))
         others, stopped = self._continuation(primary, region.enclosing())
-        return frames + others, own.stopped or stopped
+        frames, stopped = frames + others, own.stopped or stopped
+        known = self._matching.of(native)
+        for _, other in (*((known,) if known is not None else ()), *self._matching.around(native)):
+            # The thread may be a worker of another runtime's.
+            if type(other) is not type(primary) and not others:
+                others, fault = self._continuation(other, other.current_parallel())
+                frames, stopped = frames + others, stopped or fault
+        return frames, stopped
 
     def _where_met(self, region: ParallelHandle) -> tuple[str | None, Construct] | None:
         try:
@@ -451,7 +462,7 @@ class _Reader:
 
     def _kind_of_gcc(self, physical: Frame, parent: str) -> str | None:
         # gcc's names do not tell the construct. What its code passes the function to does.
-        entry = self._process.locate(physical.call_site).symbol_address
+        entry = entry_of(self._process, physical.call_site)
         if entry is None:
             return None
         if entry not in self._kinds:
@@ -467,8 +478,8 @@ class _Reader:
         return outlined.is_added(frame.function or "")
 
     def _construct(self, code: ConstructCode | None, kind: str | None, physical: Frame) -> Construct:
-        entry = self._process.locate(physical.call_site).symbol_address
-        key = entry or 0, kind
+        entry = entry_of(self._process, physical.call_site)
+        key = entry or physical.call_site, kind
         if key not in self._constructs:
             file, line = self._process.line_of(entry, entry=True) if entry is not None else (None, None)
             if line is None:

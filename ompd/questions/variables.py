@@ -11,7 +11,7 @@ from functools import partial
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ompd.contract.plugin import AddressSpace, ParallelHandle
+from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 """gdb's letters."""
 
-_GLOBAL = "global"
+_GLOBAL, _KEY = "global", "key"
 _ELEMENTS, _MAX_ELEMENTS = 200, 1 << 14
 _WHOLE = re.compile(r"-?\d+", re.ASCII)
 # Of fewer values than this none stands out by its distance; Tukey's outer fences are three quartile distances away.
@@ -104,6 +104,7 @@ class _Copies:
     def __init__(self, session: Session, reader: VariableReader, runtimes: Sequence[LoadedRuntime]) -> None:
         self._reader = reader
         self._keeping: dict[str, AddressSpace] = {}  # the runtimes that keep the copies
+        self._early: list[ThreadprivateCopies] = []  # and those that have not begun
         self._doubt: OmpdError | None = None
         variable = reader.variable
         for runtime in runtimes if variable.mechanism == _GLOBAL else ():
@@ -116,6 +117,18 @@ class _Copies:
                 continue
             except OmpdError as error:
                 self._doubt = error
+        for runtime in session.runtimes if variable.mechanism == _GLOBAL else ():
+            try:
+                if runtime.is_initialised or runtime.found.plugin is None:
+                    continue
+                copies = runtime.found.plugin.early_copies(session.process, runtime.found.module)
+                if copies is not None:
+                    copies.address(session.process.threads()[0], variable.offset)
+                    self._early.append(copies)
+            except BadInput:
+                continue
+            except OmpdError as error:
+                self._doubt = error
 
     @property
     def mechanism(self) -> str | None:
@@ -123,20 +136,23 @@ class _Copies:
 
         :raises OmpdError: if the runtime may keep copies, and does not tell
         """
-        if self._doubt is not None and not self._keeping:
+        if self._doubt is not None and not self._keeping and not self._early:
             raise self._doubt
+        if self._early:
+            return _KEY
         keeping = next(iter(self._keeping.values()), None)
         return keeping.threadprivate_mechanism if keeping is not None else self._reader.variable.mechanism
 
     def address(self, thread: int, found: Found | None) -> int | None:
         """Return where *thread* has its copy, None if it has no storage yet."""
-        if not self._keeping:
+        if not self._keeping and not self._early:
             return self._reader.address(thread)
         offset = self._reader.variable.offset
-        if found is None or found[0].id not in self._keeping:
-            others = (space.threadprivate_of_other(thread, offset) for space in self._keeping.values())
-            return next((copy for copy in others if copy is not None), None)
-        return found[1].threadprivate_address(offset)
+        if found is not None and found[0].id in self._keeping:
+            return found[1].threadprivate_address(offset)
+        others = [space.threadprivate_of_other(thread, offset) for space in self._keeping.values()]
+        others += [copies.address(thread, offset) for copies in self._early]
+        return next((copy for copy in others if copy is not None), None)
 
 
 def _record(

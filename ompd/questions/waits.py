@@ -89,7 +89,7 @@ class Waits:
         found = self._asked_barrier(region) if region is not None else None
         if isinstance(found, BarrierState):
             return Wait("barrier", arrived=found.arrived, expected=found.expected, missing=found.missing)
-        reason = str(found) if found is not None else "no thread of the team is seen at a barrier"
+        reason = str(found) if found is not None else "no thread of the team is at a barrier any more: it is over"
         for key in _BARRIER_KEYS:
             facts.unavailable[f"wait.{key}"] = reason
         return Wait("barrier")
@@ -110,9 +110,9 @@ class Waits:
                 raise Unavailable("the thread's stack does not show which lock it asks for")
         except OmpdError as error:
             for key in _LOCK_KEYS if state.wait_id is None else _LOCK_KEYS[1:]:
-                facts.unavailable[f"wait.{key}"] = str(error)
+                facts.untold(f"wait.{key}", error)
             if state.wait_id is None:
-                facts.unavailable["wait_id"] = str(error)
+                facts.untold("wait_id", error)
             return Wait(kind, object=state.wait_id)
         if state.wait_id is None:
             facts.unavailable["wait_id"] = "the runtime keeps no states in this process"

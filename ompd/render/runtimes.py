@@ -8,7 +8,10 @@ from ompd.model import Answer, RuntimeRecord
 from ompd.render.words import clean, format_field, format_runtime_name
 
 _NOT_ASKED_FOR = "no (OMP_DEBUG=enabled or a tool makes it)"
-_NOT_KEPT = {"libgomp": "no (libgomp has no states)"}
+_NOT_KEPT = {
+    "libgomp": "no (libgomp has no states)",
+    "stub": "no (OMP_DEBUG=on or omp_debug_enable() makes it)",
+}
 
 
 def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
@@ -24,7 +27,7 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         yield f"  ompd_dll_locations  {format_field(row, 'dll_locations', names)}"
         for dll in row.dlls or ():
             use = "serves" if dll.chosen else "could serve" if dll.suitable else "cannot serve"
-            yield f"    {clean(dll.name)}  {use}: {clean(dll.reason)}"
+            yield f"    {clean(dll.name) or '(empty)'}  {use}: {clean(dll.reason)}"
         kept = (
             None if row.keeps_states is None else "yes" if row.keeps_states else _NOT_KEPT.get(row.kind, _NOT_ASKED_FOR)
         )

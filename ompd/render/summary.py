@@ -17,7 +17,7 @@ def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> s
         told = ", ".join(f"{count} {state}" for state, count in states.most_common())
         text = f"{format_count(len(members), 'thread')} in {format_count(regions, 'region')}: {told}"
     elif any(row.runtime is not None for row in answer.rows):
-        text = "no parallel region is being executed"
+        text = "no parallel region is being executed" if answer.complete else "no parallel region is known"
     else:
         text = "no thread is one of OpenMP's"
     row = next((r for r in answer.rows if r.native_thread_id == thread and r.thread_num is not None), None)

@@ -138,7 +138,8 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     """Print the answer to ``parallel``."""
     _print_head(console, answer, verbose)
     if not answer.rows:
-        console.print(Text("no parallel region is being executed"))
+        untold = "no parallel region is known: what would tell could not be read"
+        console.print(Text("no parallel region is being executed" if answer.complete else untold))
     for depth, line in regions.region_lines(answer, unfold=unfold, verbose=verbose):
         console.print(Text("   " * min(depth, _MAX_INDENT) + line))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))

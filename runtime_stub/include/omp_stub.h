@@ -37,7 +37,12 @@ extern uintptr_t __omp_stub_tls_key;
         omp_stub_register_private(&omp_stub_private_##variable, &variable, sizeof variable,                           \
                                   __alignof__(variable));                                                             \
     }                                                                                                                  \
-    struct omp_stub_private
+    OMP_STUB_ASSERT(sizeof variable > 0, "")
+#ifdef __cplusplus
+#define OMP_STUB_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define OMP_STUB_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
 
 /* The calling thread's copy. */
 #define OMP_STUB_PRIVATE(variable) (*(__typeof__(variable) *)omp_stub_private(&omp_stub_private_##variable))

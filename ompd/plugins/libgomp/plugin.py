@@ -15,7 +15,7 @@ from ompd.contract.plugin import AddressSpace, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
 from ompd.plugins import demangling
-from ompd.plugins.defaults import Plain
+from ompd.plugins.defaults import Plain, WithoutEarlyCopies
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
@@ -32,7 +32,7 @@ _MAX_THREADS_EACH, _MAX_THREADS = 8, 1 << 16
 _RTL_NAMES = RtlNames("GOMP_parallel", "gomp_thread_start")
 
 
-class LibgompPlugin:
+class LibgompPlugin(WithoutEarlyCopies):
     """Reads libgomp."""
 
     kind = "libgomp"

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
-from ompd.contract.code import RUNTIME, SYSTEM, USER, owner
+from ompd.contract.code import RUNTIME, SYSTEM, USER, entry_of, owner
 from ompd.contract.plugin import ConstructCode, TaskHandle
 from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
 
@@ -138,11 +138,14 @@ def _is_runtimes(runtime: Runtime, frame: Frame) -> bool:
 def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, stopped: str | None) -> Group:
     entry, caller = _entry(runtime, frames, outer, stopped)
     called = frames[inner - 1] if inner else None
-    if called is None or called.is_signal_frame or owner_at(runtime, called.call_site) == SYSTEM:
-        # What the runtime calls of the C library is no construct's code, unless that was left by a jump.
+    if called is None or called.is_signal_frame:
         code = None
     elif inner == outer and entry == BEGIN:
+        # A worker's first routine calls nothing of the C library: what it seems to has the code of a region jumped to.
         code = PARALLEL
+    elif owner_at(runtime, called.call_site) == SYSTEM:
+        # What the runtime calls of the C library is no construct's code, unless that was left by a jump.
+        code = None
     else:
         by = routine_at(runtime, frames[inner].call_site) or ""
         code = None if not by and (entry or "").startswith(_NEITHER) else _code_called_by(by)
@@ -405,7 +408,7 @@ def _likely(thread: Thread, stack: Parsed, group: Group) -> dict[str, Task]:
 def _start(runtime: Runtime, frame: Frame) -> int | None:
     # Where the function of a frame begins.
     place = runtime.process.locate(frame.call_site)
-    return place.symbol_address if place.symbol is not None else frame.function_start
+    return entry_of(runtime.process, frame.call_site) if place.symbol is not None else frame.function_start
 
 
 def thread_of_suspended(task: Task) -> Thread:

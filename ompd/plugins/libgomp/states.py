@@ -61,6 +61,8 @@ def _derived(thread: Thread) -> State:
     state = ROUTINE_STATES.get(group.entry or "")
     if state is not None:
         return state
+    if group.entry == stacks.BEGIN and group.code == stacks.PARALLEL:
+        return State.WORK_PARALLEL  # in what the region's code has jumped to
     if group.forks and group.code is None and _is_at_end(thread, group):
         return _last_barrier(thread)
     raise Unavailable(f"{group.entry or 'the innermost routine of the runtime'} does not tell it")

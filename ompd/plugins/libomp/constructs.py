@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
-from ompd.contract.code import RUNTIME, SYSTEM, USER, owner
+from ompd.contract.code import RUNTIME, SYSTEM, USER, entry_of, owner
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
@@ -285,7 +285,9 @@ def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | No
     if index is None:
         return None
     place = runtime.process.locate(frames[index].call_site)
-    return place.symbol_address if place.symbol is not None and outlined.parse(place.symbol) is not None else None
+    if place.symbol is None or outlined.parse(place.symbol) is None:
+        return None
+    return entry_of(runtime.process, frames[index].call_site)
 
 
 def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:

@@ -26,7 +26,7 @@ from ompd.errors import (
     Unsupported,
 )
 from ompd.plugins import demangling
-from ompd.plugins.defaults import Plain
+from ompd.plugins.defaults import Plain, WithoutEarlyCopies
 from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
@@ -82,7 +82,7 @@ _VERSION = re.compile(rb"version: ([0-9.]+)")
 _RTL_NAMES = RtlNames("__kmpc_fork_call", "__kmp_invoke_microtask")
 
 
-class LibompPlugin:
+class LibompPlugin(WithoutEarlyCopies):
     """Reads libomp and libiomp5."""
 
     kind = "libomp"

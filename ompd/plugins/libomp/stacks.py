@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ompd import outlined
+from ompd.contract.code import entry_of
 from ompd.contract.plugin import ConstructCode
 from ompd.errors import CorruptState, OmpdError
 from ompd.plugins.libomp import constructs
@@ -127,7 +128,7 @@ def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[
             continue
         task = met if met is not None and met.kind() == "explicit" else None
         if task is None and number:
-            entry = thread.runtime.process.locate(frames[code.frame].call_site).symbol_address
+            entry = entry_of(thread.runtime.process, frames[code.frame].call_site)
             likely = [row for row in ancestors if row.thread_or_none() == thread and row.function() == entry]
             task = likely[0] if len(likely) == 1 else None
         met = None

@@ -45,14 +45,22 @@ class StubPlugin:
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
         """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
-        callbacks = process.callbacks(module)
-        layouts = structures.load(callbacks)
-        root = StructView(callbacks, layouts["stub_process"], callbacks.find_symbol(PROCESS))
-        if not root.unsigned("initialized"):
+        runtime = self._runtime(process, module)
+        if not runtime.root.unsigned("initialized"):
             raise NotInitialised(
                 f"{module.name} is loaded, but no OpenMP construct or routine has run yet",
                 hint="look again after the program's first OpenMP construct",
             )
+        return runtime
+
+    def early_copies(self, process: Process, module: Module) -> Threadprivate:
+        """See :meth:`Plugin.early_copies`: a thread makes its own when it first uses one."""
+        return self._runtime(process, module).threadprivate
+
+    def _runtime(self, process: Process, module: Module) -> Runtime:
+        callbacks = process.callbacks(module)
+        layouts = structures.load(callbacks)
+        root = StructView(callbacks, layouts["stub_process"], callbacks.find_symbol(PROCESS))
         return Runtime(process, module, layouts, root)
 
     def rtl_names(self, language: int) -> RtlNames | None:

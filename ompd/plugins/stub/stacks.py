@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ompd.contract.code import RUNTIME, USER
+from ompd.contract.code import RUNTIME, USER, entry_of
 from ompd.contract.plugin import ConstructCode
 from ompd.errors import CorruptState, Unavailable
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ompd.plugins.stub.threads import Thread
 
 _FORKS = "GOMP_parallel"
+# They call the code of implicit and explicit tasks.
+_CALLERS = ("run_implicit", "call_task")
 
 
 def construct_code(thread: Thread) -> list[ConstructCode]:
@@ -78,7 +80,7 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
     for index, (inner, outer) in enumerate(pairwise(frames)):
         if not (_is(thread.runtime, inner, USER) and _is(thread.runtime, outer, RUNTIME)):
             continue
-        entry = thread.runtime.process.locate(inner.call_site).symbol_address
+        entry = entry_of(thread.runtime.process, inner.call_site)
         next_ = next((number for number, task in enumerate(implicit) if task.function() == entry), None)
         if next_ is not None:
             found.append(_code(index, implicit[next_], "derived"))
@@ -144,26 +146,41 @@ def _routine(thread: Thread, frame: Frame) -> str:
     return (thread.runtime.process.locate(frame.call_site).symbol or "") if inside else ""
 
 
-def innermost_entry(thread: Thread) -> str | None:
-    """Return the routine of the runtime that the innermost code of the user's called, None if that runs itself.
+def runs_no_routine(thread: Thread) -> bool:
+    """Tell whether a thread is in code that is not the runtime's: the user's, or what that has jumped to."""
+    frames = _handled(thread)
+    runtime = thread.runtime
+    inside = next((i for i, frame in enumerate(frames) if _is(runtime, frame, RUNTIME)), len(frames))
+    if any(_is(runtime, frame, USER) for frame in frames[:inside]):
+        return True
+    # Of the C library the runtime's two routines that call code of constructs call nothing themselves.
+    return 0 < inside < len(frames) and _routine(thread, frames[inside]) in _CALLERS
 
-    A handler of a signal is no end to the wait in which the signal came, unless it is in a construct itself.
 
-    :raises Unavailable: if its name is not known
+def innermost_entry(thread: Thread) -> str:
+    """Return the routine of the runtime that the innermost code of the user's called.
+
+    :raises Unavailable: if its name is not known, or it is in none
     """
-    frames = _frames(thread)
-    codes = _by_functions(thread, frames)
-    innermost = codes[0].frame if codes else len(frames)
-    first = max((i + 1 for i, frame in enumerate(frames) if frame.is_signal_frame and i <= innermost), default=0)
-    outermost: str | None = None
-    for frame in frames[first:]:
+    outermost = ""
+    for frame in _handled(thread):
         if _is(thread.runtime, frame, RUNTIME):
             outermost = _routine(thread, frame)
         elif _is(thread.runtime, frame, USER):
             break
-    if outermost == "":
-        raise Unavailable("the runtime has no symbols that would name its routines")
+    if not outermost:
+        raise Unavailable("the stack does not name the runtime's routine that the thread is in")
     return outermost
+
+
+def _handled(thread: Thread) -> Sequence[Frame]:
+    # The frames of a thread, those of handlers of signals aside: a handler is no end to the wait in which the signal
+    # came, unless it is in a construct itself.
+    frames = _frames(thread)
+    codes = _by_functions(thread, frames)
+    innermost = codes[0].frame if codes else len(frames)
+    first = max((i + 1 for i, frame in enumerate(frames) if frame.is_signal_frame and i <= innermost), default=0)
+    return frames[first:]
 
 
 def runs_code_of(thread: Thread, task: Task) -> bool:

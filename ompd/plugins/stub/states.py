@@ -20,6 +20,12 @@ _ROUTINES = {
     "GOMP_taskloop": State.WAIT_TASKGROUP,
     "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
 }
+# stub_barrier.kind, which says what those came for who have arrived.
+_BARRIERS = {
+    1: State.WAIT_BARRIER_EXPLICIT,
+    2: State.WAIT_BARRIER_IMPLICIT,
+    3: State.WAIT_BARRIER_IMPLICIT_PARALLEL,
+}
 # Routines in which a thread makes ready what follows, and waits for nobody.
 _BUSY = ("GOMP_parallel", "GOMP_loop", "GOMP_sections", "GOMP_single_start")
 
@@ -45,17 +51,16 @@ def _derived(thread: Thread) -> State:
         return State.IDLE
     if thread.view.pointer("waits_for_turn") is not None:
         return State.WAIT_ORDERED
-    entry = stacks.innermost_entry(thread)
-    if entry is None:
+    task = thread.current_task()
+    if task is not None and task.kind() == "implicit" and task.view.signed("at_barrier"):
+        barrier = thread.runtime.embedded(thread.team.view, "barrier", "stub_barrier")
+        return _BARRIERS.get(barrier.unsigned("kind"), State.WAIT_BARRIER)
+    if stacks.runs_no_routine(thread):
         return State.WORK_PARALLEL if thread.team.level else State.WORK_SERIAL
+    entry = stacks.innermost_entry(thread)
     state = _ROUTINES.get(entry.removesuffix("_"))
     if state is not None:
         return state
-    task = thread.current_task()
-    if task is not None and task.kind() == "implicit" and not stacks.runs_code_of(thread, task):
-        # Its code is over, or has not begun.
-        waits = task.view.signed("at_barrier") == 1
-        return State.WAIT_BARRIER_IMPLICIT_PARALLEL if waits else State.OVERHEAD
-    if entry.startswith(_BUSY):
-        return State.OVERHEAD
+    if entry.startswith(_BUSY) or (task is not None and not stacks.runs_code_of(thread, task)):
+        return State.OVERHEAD  # its code is over, or has not begun
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=on makes it), and {entry} does not tell")

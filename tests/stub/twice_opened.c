@@ -1,0 +1,7 @@
+/* See twice.c. */
+int counted = 1000;
+
+int *where(void)
+{
+    return &counted;
+}
