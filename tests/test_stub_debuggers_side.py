@@ -388,6 +388,18 @@ def test_code_that_has_ended_with_a_jump(environment: Mapping[str, str]) -> None
     assert all(rows[number].wait.missing == (rows[1].native_thread_id,) for number in (0, 2))  # type: ignore[union-attr]
 
 
+def test_a_region_whose_code_is_called_by_the_function_that_met_it() -> None:
+    with Session.open_core(core_of(built("old_calls.c"))) as session:
+        (runtime,) = session.runtimes
+        assert runtime.space is not None and threads.ask(session).complete
+        primary, worker = runtime.space.threads()
+        for thread, functions in ((primary, ("body", "main")), (worker, ("body",))):
+            frames = session.process.stack(thread.native_id(ThreadIdKind.LWP)).frames
+            (code,) = thread.construct_code()
+            names = [session.process.locate(frame.call_site).symbol for frame in frames[: code.frame + 1]]
+            assert code.kind == "parallel" and tuple(names[-len(functions) :]) == functions
+
+
 @pytest.mark.parametrize("outer", ["stub", "libgomp"])
 def test_a_stack_leads_through_the_regions_of_two_runtimes(outer: str, tmp_path: Path) -> None:
     gomp = ["-fopenmp", "-g", "-O0"]

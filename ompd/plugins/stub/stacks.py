@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ompd.contract.code import RUNTIME, USER, entry_of
+from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import ConstructCode
 from ompd.errors import CorruptState, Unavailable
 
@@ -41,11 +42,15 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
         if exit_frame is None:
             continue  # an initial one, or its code has not begun or is over
         at = _holding(frames, exit_frame.address)
-        if at is None or at == 0:
+        if at is None:
             raise CorruptState(task.address, f"no frame of its thread's stack holds {exit_frame.address:#x}")
-        if found and at - 1 < found[-1].frame:
+        # Code of a region that is not called, but executed by the function that met it, has that one's frame.
+        outermost = at if exit_frame.flags & FrameFlag.APPLICATION else at - 1
+        if outermost < 0:
+            continue  # the runtime's routine is about to call it
+        if found and outermost < found[-1].frame:
             raise CorruptState(task.address, "its code lies inside of that of a task that it began")
-        found.append(_code(at - 1, task, "runtime"))
+        found.append(_code(outermost, task, "runtime"))
     return found
 
 

@@ -1,0 +1,23 @@
+/* What compilers of before GCC 4.9 made of a parallel construct: the function that meets it calls the region's code
+ * itself, between two of the runtime's routines. */
+#include <omp.h>
+#include <stdlib.h>
+
+void GOMP_parallel_start(void (*function)(void *), void *data, unsigned threads);
+void GOMP_parallel_end(void);
+
+static void body(void *unused)
+{
+    (void)unused;
+    if (omp_get_thread_num() == 0)
+        abort();
+    #pragma omp barrier
+}
+
+int main(void)
+{
+    GOMP_parallel_start(body, 0, 2);
+    body(0);
+    GOMP_parallel_end();
+    return 0;
+}
