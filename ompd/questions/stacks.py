@@ -303,18 +303,25 @@ class _Reader:
                 codes = found[1].construct_code()
             except OmpdError as error:
                 self._problems.lost(f"thread {native}: where its tasks begin", error)
-        frames = self._frames(native, physical, codes, found)
+        frames = self._frames(native, physical, codes, found, whole=stopped is None)
         sources = {code.source for code in codes if code.source is not None}
         boundaries = None if not codes else "runtime" if sources == {"runtime"} else "derived"
         return _Own(frames, count, boundaries, stopped)
 
     def _frames(
-        self, native: int, physical: Sequence[Frame], codes: Sequence[ConstructCode], found: Found | None
+        self,
+        native: int,
+        physical: Sequence[Frame],
+        codes: Sequence[ConstructCode],
+        found: Found | None,
+        *,
+        whole: bool,
     ) -> list[_Item]:
         outermost = {code.frame: code for code in codes}
-        # Code of constructs is not looked for among frames that were found by a guess.
-        whole = bool(codes) or not any(frame.guessed for frame in physical)
-        initial = self._initial_task(found, codes) if whole else None
+        # Code of constructs may lie where the stack could not be followed to, and is not looked for among frames that
+        # were found by a guess.
+        known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
+        initial = self._initial_task(found, codes) if known else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
         frames: list[_Item] = []
         inside = 0  # the code that the frame is in

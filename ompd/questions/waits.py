@@ -16,7 +16,7 @@ from ompd.contract.plugin import (
     ThreadHandle,
 )
 from ompd.contract.plugin import ThreadState as KeptState
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Wait
 from ompd.questions.facts import Facts
 from ompd.session import Session
@@ -109,10 +109,12 @@ class Waits:
             if lock is None:
                 raise Unavailable("the thread's stack does not show which lock it asks for")
         except OmpdError as error:
+            # That nothing tells where a lock keeps what is asked for is no damage.
+            untold = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
             for key in _LOCK_KEYS if state.wait_id is None else _LOCK_KEYS[1:]:
-                facts.untold(f"wait.{key}", error)
+                facts.untold(f"wait.{key}", untold)
             if state.wait_id is None:
-                facts.untold("wait_id", error)
+                facts.untold("wait_id", untold)
             return Wait(kind, object=state.wait_id)
         if state.wait_id is None:
             facts.unavailable["wait_id"] = "the runtime keeps no states in this process"

@@ -39,7 +39,10 @@ def show(name):
 ALL_THREADS = """
 for thread in gdb.selected_inferior().threads():
     thread.switch()
-    show(thread.ptid[1])
+    try:
+        show(thread.ptid[1])
+    except gdb.error:
+        print("FRAME", thread.ptid[1], "0x0", "0x0", "unreadable")
 """
 GDB_OPTIONS = (
     *("-nx", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off"),
@@ -143,7 +146,8 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
 
 @cache
 def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[GdbFrame]]:
-    """Return the frames of all threads as gdb sees them, innermost first.
+    """Return the frames of all threads as gdb sees them, innermost first; one that is "unreadable" ends a stack at which
+    gdb failed.
 
     :param options: more options for gdb
     """
@@ -166,7 +170,7 @@ def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[Gd
         (folder / "frames.json").write_text(json.dumps(rows))
 
     # The program's name changes with the checkout, its folder with what is in it.
-    key = key_of(version, GDB_SCRIPT, options, core.parent.name, core.stat().st_size)
+    key = key_of(version, GDB_SCRIPT + ALL_THREADS, options, core.parent.name, core.stat().st_size)
     stacks: dict[int, list[GdbFrame]] = {}
     for thread, pc, cfa, kind in json.loads((entry("stacks", key, make) / "frames.json").read_text()):
         stacks.setdefault(int(thread), []).append(GdbFrame(int(pc, 16), int(cfa, 16), kind))
