@@ -144,8 +144,8 @@ def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind
         assert {told.exit_code(name) for name in asked} == {3}
         assert sum(facts.values()) > 0.8 * sum(intact.compared(intact)[name].of for name in asked)
     elif kind == "gcore" and told.exit_code("threads") == 3:
-        # Where the loader puts libraries is chance: glibc's is not cut, and its lists tell threads.
-        assert {row["runtime"] for row in told.answers["threads"]["threads"]} == {None}
+        # Where the loader puts libraries is chance: enough is left that tells of threads.
+        assert not any(found.wrong for found in told.compared(intact).values())
     elif kind == "gcore":
         assert told.exit_code("threads") == 1 and NOTES_LOST in str(told.errors["threads"])
 

@@ -160,7 +160,7 @@ def test_stacks_of_all_sorts_were_compared() -> None:
     assert sum(tally.with_signal for tally in tallies.values()) >= 30
     for name in ("c++", "fortran", "c-debug-frame"):
         assert tallies[name].with_inlined >= 5
-    assert len(tallies["c++"].places) >= 25 and tallies["c++"].with_signal >= 2
+    assert len(tallies["c++"].places) >= 25 and tallies["c++"].with_signal >= 1
     assert len(tallies["fortran"].places) >= 12
 
 

@@ -146,8 +146,8 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
 
 @cache
 def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[GdbFrame]]:
-    """Return the frames of all threads as gdb sees them, innermost first; one that is "unreadable" ends a stack at which
-    gdb failed.
+    """Return the frames of all threads as gdb sees them, innermost first; one that is "unreadable" ends a stack at
+    which gdb failed.
 
     :param options: more options for gdb
     """
