@@ -1,13 +1,19 @@
 /* A library on another OpenMP runtime than the program that opens it, with a region of two threads. */
 #include <omp.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-void inner(void)
+/* `begun` counts threads that are in the code of regions. */
+void inner(volatile int *begun)
 {
     #pragma omp parallel num_threads(2)
     {
-        if (omp_get_thread_num() == 1)
+        __atomic_add_fetch(begun, 1, __ATOMIC_SEQ_CST);
+        if (omp_get_thread_num() == 1) {
+            while (*begun < 5)
+                usleep(1000);
             abort();
+        }
         #pragma omp barrier
     }
 }

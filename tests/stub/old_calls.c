@@ -2,15 +2,22 @@
  * itself, between two of the runtime's routines. */
 #include <omp.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 void GOMP_parallel_start(void (*function)(void *), void *data, unsigned threads);
 void GOMP_parallel_end(void);
 
+static volatile int begun;
+
 static void body(void *unused)
 {
     (void)unused;
-    if (omp_get_thread_num() == 0)
+    __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+    if (omp_get_thread_num() == 0) {
+        while (begun < 2)
+            usleep(1000);
         abort();
+    }
     #pragma omp barrier
 }
 
