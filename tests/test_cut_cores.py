@@ -22,7 +22,7 @@ from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, NoAnswer, OmpdError
 from ompd.questions import threads as threads_question
 from ompd.session import Session
-from tests.support import Stopped, clean_environment, stopped, stopped_twice
+from tests.support import FULL, Stopped, clean_environment, stopped, stopped_twice
 from tests.support.comparing import as_json, compare
 from tests.support.damage import (
     DAMAGES,
@@ -78,12 +78,11 @@ def behind_the_runtime(core: Path) -> int:
 def places_to_cut(core: Path) -> set[int]:
     size, notes, loads = core.stat().st_size, notes_of(core), loads_of(core)
     headers = 64 + 56 * len(segments(core))
-    full = os.environ.get("OMPD_FULL") == "1"
-    edges = {load.p_offset + near for load in loads[:: 4 if full else 10] for near in (-1, 0, 1)}
+    edges = {load.p_offset + near for load in loads[:: 4 if FULL else 10] for near in (-1, 0, 1)}
     inside = {notes.p_offset + notes.p_filesz * part // 6 for part in range(7)}
     return {
         *(1, 16, 63, 64, 65, 64 + 56 * 3, headers - 1, headers, headers + 1),
-        *(size * part // 100 for part in range(1, 100, 7 if full else 14)),
+        *(size * part // 100 for part in range(1, 100, 7 if FULL else 14)),
         *edges,
         *inside,
         *(end_of(core) - 1, end_of(core), size - 1),
@@ -107,9 +106,18 @@ def check_cut(told: Told, intact: Told, size: int, core: Path) -> None:
             assert "cut off" in str(error) or size < 4, str(error)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("program", "mode"), [("deadlock", "debug"), ("nested", "neither"), ("task_tree", "tool"), ("taskgroup", "debug")]
+    ("program", "mode", "kind"),
+    [
+        (program, mode, kind)
+        for program, mode, usual in (
+            ("deadlock", "debug", KINDS),
+            ("nested", "neither", ("kernel",)),
+            ("task_tree", "tool", ("gcore",)),
+            ("taskgroup", "debug", ("kernel",)),
+        )
+        for kind in (KINDS if FULL else usual)
+    ],
 )
 def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path, program: str, mode: str, kind: str) -> None:
     by_gdb, by_kernel = stopped_twice(program, mode=mode)
@@ -338,7 +346,7 @@ def test_no_fact_is_wrong_whatever_page_is_lost(program: str, mode: str) -> None
     target = Holes(str(stopped(program, mode=mode).core))
     intact = target.ask_all()
     assert len(target.pages) > 30
-    for page in sorted(target.pages)[:: 1 if os.environ.get("OMPD_FULL") == "1" else 2]:
+    for page in sorted(target.pages)[:: 1 if FULL else 2]:
         target.hole = page
         told = target.ask_all()
         assert wrong(told, intact) == [], f"page at {page * PAGE:#x}"

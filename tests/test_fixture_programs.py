@@ -15,10 +15,12 @@ import pytest
 from tests.support import (
     ALL_PROGRAMS,
     COMPILERS,
+    FULL,
     KINDS,
     LOCK_KINDS,
     MODES,
     REDUCTIONS,
+    STACK_PROGRAMS,
     TASK_PROGRAMS,
     Stopped,
     build,
@@ -166,8 +168,11 @@ def test_every_program_has_a_source_and_a_shape() -> None:
 
 
 @every_build
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
+@pytest.mark.parametrize(
+    ("mode", "flags"),  # what is built for OMP_DEBUG is what is built for tools
+    [("tool", ()), ("neither", ()), ("tool", ("-O2",)), *([("neither", ("-O2",))] * FULL)],
+    ids=lambda value: "".join(value) or "-O0",
+)
 def test_compilers_have_nothing_to_warn_of(program: str, compiler: str, mode: str, flags: tuple[str, ...]) -> None:
     assert (build(program, compiler_name=compiler, mode=mode, flags=flags).parent / "warnings").read_text() == ""
 
@@ -407,10 +412,18 @@ def _check_team_thread(thread: dict[str, Any], regions: dict[int, dict[str, Any]
     assert key is None
 
 
+OTHER_BUILDS = {"O2-pie": (("-O2",), True), "O0-nopie": ((), False), "O2-nopie": (("-O2",), False)}
+
+
 @pytest.mark.parametrize(
-    ("flags", "pie"), [(("-O2",), True), ((), False), (("-O2",), False)], ids=["O2-pie", "O0-nopie", "O2-nopie"]
+    ("program", "compiler", "flags", "pie"),
+    [
+        pytest.param(*build.values, *other, id=f"{build.id}-{name}", marks=build.marks)
+        for number, build in enumerate(PARAMETERS)
+        for turn, (name, other) in enumerate(OTHER_BUILDS.items())
+        if FULL or turn == number % len(OTHER_BUILDS)
+    ],
 )
-@every_build
 def test_optimized_and_fixed_address_programs_get_into_the_same_state(
     program: str, compiler: str, flags: tuple[str, ...], pie: bool
 ) -> None:
@@ -507,8 +520,15 @@ def _demangled(symbol: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-@every_build
-@pytest.mark.parametrize("flags", [(), ("-O2",)], ids=["O0", "O2"])
+@pytest.mark.parametrize(
+    ("program", "compiler", "flags"),
+    [
+        pytest.param(*build.values, flags, id=f"{build.id}-{level}", marks=build.marks)
+        for build in PARAMETERS
+        for level, flags in (("O0", ()), ("O2", ("-O2",)))
+        if FULL or not flags or build.values[0] in STACK_PROGRAMS
+    ],
+)
 def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str, flags: tuple[str, ...]) -> None:
     core = stopped(program, compiler=compiler, mode="tool", flags=flags)
     threads, stacks = by_native_id(core.truth), gdb_stacks(core)

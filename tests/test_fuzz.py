@@ -35,9 +35,10 @@ from tests.fuzz import formats, run
 from tests.fuzz.__main__ import Drawn
 from tests.fuzz.oracle import Find
 from tests.fuzz.parses import parsed_once
+from tests.support import FULL
 
 SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
-CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000"))
+CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000" if FULL else "1000"))
 MEMORY = 500 << 20
 
 

@@ -30,7 +30,7 @@ from ompd.questions import regions, stacks, tasks, threads
 from ompd.session import Session
 from tests.stacks import Kind, stopped_at_work
 from tests.stub.programs import FOLDER
-from tests.support import Missing, Stopped, clean_environment, intel_runtime, running, stopped
+from tests.support import FULL, Missing, Stopped, clean_environment, intel_runtime, running, stopped
 from tests.support.build import compiler
 from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
@@ -55,7 +55,6 @@ PROGRAMS = [
     for compiler in known.compilers
     if not compiler.startswith("clang") and name != "no_region"
 ]
-FULL = bool(os.environ.get("OMPD_FULL"))
 
 
 def on_libgomp(program: str, compiler: str = "gcc", **options: Any) -> Stopped:

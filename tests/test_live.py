@@ -28,7 +28,7 @@ from ompd.debugger.targets import refusals
 from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGone
 from ompd.inspection import Inspection
 from ompd.model import Answer
-from tests.support import Missing, clean_environment, intel_runtime, require, running
+from tests.support import FULL, Missing, clean_environment, intel_runtime, require, running
 from tests.support.live import SOURCES, Worker, build_live, is_let_go, status_of, working
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, kernel_core_obstacle
@@ -36,7 +36,6 @@ from tests.test_truth import expected, facts_told
 from tests.truth import compare, everything
 
 OMPD = Path(sys.executable).with_name("ompd")
-FULL = os.environ.get("OMPD_FULL") == "1"
 INTERRUPTED = 500 if FULL else 60
 SEED = 20261121
 

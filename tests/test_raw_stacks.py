@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
 import subprocess
@@ -34,7 +33,7 @@ from tests.stacks import (
     stopped_at_work,
     take_core,
 )
-from tests.support import Missing, clean_environment, require
+from tests.support import FULL, Missing, clean_environment, require
 from tests.support.cache import entry, key_of
 from tests.unit.samples import mapped, run
 
@@ -55,7 +54,6 @@ MORE_KINDS = (
     Kind("c-O0-debug-frame", "work.c", "gcc", ("-gdwarf-3", "-O0", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
     Kind("fortran-O3", "work.f90", "gfortran", ("-g", "-O3", "-fopenmp"), 24),
 )
-FULL = bool(os.environ.get("OMPD_FULL"))
 CASES = [(kind, number) for kind in KINDS + (MORE_KINDS if FULL else ()) for number in range(6 if FULL else 1)]
 NO_DEBUG_FILES = ("-iex", "set debug-file-directory /nonexistent")
 UNCOVERED = "no unwind data covers "

@@ -23,7 +23,7 @@ from ompd.errors import BadFile, OmpdError, TargetGone, Unavailable
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.render.json import format_answer
 from ompd.session import Session
-from tests.support import clean_environment, intel_runtime, require, running, stopped
+from tests.support import FULL, clean_environment, intel_runtime, require, running, stopped
 from tests.support.programs import LOCK_KINDS
 from tests.test_bad_input import ompd as ompd_command
 from tests.test_odd_programs import Odd, core_of
@@ -65,8 +65,10 @@ def without_files(path: Path) -> dict[str, Any]:
     return answers(path, sysroot="/nonexistent")
 
 
-@pytest.mark.parametrize("mode", ["debug", "neither"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(
+    ("compiler", "mode"),
+    [("gcc", "debug"), ("clang", "neither"), *([("gcc", "neither"), ("clang", "debug")] * FULL)],
+)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_answers_are_those_of_the_core(program: str, compiler: str, mode: str, tmp_path: Path) -> None:
     core = stopped(program, compiler=compiler, mode=mode).core

@@ -7,7 +7,6 @@ with ``OMPD_FULL=1``.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import subprocess
@@ -31,6 +30,7 @@ from ompd.session import Session
 from tests import test_var
 from tests.support import (
     ALL_PROGRAMS,
+    FULL,
     LOCK_KINDS,
     PROGRAMS,
     REDUCTIONS,
@@ -51,7 +51,6 @@ from tests.test_snapshot import answers, snapshot, without_files
 from tests.test_truth import expected, facts_told
 from tests.truth import UNTOLD, Comparison, compare
 
-FULL = os.environ.get("OMPD_FULL") == "1"
 # Of which every program is looked at, and of which a handful.
 MAIN, OTHERS = ("libomp-19", "libomp-14"), ("libomp-13", "libomp-15", "libomp-16")
 HANDFUL = (

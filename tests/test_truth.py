@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from ompd.plugins.layout import published
 from ompd.plugins.libomp import regions as libomp_regions
 from ompd.plugins.libomp.threads import Thread
 from ompd.questions import stacks
-from tests.support import COMPILERS, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
+from tests.support import COMPILERS, FULL, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS
 from tests.truth import Comparison, compare, compare_stacks
 
@@ -37,11 +36,12 @@ TOO_LARGE = {("many", "gcore")}
 # Both kinds of core for every program of regions; for those of tasks and waits, which are about the runtime, a few.
 GCORES = {*PROGRAMS, "task_tree", "icvs", "nest_lock"}
 PARAMETERS = [
-    pytest.param(program, compiler, kind, id=f"{program}-{compiler}-{kind}", marks=marks)
+    pytest.param(program, compiler, mode, kind, id=f"{program}-{compiler}-{mode}-{kind}", marks=marks)
     for program, known in ALL_PROGRAMS.items()
-    for compiler, kind in itertools.product(known.compilers, KINDS)
+    for compiler, mode, kind in itertools.product(known.compilers, MODES, KINDS)
     for marks in [[pytest.mark.xdist_group("busy")] * known.spins]
-    if (program, kind) not in TOO_LARGE and (kind == "kernel" or program in GCORES)
+    if (program, kind) not in TOO_LARGE
+    and (kind == "kernel" or (program in GCORES and (FULL or mode == ("neither" if compiler == "clang" else "debug"))))
 ]
 
 
@@ -49,8 +49,7 @@ def expected(program: str, mode: str) -> dict[str, int]:
     return json.loads(FACTS.read_text())[program][mode]
 
 
-@pytest.mark.parametrize(("program", "compiler", "kind"), PARAMETERS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("program", "compiler", "mode", "kind"), PARAMETERS)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str, kind: str) -> None:
     found = compare(stopped(program, compiler=compiler, mode=mode, kind=kind))
     assert found.differences == []
@@ -96,7 +95,7 @@ def test_stacks_of_optimized_programs(program: str, compiler: str, mode: str) ->
     [
         pytest.param(program, compiler, marks=[pytest.mark.xdist_group("busy")] * known.spins)
         for program, known in {**PROGRAMS, **TASK_PROGRAMS}.items()
-        for compiler in known.compilers[: None if os.environ.get("OMPD_FULL") == "1" else 1]
+        for compiler in known.compilers[: None if FULL else 1]
     ],
 )
 def test_stacks_of_other_optimized_programs(program: str, compiler: str) -> None:

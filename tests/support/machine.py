@@ -26,6 +26,8 @@ else:
         from pip._vendor import tomli as tomllib
 
 TABLE = CHECKOUT / "tests" / "tools.toml"
+# The product of all axes where otherwise pairs are taken: `make test-full`.
+FULL = os.environ.get("OMPD_FULL") == "1"
 REMOVED_PREFIXES = ("OMP_", "KMP_", "GOMP_", "LD_")
 REMOVED = {"DEBUGINFOD_URLS", "COLUMNS", "NO_COLOR"}
 # Parts of the wheel that no test uses: device offloading, 135 of its 150 MB.
