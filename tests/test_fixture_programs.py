@@ -526,7 +526,8 @@ def _demangled(symbol: str) -> str:
         pytest.param(*build.values, flags, id=f"{build.id}-{level}", marks=build.marks)
         for build in PARAMETERS
         for level, flags in (("O0", ()), ("O2", ("-O2",)))
-        if FULL or not flags or build.values[0] in STACK_PROGRAMS
+        # What the others say of their stacks is the same code's, whichever compiler made it.
+        if FULL or build.values[0] in STACK_PROGRAMS or (not flags and build.values[1] != "clang")
     ],
 )
 def test_gdb_sees_the_same_threads_at_the_same_lines(program: str, compiler: str, flags: tuple[str, ...]) -> None:

@@ -68,7 +68,7 @@ def test_a_damaged_core_tells_nothing_that_was_not_read(name: str) -> None:
     outcomes = Counter(run.run_seeded(name, SEED, 0, -(-CASES // len(run.VICTIMS))))
     assert peak() - before < MEMORY
     # Else the cases miss what is read, or there is nothing to compare.
-    assert all(outcomes[kind] for kind in ("equal", "other", "error")), outcomes
+    assert outcomes["equal"] and outcomes["other"] and outcomes["error"] + outcomes["refused"], outcomes
 
 
 # The oracle itself: each of these faults in a plugin has to be found

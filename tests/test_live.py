@@ -36,7 +36,7 @@ from tests.test_truth import expected, facts_told
 from tests.truth import compare, everything
 
 OMPD = Path(sys.executable).with_name("ompd")
-INTERRUPTED = 500 if FULL else 60
+INTERRUPTED = 500 if FULL else 40
 SEED = 20261121
 
 

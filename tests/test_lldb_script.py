@@ -295,8 +295,8 @@ def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
         version,
         *("ompd threads", "ompd auto on", "ompd auto off", create_live(), "ompd threads", "ompd thread 1"),
         *("run", "ompd threads", "breakpoint set -n main", "run", "process detach", "ompd threads"),
-        *(f"target create {small}", "process launch --stop-at-entry", "ompd threads", "kill"),
-        *("target create /bin/true", "process launch --stop-at-entry", "ompd threads", "ompd runtimes"),
+        *(f"target create {small}", "run", "ompd threads", "kill"),
+        *("target create /bin/true", "breakpoint set -n __libc_start_main", "run", "ompd threads", "ompd runtimes"),
     )
     no_target, not_run, ended, detached, small_one, without = map(numberless, told.all("ompd threads"))
     assert no_target == not_run == told["ompd thread 1"] == NO_PROCESS

@@ -13,16 +13,17 @@ import pytest
 
 import ompd
 from ompd.render.json import format_answer
-from tests.support import FULL, PROGRAMS, require, running, stopped
+from tests.support import FULL, PROGRAMS, STACK_PROGRAMS, require, running, stopped
 from tests.support.lldb import VERSIONS, LldbHost
 from tests.support.programs import ALL_PROGRAMS
 from tests.test_truth import expected
 
 pytestmark = pytest.mark.xdist_group("lldb")
 
-# All programs under the newest, of the others those that differ most in what is asked of the target.
+# Those that differ most in what is asked of the target, and under the newest more.
 SOME = ("nested", "hang", "two_initial", "not_initialised", "extra_pthread", "task_tree", "icvs")
-CORES = [(22, name) for name in ALL_PROGRAMS] + [(version, name) for version in VERSIONS[1:] for name in SOME]
+MORE = [name for name in ALL_PROGRAMS if FULL or name in (*SOME, *STACK_PROGRAMS, "nest_lock", "ordered")]
+CORES = [(22, name) for name in MORE] + [(version, name) for version in VERSIONS[1:] for name in SOME]
 LIVE = [(22, name) for name in ((*PROGRAMS, "task_tree", "icvs") if FULL else SOME)] + [
     (version, name) for version in VERSIONS[1:] for name in SOME
 ]

@@ -24,7 +24,7 @@ from ompd.questions import runtimes, threads
 from ompd.session import Session
 from tests.stub.structures import compare as compare_structures
 from tests.stub.structures import written
-from tests.support import Stopped, running, stopped
+from tests.support import FULL, Stopped, running, stopped
 from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
 from tests.support.programs import ALL_PROGRAMS
@@ -117,9 +117,15 @@ def test_what_a_program_is_told_is_what_libgomp_tells_it(program: str, compiler:
         assert own == others
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    "program", [name for name, known in ALL_PROGRAMS.items() if "gcc" in known.compilers and name not in UNTOUCHED]
+    ("program", "mode"),
+    [
+        (name, mode)
+        for number, name in enumerate(ALL_PROGRAMS)
+        if "gcc" in ALL_PROGRAMS[name].compilers and name not in UNTOUCHED
+        for turn, mode in enumerate(MODES)
+        if FULL or turn == number % len(MODES)
+    ],
 )
 def test_of_programs_of_32_bits(program: str, mode: str) -> None:
     # Type sizes, pointers, structures and where a thread has its storage all come through the callbacks.

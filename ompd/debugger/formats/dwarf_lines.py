@@ -23,6 +23,7 @@ from ompd.debugger.formats.dwarf_units import (
     DW_AT_STMT_LIST,
     DW_TAG_INLINED_SUBROUTINE,
     DW_TAG_SUBPROGRAM,
+    OF_RANGES,
     Entry,
     Unit,
     Value,
@@ -270,7 +271,7 @@ class LineInfo:
         for outer in (True, False):
             key = unit.section, unit.offset, outer
             if key not in self._functions:
-                self._functions[key] = _Functions([], unit.iter_entries(DW_TAG_SUBPROGRAM, outer=outer))
+                self._functions[key] = _Functions([], unit.iter_entries(DW_TAG_SUBPROGRAM, outer=outer, only=OF_RANGES))
             known, others = self._functions[key]
             for start, end, offset in known:
                 if start <= address < end:

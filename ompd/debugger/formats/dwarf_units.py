@@ -7,7 +7,7 @@ DWARF 5. All addresses are link-time addresses. Offsets are checked before use; 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from ompd.debugger.formats.cursor import Cursor
@@ -102,6 +102,14 @@ class _Shape(NamedTuple):
     steps: int | tuple[int, ...]  # Unit.steps of all attributes
     # Where the entry behind its children is told: steps to DW_AT_sibling and its form
     sibling: tuple[int | tuple[int, ...], int] | None
+
+
+# What :meth:`Unit.ranges` looks at.
+OF_RANGES = frozenset((DW_AT_RANGES, DW_AT_LOW_PC, DW_AT_HIGH_PC))
+
+# Of an abbreviation's attributes those that are read, each with the steps over what lies before it, and the steps over
+# what lies behind the last.
+_Chosen = tuple[list[tuple[int | tuple[int, ...], int, int, int]], int | tuple[int, ...]]
 
 
 class Inside(NamedTuple):
@@ -290,11 +298,14 @@ class Unit:
             attribute: self.read_form(cursor, form, implicit) for attribute, form, implicit in abbreviation.attributes
         }
 
-    def iter_entries(self, tag: int, *, below: int | None = None, outer: bool = False) -> Iterator[Entry]:
+    def iter_entries(
+        self, tag: int, *, below: int | None = None, outer: bool = False, only: Collection[int] | None = None
+    ) -> Iterator[Entry]:
         """Yield every entry with *tag*, in the unit's order.
 
         :param below: only those in the entry that lies there, this one among them; their depth counts from it
         :param outer: pass over what lies in entries that are no scopes, where the file tells where these end
+        :param only: the attributes to read, all if None
         :raises MalformedFile: when it reaches an entry that is malformed
         """
         # One long function, because this is where all the time of the first lookup in a unit goes.
@@ -302,6 +313,7 @@ class Unit:
         data, shapes, end = cursor.data, self._shapes, self._end
         position = self._first if below is None else cursor.position
         depth = shared = 0
+        chosen: dict[int, _Chosen] = {}
         while position < end:
             at = position
             code = data[position]
@@ -321,7 +333,12 @@ class Unit:
                 following, inside = self._sibling(position, *sibling), False
             if abbreviation.tag == tag:
                 cursor.position = position
-                attributes = self._attributes(cursor, abbreviation)
+                if only is None:
+                    attributes = self._attributes(cursor, abbreviation)
+                else:
+                    if code not in chosen:
+                        chosen[code] = self._choose(abbreviation, only)
+                    attributes = self._chosen_attributes(cursor, chosen[code])
                 position = cursor.position if following is None else following
                 yield Entry(depth, shared, at - self._start, attributes)
                 shared = depth + inside
@@ -333,6 +350,28 @@ class Unit:
                 depth += 1
             elif depth == 0 and below is not None:
                 return
+
+    def _choose(self, abbreviation: Abbreviation, only: Collection[int]) -> _Chosen:
+        before: list[tuple[int, int, int]] = []
+        wanted = []
+        for told in abbreviation.attributes:
+            if told[0] in only:
+                wanted.append((self.steps(tuple(before)), *told))
+                before = []
+            else:
+                before.append(told)
+        return wanted, self.steps(tuple(before))
+
+    def _chosen_attributes(self, cursor: Cursor, chosen: _Chosen) -> dict[int, Value]:
+        wanted, rest = chosen
+        found = {}
+        for steps, attribute, form, implicit in wanted:
+            position = cursor.position
+            cursor.position = position + steps if isinstance(steps, int) else self.passed(position, steps)
+            found[attribute] = self.read_form(cursor, form, implicit)
+        position = cursor.position
+        cursor.position = position + rest if isinstance(rest, int) else self.passed(position, rest)
+        return found
 
     def iter_inside(self, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[Inside]:
         """Yield the entry at *offset* and those in it, in order, but what lies in entries for which *enters*, which is
