@@ -831,6 +831,32 @@ def test_an_interrupt(good: Stopped, delay: float) -> None:
     assert "in _run" not in err and (process.returncode != 130 or "Traceback" not in err)
 
 
+INTERRUPTED_AT = """
+import functools, os, signal, sys
+left = int(sys.argv[1])
+usual = functools.cached_property.__set_name__
+def counting(self, owner, name):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    usual(self, owner, name)
+functools.cached_property.__set_name__ = counting
+sys.argv = ["ompd", "threads", sys.argv[2]]
+from ompd.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize("at", [1, 20, 60, 100])
+def test_an_interrupt_where_python_makes_another_exception_of_it(good: Stopped, at: int) -> None:
+    # A class that is being made, of the first modules to be imported as of those that only an answer needs.
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT, str(at), str(good.core)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_an_interrupt_during_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: Stopped
 ) -> None:

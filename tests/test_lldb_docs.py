@@ -64,7 +64,7 @@ def alike(text: str) -> list[list[str]]:
     That is addresses, process and thread ids, with them the width of columns, where in the C library a thread waits,
     how many frames that is, and in which order LLDB writes what two of its own threads write.
     """
-    text = re.sub(r"^( *frame #0: ).*\.so.*$", r"\1LIBRARY", text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)(?:\* )?(frame #0: ).*\.so.*$", r"\1\2LIBRARY", text, flags=re.MULTILINE)
     text = re.sub(r"frame #[1-9]\d*", "frame #NUMBER", text)
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"\b\d{3,7}\b", "NUMBER", text)

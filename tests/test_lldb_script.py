@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -347,7 +348,9 @@ def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     look = "script import importlib.util; print([n for n in ('click', 'rich') if importlib.util.find_spec(n) is None])"
     shutil.copytree(SCRIPT.parent, tmp_path / "ompd")
     load = f"command script import {tmp_path / 'ompd' / 'lldb_script.py'}"
-    told = Replies(batch(lldb(version), [look, load, "version"], cwd=tmp_path))
+    found = lldb(version)  # an activated environment would be LLDB's Python's, too
+    system = replace(found, environment={**found.environment, "PATH": "/usr/bin:/bin"})
+    told = Replies(batch(system, [look, load, "version"], cwd=tmp_path))
     if "['click', 'rich']" not in told[look]:
         pytest.skip("LLDB's own Python has click and rich")
     assert "ompd needs the Python packages click and rich, and they are not in" in told[load]

@@ -425,6 +425,8 @@ def main() -> NoReturn:
         _say("ompd: there is not enough memory for the answer")
         sys.exit(EXIT_NO_ANSWER)
     except Exception as error:  # the outer edge: a fault of ours is no fault of the user
+        if isinstance(error.__cause__, KeyboardInterrupt):  # until 3.12, in a class that is being made
+            sys.exit(EXIT_INTERRUPTED)
         if "--debug" in sys.argv:
             raise
         _say(f"ompd: internal error: {type(error).__name__}: {error}", "ompd: --debug shows where; please report it")

@@ -71,10 +71,12 @@ class LldbHost:
         # It must find the module by itself, as it would for a user.
         environment.pop("LLDB_DEBUGSERVER_PATH")
         self.environment = {**environment, "OMPD_LLDB": found.command}
+        # The programs that it launches write their truth where they are.
+        self._folder = tempfile.TemporaryDirectory()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.lldb_host"],
-            cwd=CHECKOUT,
-            env=self.environment,
+            cwd=self._folder.name,
+            env={**self.environment, "PYTHONPATH": str(CHECKOUT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -108,6 +110,7 @@ class LldbHost:
         """End the process."""
         self._process.kill()
         self._process.wait()
+        self._folder.cleanup()
 
 
 def _facts_of(program: Stopped | Running) -> dict[str, object]:

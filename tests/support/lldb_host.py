@@ -71,7 +71,7 @@ def say(ask: Callable[[], object]) -> str:
 def launch(lldb: Any, target: Any, flags: int = 0) -> Any:
     """Return the process of a program that is started without output, until it stops."""
     info = lldb.SBLaunchInfo(None)  # a launch writes into it
-    info.SetEnvironmentEntries(["OMP_NUM_THREADS=2", "TRUTH_FILE=/dev/null"], False)
+    info.SetEnvironmentEntries(["OMP_NUM_THREADS=2"], False)
     info.AddOpenFileAction(1, "/dev/null", False, True)
     info.SetLaunchFlags(flags)
     error = lldb.SBError()
