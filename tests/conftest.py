@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,9 @@ from tests.support.machine import table
 os.environ["OMPD_CACHE"] = "off"
 # Nor are the user's own tables of layouts: there are none in a folder that is not there, nor can anyone make it.
 os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
+# A shell without jobs has what it starts in the background ignore Ctrl-C, and every program of a test would, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
