@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import struct
@@ -38,7 +37,7 @@ from tests.support import (
     running,
     stopped,
 )
-from tests.support.runs import ENVIRONMENT, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle, limited
 
 OMPD = Path(sys.executable).with_name("ompd")
 QUICK_SECONDS = 30  # of a machine that does much else; what does not end takes longer
@@ -67,11 +66,6 @@ class Ran:
         return json.loads(self.out)
 
 
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
 def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, **options: Any) -> Ran:
     """Run the command: quickly, in little memory, without a traceback.
 
@@ -79,7 +73,7 @@ def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, *
     """
     started = time.monotonic()
     done = subprocess.run(
-        [str(OMPD), *map(str, arguments)],
+        limited([str(OMPD), *map(str, arguments)], "-v", MEMORY >> 10),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -87,7 +81,6 @@ def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, *
         env={**clean_environment(), **(environment or {})},
         timeout=60,
         check=False,
-        preexec_fn=_limit_memory,
         **options,
     )
     assert "Traceback" not in done.stderr, done.stderr
@@ -478,11 +471,13 @@ def _crash(folder: Path, source: str, *flags: str) -> Path:
     run = folder / "run"
     run.mkdir()
 
-    def limits() -> None:
-        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-        resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
-
-    subprocess.run([str(folder / "program")], cwd=run, env=ENVIRONMENT, check=False, preexec_fn=limits)
+    with cores_allowed():
+        subprocess.run(
+            [str(folder / "program")],
+            cwd=run,
+            env=ENVIRONMENT,
+            check=False,
+        )
     (core,) = run.iterdir()
     return core
 

@@ -35,6 +35,7 @@ from tests.fuzz import formats, run
 from tests.fuzz.oracle import as_text, seeded
 from tests.fuzz.parses import parsed_once
 from tests.support import clean_environment, stopped
+from tests.support.runs import limited
 from tests.test_bad_input import NT_FILE, notes, patched
 from tests.test_hostile import Victim
 
@@ -49,13 +50,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def ompd(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
     """Run the command in little memory and check what must hold whatever it reads; return code, output, complaints."""
     done = subprocess.run(
-        [str(OMPD), *map(str, arguments)],
+        limited([str(OMPD), *map(str, arguments)], "-v", MEMORY >> 10),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env={**clean_environment(), **environment},
         timeout=SECONDS,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )
     out, err = done.stdout.decode(), done.stderr.decode()
     assert done.returncode in (0, 1, 3), (done.returncode, err)

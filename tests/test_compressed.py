@@ -8,7 +8,6 @@ import lzma
 import os
 import pty
 import random
-import resource
 import select
 import shutil
 import signal
@@ -27,6 +26,7 @@ import zstandard
 import ompd
 from ompd.debugger import compressed
 from tests.support import KINDS, Stopped, clean_environment, stopped
+from tests.support.runs import limited
 from tests.test_bad_input import OMPD, Ran, facts, refused, same_or_unavailable
 from tests.test_bad_input import ompd as run
 
@@ -301,11 +301,10 @@ def test_a_disk_without_room(tmp_path: Path, good: Stopped) -> None:
 def test_a_quota(tmp_path: Path, spool: Path, good: Stopped) -> None:
     core = written(tmp_path / "core", COMPRESSORS["xz"](good.core.read_bytes()))
     done = subprocess.run(
-        [str(OMPD), "threads", str(core)],
+        limited([str(OMPD), "threads", str(core)], "-f", 200),  # blocks of 512 bytes
         capture_output=True,
         text=True,
         env=clean_environment(),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
         check=False,
     )
     assert done.returncode == 1

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import clean_environment, require
 from tests.support.build import PROGRAMS
-from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
 SOURCE = PROGRAMS / "hang.c"
 OMPD = Path(sys.executable).with_name("ompd")
@@ -52,7 +52,8 @@ def wait_until_stuck(process: subprocess.Popen[bytes]) -> None:
 
 def take_core(program: Path, folder: Path) -> Path:
     environment = {**clean_environment(), **ENVIRONMENT}
-    process = subprocess.Popen([str(program)], cwd=folder, preexec_fn=allow_cores, env=environment)
+    with cores_allowed():
+        process = subprocess.Popen([str(program)], cwd=folder, env=environment)
     try:
         wait_until_stuck(process)
         if kernel_core_obstacle() is None:

@@ -47,8 +47,8 @@ from tests.support.runs import (
     _require_kernel_cores,
     _write_gcore,
     _write_kernel_core,
-    allow_cores,
     can_be_read,
+    cores_allowed,
 )
 
 unicorn = require_module("unicorn")
@@ -127,16 +127,16 @@ def at_rest(program: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run the program until all of its threads wait."""
     ready, told = os.pipe()
     try:
-        process = subprocess.Popen(
-            [str(program), "truth.json", str(told)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[told],
-            # Else the kernel writes to each thread's memory which processor it is on.
-            env={**ENVIRONMENT, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
-            start_new_session=True,
-            preexec_fn=allow_cores,
-        )
+        with cores_allowed():
+            process = subprocess.Popen(
+                [str(program), "truth.json", str(told)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[told],
+                # Else the kernel writes to each thread's memory which processor it is on.
+                env={**ENVIRONMENT, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
+                start_new_session=True,
+            )
         os.close(told)
         try:
             if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):

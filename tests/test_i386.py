@@ -51,8 +51,8 @@ from tests.support.runs import (
     _require_kernel_cores,
     _write_gcore,
     _write_kernel_core,
-    allow_cores,
     can_be_read,
+    cores_allowed,
 )
 
 SOURCES = Path(__file__).parent / "i386"
@@ -156,15 +156,15 @@ def started(build: Build, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     ready, told = os.pipe()
     process = None
     try:
-        process = subprocess.Popen(
-            [str(program), "truth.json", str(told), *([str(library)] if library is not None else [])],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[told],
-            env=ENVIRONMENT,
-            start_new_session=True,
-            preexec_fn=allow_cores,
-        )
+        with cores_allowed():
+            process = subprocess.Popen(
+                [str(program), "truth.json", str(told), *([str(library)] if library is not None else [])],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[told],
+                env=ENVIRONMENT,
+                start_new_session=True,
+            )
         os.close(told)
         if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):
             raise NotReady("i386/program.c")

@@ -36,7 +36,7 @@ from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
 from tests.support.machine import require_module
 from tests.support.programs import ALL_PROGRAMS
-from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
 from tests.test_odd_programs import PLAIN, Odd, Words, core_of
 from tests.test_raw_stacks import KINDS
@@ -437,7 +437,8 @@ def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
         folder.mkdir()
         names = [str(tmp_path / f"{name}.so") for name in order]
         environment = {**clean_environment(), **ENVIRONMENT}
-        subprocess.run([tmp_path / "program", *names], cwd=folder, preexec_fn=allow_cores, env=environment, check=False)
+        with cores_allowed():
+            subprocess.run([tmp_path / "program", *names], cwd=folder, env=environment, check=False)
         with Session.open_core(next(folder.glob("core*"))) as session:
             rows = threads.ask(session)
         assert rows.complete and rows.warnings == ()
@@ -764,7 +765,8 @@ def run_source(
     where = folder / "run"
     where.mkdir()
     variables = {**clean_environment(), **ENVIRONMENT, **(environment or {})}
-    subprocess.run([folder / "program"], cwd=where, preexec_fn=allow_cores, env=variables, check=False)
+    with cores_allowed():
+        subprocess.run([folder / "program"], cwd=where, env=variables, check=False)
     return next(where.glob("core*"))
 
 

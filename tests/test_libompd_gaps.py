@@ -23,7 +23,7 @@ from tests.libompd import build, stop
 from tests.support import COMPILERS, KINDS, MODES, Missing, Stopped, intel_runtime, require, stopped
 from tests.support import build as build_fixture
 from tests.support.cache import entry, key_of
-from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.test_vendor import told
 from tests.truth import compare
 
@@ -410,7 +410,7 @@ def hidden_helper(compiler: str, mode: str) -> tuple[Path, dict[str, Any]]:
     }
 
     def make(folder: Path) -> None:
-        with (folder / "output").open("wb") as output:
+        with (folder / "output").open("wb") as output, cores_allowed():
             subprocess.run(
                 [str(program)],
                 cwd=folder,
@@ -419,7 +419,6 @@ def hidden_helper(compiler: str, mode: str) -> tuple[Path, dict[str, Any]]:
                 stderr=output,
                 env=environment,
                 timeout=30,
-                preexec_fn=allow_cores,
                 check=False,
             )
         (written,) = (path for path in folder.iterdir() if path.name.startswith("core"))

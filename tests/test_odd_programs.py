@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import signal
 import subprocess
 import time
@@ -28,7 +27,7 @@ from tests.support import FULL, Missing, clean_environment, intel_runtime, requi
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import table
-from tests.support.runs import ENVIRONMENT, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
 SOURCES = Path(__file__).parent / "odd"
 END_SECONDS = 25
@@ -130,11 +129,6 @@ def _build(odd: Odd, compiler_name: str) -> Path:
     return entry("programs", key, make) / odd.name
 
 
-def _limits() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
-
-
 def core_of(odd: Odd, compiler_name: str, mode: str = "neither", kind: str = "kernel") -> Core:
     """Return a core of the program at its end, from the cache or from a run."""
     if kind == "kernel" and kernel_core_obstacle() is not None:
@@ -149,7 +143,7 @@ def core_of(odd: Odd, compiler_name: str, mode: str = "neither", kind: str = "ke
     def make(folder: Path) -> None:
         for library in executable.parent.glob("*.so"):
             (folder / library.name).symlink_to(library)
-        with (folder / "output").open("wb") as output:
+        with (folder / "output").open("wb") as output, cores_allowed():
             process = subprocess.Popen(
                 [str(executable)],
                 cwd=folder,
@@ -158,7 +152,6 @@ def core_of(odd: Odd, compiler_name: str, mode: str = "neither", kind: str = "ke
                 stderr=output,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_limits,
             )
         try:
             if kind == "gcore":

@@ -21,7 +21,7 @@ from ompd.session import Session
 from tests.support import COMPILERS, MODES, Stopped, stopped
 from tests.support.build import compiler
 from tests.support.machine import clean_environment
-from tests.support.runs import allow_cores
+from tests.support.runs import cores_allowed
 from tests.test_odd_programs import PLAIN, Core, Odd, core_of
 
 CONSTRUCTS = ("parallel", "task", "taskloop", None)
@@ -190,7 +190,8 @@ def by_libgomp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "deep.c").write_text(DEEP)
     build = [str(compiler("gcc").path), "-g", "-fopenmp", "deep.c", "-o", "deep"]
     subprocess.run(build, cwd=folder, check=True, env=clean_environment())
-    subprocess.run([folder / "deep"], cwd=folder, preexec_fn=allow_cores, check=False, env={"PATH": "/usr/bin:/bin"})
+    with cores_allowed():
+        subprocess.run([folder / "deep"], cwd=folder, check=False, env={"PATH": "/usr/bin:/bin"})
     found = list(folder.glob("core*"))
     if not found:
         pytest.skip("the kernel writes no cores into the folder of a run here")

@@ -45,7 +45,7 @@ from tests.support import (
 )
 from tests.support.build import compiler as compiler_of
 from tests.support.damage import DAMAGES, ask_all, zeroed
-from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.support.variables import Recipe
 from tests.test_snapshot import answers, snapshot, without_files
 from tests.test_truth import expected, facts_told
@@ -520,7 +520,8 @@ def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_pat
     subprocess.run(link, cwd=tmp_path, check=True, env=clean_environment())
     run = tmp_path / "run"
     run.mkdir()
-    subprocess.run([tmp_path / "program"], cwd=run, preexec_fn=allow_cores, env=ENVIRONMENT, check=False)
+    with cores_allowed():
+        subprocess.run([tmp_path / "program"], cwd=run, env=ENVIRONMENT, check=False)
     with Session.open_core(next(run.glob("core*"))) as session:
         rows = [row for row in threads.ask(session).rows if row.thread_num is not None]
     assert [(row.thread_num, row.team_size, row.level) for row in rows] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]

@@ -30,7 +30,7 @@ from tests.stub.structures import written
 from tests.support import clean_environment, require, stopped
 from tests.support.build import compiler
 from tests.support.m32 import m32_flags
-from tests.support.runs import ENVIRONMENT, allow_cores
+from tests.support.runs import ENVIRONMENT, cores_allowed
 from tests.support.stub import INCLUDE, stub_folder
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -415,7 +415,8 @@ def test_a_stack_leads_through_the_regions_of_two_runtimes(outer: str, tmp_path:
     run = tmp_path / "run"
     run.mkdir()
     surroundings = {**clean_environment(), **ENVIRONMENT}
-    subprocess.run([program, library], cwd=run, preexec_fn=allow_cores, env=surroundings, check=False)
+    with cores_allowed():
+        subprocess.run([program, library], cwd=run, env=surroundings, check=False)
     (core,) = run.glob("core*")
     with Session.open_core(core) as session:
         assert len(session.runtimes) == 2

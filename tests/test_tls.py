@@ -27,8 +27,8 @@ from tests.support.runs import (
     _require_kernel_cores,
     _write_gcore,
     _write_kernel_core,
-    allow_cores,
     can_be_read,
+    cores_allowed,
 )
 
 SOURCES = Path(__file__).parent / "tls"
@@ -114,15 +114,15 @@ def build(name: str, flags: Sequence[str], libraries: bool) -> Path:
 def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> None:
     ready, told = os.pipe()
     try:
-        process = subprocess.Popen(
-            [str(program), "truth.json", str(told), *arguments],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[told],
-            env=ENVIRONMENT,
-            start_new_session=True,
-            preexec_fn=allow_cores,
-        )
+        with cores_allowed():
+            process = subprocess.Popen(
+                [str(program), "truth.json", str(told), *arguments],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[told],
+                env=ENVIRONMENT,
+                start_new_session=True,
+            )
         os.close(told)
         try:
             if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):

@@ -18,7 +18,7 @@ from ompd.errors import BadInput, NoAnswer
 from ompd.inspection import Inspection
 from ompd.model import VariableAnswer, VariableRecord
 from tests.support import clean_environment, require
-from tests.support.runs import _require_kernel_cores, allow_cores
+from tests.support.runs import _require_kernel_cores, cores_allowed
 from tests.support.variables import Recipe, Told, running, stopped
 
 RECIPES = {
@@ -443,7 +443,8 @@ def test_a_process_without_openmp_has_variables_too(tmp_path: Path) -> None:
     source.write_text("#include <stdlib.h>\n__thread int own = 7; int main(void) { own++; abort(); }\n")
     subprocess.run([str(require("gcc")), "-g", str(source), "-o", str(tmp_path / "plain")], check=True)
     _require_kernel_cores()
-    subprocess.run([str(tmp_path / "plain")], cwd=tmp_path, preexec_fn=allow_cores, check=False)
+    with cores_allowed():
+        subprocess.run([str(tmp_path / "plain")], cwd=tmp_path, check=False)
     core = next(tmp_path.glob("core*"))
     with ompd.open_core(core) as session:
         answer = session.ask_variable("own")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support import Missing, clean_environment, require
 from tests.support.cache import entry, key_of
 from tests.support.machine import wheel_folder
-from tests.support.runs import READY_SECONDS, allow_cores, can_be_read, kernel_core_obstacle
+from tests.support.runs import READY_SECONDS, can_be_read, cores_allowed, kernel_core_obstacle
 
 SOURCES = Path(__file__).parent
 WORKING_SECONDS = 0.5  # what programs get to come apart in
@@ -121,15 +121,15 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=dict(variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        preexec_fn=allow_cores,
-        start_new_session=True,
-    )
+    with cores_allowed():
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
     try:
         assert process.stdout is not None
         if is_ready:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.build import compiler
 from tests.support.cache import CACHE, entry, key_of
 from tests.support.machine import Missing, clean_environment
-from tests.support.runs import ENVIRONMENT, allow_cores, kernel_core_obstacle
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.support.stub import INCLUDE, SOURCES, sources_key, stub_folder
 
 FOLDER = Path(__file__).parent
@@ -76,14 +76,13 @@ def core_of(program: Path, *arguments: str, environment: Mapping[str, str] | Non
     key = key_of("stub-core", program.parent.name, arguments, variables)
 
     def make(folder: Path) -> None:
-        with (folder / "output").open("wb") as output:
+        with (folder / "output").open("wb") as output, cores_allowed():
             done = subprocess.run(
                 [program, *arguments],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=allow_cores,
                 env=variables,
                 timeout=60,
                 check=False,

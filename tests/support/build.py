@@ -100,33 +100,30 @@ def build(
     ]
     version = openmp.version()
 
-    def compile_to(folder: Path, name: str) -> Path:
-        target = folder / f"{name}.o"
-        by, options = {
-            ".c": (c_compiler, headers),
-            ".cc": (used, headers),
-            # It has no word for a procedure that is not to be inlined.
-            ".F90": (used, ["-ffree-line-length-none", "-fno-inline", f"-J{folder}"]),
-        }[source(name).suffix]
-        _run([str(by.path), *compiling, *options, "-c", str(source(name)), "-o", str(target)], folder)
-        return target
+    by_suffix = {
+        ".c": (c_compiler, headers),
+        ".cc": (used, headers),
+        # It has no word for a procedure that is not to be inlined.
+        ".F90": (used, ["-ffree-line-length-none", "-fno-inline"]),
+    }
+    shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
 
-    def make_truth(folder: Path) -> None:
-        compile_to(folder, "truth")
+    def compiled(name: str) -> Path:
+        # What is compiled is the same for all runtimes.
+        by, options = by_suffix[source(name).suffix]
+        command = [str(by.path), *compiling, *options, "-c", str(source(name)), "-o", f"{name}.o"]
+        key = key_of(command, by.version, source(name).read_text(), shared, RUNTIMES[INTEL].version())
+        return entry("objects", key, lambda folder: _run(command, folder)) / f"{name}.o"
 
     def make_program(folder: Path) -> None:
-        shared_folder = entry("objects", truth_key, make_truth)
-        (folder / "warnings").write_text((shared_folder / "warnings").read_text())
-        objects = [str(compile_to(folder, program)), str(shared_folder / "truth.o")]
+        objects = [compiled(program), compiled("truth")]
+        (folder / "warnings").write_text("".join(path.with_name("warnings").read_text() for path in objects))
         for path in openmp.sources:
             target = folder / f"{path.stem}.o"
             _run([str(c_compiler.path), *compiling, f"-I{INCLUDE}", "-c", str(path), "-o", str(target)], folder)
-            objects.append(str(target))
-        _run([str(used.path), *objects, "-o", str(folder / program), *linking], folder)
+            objects.append(target)
+        _run([str(used.path), *map(str, objects), "-o", str(folder / program), *linking], folder)
 
-    shared = [(PROGRAMS / name).read_text() for name in ("truth.h", "truth.c", "truth.F90")]
-    # What is compiled is the same for all runtimes.
-    truth_key = key_of(shared, c_compiler.version, compiling, RUNTIMES[INTEL].version())
     more = [path.read_text() for path in openmp.sources]
     program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version, *more)
     return entry("programs", program_key, make_program) / program

@@ -199,7 +199,7 @@ class _Prepared:
         ready, told = os.pipe()
         output = folder / "output"
         try:
-            with output.open("wb") as file:
+            with output.open("wb") as file, cores_allowed():
                 process = subprocess.Popen(
                     [str(self.executable)],
                     cwd=folder,
@@ -214,7 +214,6 @@ class _Prepared:
                         "TRUTH_MODE": self.mode,
                     },
                     start_new_session=True,
-                    preexec_fn=allow_cores,
                 )
         except BaseException:
             os.close(ready)
@@ -257,10 +256,23 @@ def _prepare(
     return _Prepared(program, compiler, mode, executable, environment, runtime)
 
 
-def allow_cores() -> None:
-    """Let the kernel write a core of this process, and of what it becomes: for ``preexec_fn``."""
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+@contextmanager
+def cores_allowed() -> Iterator[None]:
+    """Let the kernel write cores of the processes that are started in the context.
+
+    With ``preexec_fn`` all page tables of this process would be copied, which takes as long as the program.
+    """
+    usual = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (usual[1], usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, usual)
+
+
+def limited(command: Sequence[str], option: str, number: int) -> list[str]:
+    """Return the command under a limit of the shell's ``ulimit``, and without cores."""
+    return ["/bin/sh", "-c", f'ulimit -c 0; ulimit {option} {number} && exec "$@"', "sh", *command]
 
 
 def _await_pause(pid: int, thread: int) -> None:

@@ -23,8 +23,8 @@ from tests.support.runs import (
     _require_kernel_cores,
     _write_gcore,
     _write_kernel_core,
-    allow_cores,
     can_be_read,
+    cores_allowed,
 )
 from tests.support.runtimes import INTEL, RUNTIMES
 
@@ -145,7 +145,7 @@ def running(recipe: Recipe, threads: int, folder: Path) -> Iterator[Told]:
     program = build(recipe)
     ready, told = os.pipe()
     try:
-        with (folder / "output").open("wb") as output:
+        with (folder / "output").open("wb") as output, cores_allowed():
             process = subprocess.Popen(
                 [str(program), str(program.with_name("opened.so"))],
                 cwd=folder,
@@ -161,7 +161,6 @@ def running(recipe: Recipe, threads: int, folder: Path) -> Iterator[Told]:
                     "TRUTH_FD": str(told),
                 },
                 start_new_session=True,
-                preexec_fn=allow_cores,
             )
     finally:
         os.close(told)

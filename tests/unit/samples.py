@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import resource
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MalformedFile, Unsupported
 from tests.support import Missing, clean_environment, intel_runtime, require
 from tests.support.cache import entry, key_of
-from tests.support.runs import kernel_core_obstacle
+from tests.support.runs import cores_allowed, kernel_core_obstacle
 
 # A signal handler that aborts inside of a comparison inside of qsort inside of a recursion inside of a parallel region.
 SOURCE = """\
@@ -121,16 +120,16 @@ def crashed(program: Path) -> Path:
 
     def make(folder: Path) -> None:
         environment = {**clean_environment(), "OMP_STACKSIZE": "256k", "MALLOC_ARENA_MAX": "1", "KMP_BLOCKTIME": "0"}
-        process = subprocess.Popen([program], cwd=folder, env=environment, preexec_fn=_allow_cores)
+        with cores_allowed():
+            process = subprocess.Popen(
+                [program],
+                cwd=folder,
+                env=environment,
+            )
         assert process.wait() == -signal.SIGABRT
         next(folder.glob("core*")).rename(folder / "core.kernel")
 
     return entry("samples", key_of("core", program.parent.name), make) / "core.kernel"
-
-
-def _allow_cores() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
 
 
 @cache

@@ -29,7 +29,7 @@ from ompd.errors import BadInput, MemoryFault, OmpdError
 from tests.support import clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
-from tests.support.runs import _require_kernel_cores, allow_cores
+from tests.support.runs import _require_kernel_cores, cores_allowed
 
 SOURCES = Path(__file__).parents[1] / "values"
 BUILDS = {
@@ -106,7 +106,8 @@ def made(name: str) -> Sample:
         (folder / source).write_text(text)
         words = [command, "-g", "-w", *flags, source, "-o", "program", *(["-fopenmp"] if "fortran" in name else [])]
         subprocess.run(words, cwd=folder, check=True, env=clean_environment())
-        subprocess.run(["./program"], cwd=folder, preexec_fn=allow_cores, check=False, stderr=subprocess.DEVNULL)
+        with cores_allowed():
+            subprocess.run(["./program"], cwd=folder, check=False, stderr=subprocess.DEVNULL)
         next(folder.glob("core*")).rename(folder / "the.core")
 
     folder = entry("values", key_of(text, used.version, flags, driver), make)
