@@ -117,6 +117,7 @@ def build(
 
     def make_program(folder: Path) -> None:
         objects = [compiled(program), compiled("truth")]
+        (folder / objects[0].name).symlink_to(objects[0])
         (folder / "warnings").write_text("".join(path.with_name("warnings").read_text() for path in objects))
         for path in openmp.sources:
             target = folder / f"{path.stem}.o"
