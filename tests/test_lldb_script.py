@@ -22,10 +22,14 @@ import ompd
 from ompd.commands.main import cli
 from ompd.commands.table import COMMANDS
 from ompd.session import Session
-from tests.support import require, stopped
+from tests.support import FULL, require, stopped
 from tests.support.lldb import VERSIONS, batch, build_regions, lldb
 
-pytestmark = [pytest.mark.xdist_group("lldb"), pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = pytest.mark.xdist_group("lldb")
+every_version = pytest.mark.parametrize("version", VERSIONS)
+# What asks LLDB for what is alike in all of them: the oldest and one of the others.
+with_22 = pytest.mark.parametrize("version", VERSIONS if FULL else (22, 14))
+with_19 = pytest.mark.parametrize("version", VERSIONS if FULL else (19, 14))
 
 SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
 LOAD = f"command script import {SCRIPT}"
@@ -123,6 +127,7 @@ def numberless(text: str) -> str:
     return re.sub(r"(thread|process) \d+", r"\1 N", text)
 
 
+@every_version
 def test_text_and_json_are_those_of_the_shell(version: int) -> None:
     core = stopped("task_tree").core
     asked = [(c.name, option) for option in OPTIONS for c in COMMANDS if option != "--all" or c.folds]
@@ -143,6 +148,7 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
             assert bare(printed)[first:] == bare(expected)[first:]
 
 
+@every_version
 def test_stacks_are_those_of_the_shell(version: int) -> None:
     core = stopped("task_tree", compiler="clang")
     team = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team"]
@@ -175,6 +181,7 @@ def without_lldb(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+@every_version
 def test_threads_have_the_numbers_of_lldb(version: int) -> None:
     told = of_hang(version)
     indices = {int(tid, 0): int(n) for n, tid in re.findall(r"thread #(\d+): tid = (\w+)", told["thread list"])}
@@ -185,6 +192,7 @@ def test_threads_have_the_numbers_of_lldb(version: int) -> None:
         assert f"  {row['lldb_index']} " in line
 
 
+@every_version
 def test_looking_keeps_the_selection(version: int) -> None:
     told = of_hang(version)
     # LLDB 14 may print where the process stopped late, beside an answer.
@@ -195,6 +203,7 @@ def test_looking_keeps_the_selection(version: int) -> None:
     assert told.all("thread info")[0].startswith(f"thread #{of_a_worker()}: ")
 
 
+@every_version
 def test_a_thread_is_selected_by_its_number(version: int) -> None:
     told = of_hang(version)
     team = {t["thread_num"]: t["native_thread_id"] for t in stopped("hang").truth["threads"] if t["role"] == "team"}
@@ -203,6 +212,7 @@ def test_a_thread_is_selected_by_its_number(version: int) -> None:
         assert int(re.findall(r"tid = (\w+)", selected)[0], 0) == team[number]
 
 
+@every_version
 def test_wrong_words_are_answered(version: int) -> None:
     told = of_hang(version)
     assert {command: numberless(told[command]) for command in WRONG} == {
@@ -211,6 +221,7 @@ def test_wrong_words_are_answered(version: int) -> None:
     assert re.search(r"error: (unknown or ambiguous option|.*--bogus)", told["ompd threads --bogus"])
 
 
+@every_version
 def test_help_is_of_the_table(version: int) -> None:
     told = of_hang(version)
     for command in COMMANDS:
@@ -223,6 +234,7 @@ def test_help_is_of_the_table(version: int) -> None:
 # Live programs
 
 
+@every_version
 def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
     told = replies(version, create_live(), DEBUG, INNER, "run", "ompd threads --json", "ompd thread 1",
                    "ompd thread --level 1 0", "ompd thread 1 --level 1")  # fmt: skip
@@ -234,7 +246,15 @@ def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
     assert f"OpenMP thread 1/2 at level 1 is LLDB's thread #{inner[0]}\n" in told["ompd thread 1 --level 1"]
 
 
-@pytest.mark.parametrize("pie", [True, False], ids=["pie", "fixed"])
+@pytest.mark.parametrize(
+    ("pie", "version"),
+    [
+        pytest.param(pie, version, id=f"{'pie' if pie else 'fixed'}-{version}")
+        for pie in (True, False)
+        for version in VERSIONS
+        if FULL or pie == (version != 19)
+    ],
+)
 def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     told = replies(
         version,
@@ -253,6 +273,7 @@ def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     assert "ompd_dll_locations_valid +" not in told["breakpoint list"]
 
 
+@with_19
 def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
     folder = build_regions()
     told = replies(
@@ -269,6 +290,7 @@ def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
     assert "OpenMP: no OpenMP runtime among its" in told["run"]
 
 
+@with_22
 def test_two_targets_are_told_apart(version: int) -> None:
     told = replies(
         version,
@@ -284,6 +306,7 @@ def test_two_targets_are_told_apart(version: int) -> None:
     assert {row["team_size"] for row in of_three if row["parallel"]} == {3}
 
 
+@with_19
 def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
     small = tmp_path / "small"
     subprocess.run(
@@ -311,6 +334,7 @@ def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
     assert "no OpenMP runtime among the" in told["ompd runtimes"]
 
 
+@with_22
 def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) -> None:
     # LLDB finds libraries by what the program's memory tells, and that by the program's file.
     core = stopped("hang")
@@ -327,6 +351,7 @@ def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) 
 # What must not happen
 
 
+@with_19
 def test_a_fault_of_ours_is_an_error_and_no_more(version: int) -> None:
     break_it = "script import lldb_script; lldb_script.format_reply = None"
     told = replies(version, create_core("hang"), break_it, "ompd threads", "ompd threads --debug", "thread info")
@@ -338,12 +363,14 @@ def test_a_fault_of_ours_is_an_error_and_no_more(version: int) -> None:
     assert told["thread info"].startswith("thread #1")
 
 
+@with_22
 def test_loading_says_nothing_and_neither_does_loading_again(version: int) -> None:
     told = replies(version, LOAD, "breakpoint list", create_live(), "breakpoint list")
     assert told.all(LOAD) == ["", ""]
     assert told.all("breakpoint list") == 2 * ["No breakpoints currently set.\n"]
 
 
+@with_19
 def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     look = "script import importlib.util; print([n for n in ('click', 'rich') if importlib.util.find_spec(n) is None])"
     shutil.copytree(SCRIPT.parent, tmp_path / "ompd")
@@ -358,6 +385,7 @@ def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     assert f"lldb version {version}." in told["version"]
 
 
+@with_22
 def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
     ompd_command = str(Path(sys.executable).with_name("ompd"))
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
@@ -385,6 +413,7 @@ def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
     assert f"ompd      {ompd.__version__}, {SCRIPT}" in done.stdout
 
 
+@with_19
 def test_a_snapshot_of_a_core_and_of_a_process(version: int, tmp_path: Path) -> None:
     core = stopped("nested")
     told = replies(
@@ -408,6 +437,7 @@ def test_a_snapshot_of_a_core_and_of_a_process(version: int, tmp_path: Path) -> 
     assert {(row.native_thread_id, row.thread_num, row.state) for row in rows} == numbers and len(numbers) > 1
 
 
+@with_22
 def test_lldb_opens_a_snapshot(version: int, tmp_path: Path) -> None:
     core = stopped("nested")
     with ompd.open_core(core.core) as session:

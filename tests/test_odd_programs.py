@@ -363,9 +363,11 @@ UNTOLD = {("waits", "clang")}
 
 
 def _cases() -> Iterator[Any]:
-    for odd in PLAIN:
-        # What a compiler makes of a program does not depend on what the runtime keeps.
-        for compiler_name, mode in product(COMPILERS, MODES) if FULL else (*product(["gcc"], MODES), ("clang", "tool")):
+    for number, odd in enumerate(PLAIN):
+        for compiler_name, mode in product(COMPILERS, MODES):
+            # What a compiler makes of a program does not depend on what the runtime keeps.
+            if not FULL and mode == "debug" and (compiler_name != "gcc" or number % 3):
+                continue
             yield pytest.param(odd, compiler_name, mode, id=f"{odd.name}-{compiler_name}-{mode}")
 
 

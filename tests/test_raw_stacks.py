@@ -43,12 +43,12 @@ KINDS = (
     Kind("c-debug-frame", "work.c", "gcc", ("-g", "-gz", "-O2", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
     Kind("c-clang-debug-frame", "work.c", "clang", ("-g", "-O1", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
     Kind("c++", "work.cpp", "g++", ("-g", "-O2", "-pthread")),
-    Kind("c++-O0", "work.cpp", "g++", ("-g", "-O0", "-pthread")),
     Kind("fortran", "work.f90", "gfortran", ("-g", "-O2", "-fopenmp"), 24),
     Kind("fortran-O0", "work.f90", "gfortran", ("-g", "-O0", "-fopenmp"), 24),
     Kind("scikit-learn", "work.py", threads=18, variables=(("OPENBLAS_NUM_THREADS", "2"), ("OMP_NUM_THREADS", "4"))),
 )
 MORE_KINDS = (
+    Kind("c++-O0", "work.cpp", "g++", ("-g", "-O0", "-pthread")),
     Kind("c++-clang", "work.cpp", "clang++", ("-g", "-O2", "-pthread")),
     Kind("c++-frame-pointer", "work.cpp", "g++", ("-g", "-O3", "-fno-omit-frame-pointer", "-pthread")),
     Kind("c-O0-debug-frame", "work.c", "gcc", ("-gdwarf-3", "-O0", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
