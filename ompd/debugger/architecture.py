@@ -108,6 +108,8 @@ class Architecture:
     at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
     called code. ``edges`` are regular expressions for what lies before the pc and at it, where a function begins or
     ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
+    ``landing_pad`` is the instruction that marks where code may be jumped to, and does nothing else; empty if there is
+    none.
     ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps; None where that is not known.
     """
 
@@ -136,6 +138,7 @@ class Architecture:
     max_call_size: int
     call: bytes
     edges: tuple[tuple[bytes, bytes, int], ...]
+    landing_pad: bytes
     calls: CallPatterns | None
 
     @cached_property
@@ -242,6 +245,7 @@ X86_64 = Architecture(
         (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
         (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 8),
     ),
+    landing_pad=b"\xf3\x0f\x1e\xfa",  # endbr64
     calls=CallPatterns(
         # lea distance(%rip), any register; mov $address, %edi
         rb"(?s:[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)|\xbf(?P<absolute>....))",
@@ -320,6 +324,7 @@ I386 = Architecture(
         (rb"", rb"[\xf2\xf3]?(?:\xc3|\xc2)", 0),
         (rb"", rb"\x5d[\xf2\xf3]?(?:\xc3|\xc2)", 4),
     ),
+    landing_pad=b"\xf3\x0f\x1e\xfb",  # endbr32
     calls=CallPatterns(
         # lea distance(register), any register; push $address, mov $address to a register, to (%esp), to distance(%esp).
         # Much else has these bytes, too, so that what follows is looked at again.

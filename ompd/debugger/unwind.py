@@ -120,7 +120,7 @@ class Table(Protocol):
 
 
 Steps = dict[int, "Step | str"]
-"""What undoes the frame at an address, or why that is not known: by unwind tables alone, the same at every stop."""
+"""What undoes the frame at an address, or why that is not known: by unwind tables and code, the same at every stop."""
 
 
 class Unwinder:
@@ -276,9 +276,24 @@ class Unwinder:
                 row = table.row((pc - bias) & self._mask)
                 if row is not None:
                     return self._prepare(row, bias)
+                step = self._step_at_landing_pad(table, bias, pc)
+                if step is not None:
+                    return step
         except MalformedFile as error:
             return f"unwind data at {pc:#x} is damaged: {error}"
         return f"no unwind data covers {pc:#x}"
+
+    def _step_at_landing_pad(self, table: Table, bias: int, pc: int) -> Step | None:
+        # In assembly language the unwind data of a function may begin only behind that instruction.
+        pad = self.architecture.landing_pad
+        row = table.row((pc + len(pad) - bias) & self._mask) if pad else None
+        if row is None or (row.function_start + bias - len(pad)) & self._mask != pc:
+            return None
+        try:
+            is_there = self.read(pc, len(pad)) == pad
+        except MemoryFault:
+            return None
+        return self._prepare(row, bias)._replace(function_start=pc) if is_there else None
 
     def _prepare(self, row: Row, bias: int) -> Step:
         size = self.architecture.pointer_size

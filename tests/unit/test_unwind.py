@@ -360,6 +360,32 @@ def returning(*addresses: int) -> dict[int, bytes]:
     return {address - len(CALL): CALL for address in addresses}
 
 
+@pytest.mark.parametrize(
+    ("at", "code", "is_known"),
+    [
+        (-4, b"\xf3\x0f\x1e\xfa", True),  # endbr64
+        (-4, b"\xf3\x0f\x1e\xfb", False),  # endbr32
+        (-8, b"\xf3\x0f\x1e\xfa\x0f\x1f\x40\x00", False),  # what is behind it has no unwind data, either
+        (-4, b"", False),  # cannot be read
+    ],
+)
+def test_a_function_whose_unwind_data_begin_behind_its_landing_pad(at: int, code: bytes, is_known: bool) -> None:
+    words = {STACK: FUNCTION + 0x10}
+
+    def read(address: int, size: int) -> bytes:
+        if address == FUNCTION + at and code:
+            return code[:size]
+        if address in words and size == 8:
+            return struct.pack("<Q", words[address])
+        raise MemoryFault(address, size)
+
+    table = invented_table(b"")
+    unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if FUNCTION - 16 <= pc < FUNCTION + 0x1000 else None)
+    frames = unwinder.stack({"rip": FUNCTION + at, "rsp": STACK}).frames
+    assert (frames[0].cfa, frames[0].function_start) == ((STACK + 8, FUNCTION + at) if is_known else (None, None))
+    assert [frame.pc for frame in frames[1:]] == ([FUNCTION + 0x10] if is_known else [])
+
+
 def test_a_frame_pointer_leads_to_the_caller() -> None:
     process = Invented(
         {0x7100: 0x7200, 0x7108: BLIND + 0x40, 0x7200: 0, 0x7208: FUNCTION + 0x40, 0x7210: 9, 0x7218: 0},
