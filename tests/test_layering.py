@@ -34,6 +34,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.commands.main", "ompd.questions.snapshot"),
+    ("ompd.commands.main", "ompd.commands.lldb_init"),
     ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
     ("ompd.debugger.targets.lldb", "lldb"),
@@ -60,6 +61,10 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.modules", "ompd.debugger.formats.minidebuginfo"),
     ("ompd.debugger.modules", "ompd.debugger.images"),
     ("ompd.debugger.unwind", "ompd.debugger.guesses"),
+    ("ompd.plugins.defaults", "ompd.plugins.demangling"),
+    ("ompd.plugins.discovery", "ompd.plugins.libgomp.plugin"),
+    ("ompd.plugins.discovery", "ompd.plugins.libomp.plugin"),
+    ("ompd.plugins.discovery", "ompd.plugins.stub.plugin"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb", "ompd.lldb_script"},

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import click
 
 import ompd
-from ompd.commands.lldb_init import format_import, install_import
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, Command, Option
 from ompd.commands.targets import open_target
@@ -395,12 +394,14 @@ def schema(command: str) -> None:
 @click.option("--install", is_flag=True, help="Write it into ~/.lldbinit, unless it is there.")
 def lldb_init(install: bool) -> None:
     """Prints the line that loads these commands into LLDB, where they ask the process that is being debugged."""
-    line = format_import()
+    import ompd.commands.lldb_init as lldbinit  # noqa: PLC0415  no other command needs it
+
+    line = lldbinit.format_import()
     if not install:
         click.echo(line)
         return
     try:
-        file, changed = install_import(line)
+        file, changed = lldbinit.install_import(line)
     except OSError as error:
         raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from error
     click.echo(f"{file}: {'added' if changed else 'has it already'}: {line}")

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ompd.contract.dmpl import RtlNames
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import CorruptState
+
+if TYPE_CHECKING:  # no command needs the rest of it
+    from ompd.contract.dmpl import RtlNames
 
 
 @dataclass(frozen=True, slots=True)

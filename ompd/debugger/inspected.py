@@ -80,6 +80,7 @@ class InspectedProcess:
         self._pages_read: set[int] | None = None
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._steps: Steps = {}
+        self._code: dict[tuple[int, int], bytes] = {}  # what lies before a pc, by how much of it
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._source_cache: dict[int, tuple[SourceFrame, ...]] = {}
@@ -619,13 +620,20 @@ class InspectedProcess:
     def _has_called(self, frame: Frame, instruction: bytes) -> bool | None:
         # None if the code is not to be had.
         try:
-            return self.read(frame.pc - len(instruction), len(instruction)) == instruction
+            return self._code_before(frame.pc, len(instruction)) == instruction
         except MemoryFault:
             return None
 
+    def _code_before(self, pc: int, size: int) -> bytes:
+        # Where one thread waits, others do.
+        known = self._code.get((pc, size))
+        if known is None:
+            known = self._code[pc, size] = self.read(pc - size, size)
+        return known
+
     def _number_of_call(self, frame: Frame, calls: SystemCalls) -> int | None:
         try:
-            code = self.read(frame.pc - _CODE_OF_CALL, _CODE_OF_CALL)
+            code = self._code_before(frame.pc, _CODE_OF_CALL)
         except MemoryFault:
             return None
         found = re.findall(calls.number, code)

@@ -5,13 +5,31 @@ what is wrong with their structures to whoever asks for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState
 
+if TYPE_CHECKING:
+    from ompd.contract.dmpl import RtlNames
 
-class WithoutEarlyCopies:
-    """A part of :class:`ompd.contract.plugin.Plugin`."""
+
+class Common:
+    """Parts of :class:`ompd.contract.plugin.Plugin`. ``ROUTINES`` are what ``rtl_names`` returns."""
+
+    ROUTINES: ClassVar[tuple[str, str]]
+
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Plugin.rtl_names`: they are the same for all languages."""
+        import ompd.plugins.demangling as demangling  # noqa: PLC0415  no command asks for names by itself
+
+        return demangling.rtl_names(language, *self.ROUTINES)
+
+    def demangle_name(self, name: str) -> str | None:
+        """See :meth:`Plugin.demangle_name`."""
+        import ompd.plugins.demangling as demangling  # noqa: PLC0415
+
+        return demangling.source_name(name)
 
     def early_copies(self, process: Process, module: Module) -> None:
         """See :meth:`Plugin.early_copies`: threads get theirs from the runtime once it runs."""

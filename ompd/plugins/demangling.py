@@ -11,12 +11,11 @@ import re
 from collections.abc import Sequence
 
 from ompd import outlined
-from ompd.contract.dmpl import DemangledName, Language, Result, SourceOf, VarInfo
+from ompd.contract.dmpl import DemangledName, Language, Result, RtlNames, SourceOf, VarInfo
 
 _MAX_NAME = 1 << 16
 
-LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
-"""Those of which a runtime's routines are known: the compilers call the same ones for all of them."""
+_LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
 
 # What stands for a threadprivate variable: the control object of emulated thread-local storage and the initial value
 # beside it, the stub's record, and the cache that clang (with a point) and flang put beside it.
@@ -25,6 +24,11 @@ _VARIABLES: Sequence[re.Pattern[str]] = (
     re.compile(r"omp_stub_private_(?P<name>\w+)"),
     re.compile(r"(?P<name>[^.]+)\.cache\.?"),
 )
+
+
+def rtl_names(language: int, dispatcher: str, invoker: str) -> RtlNames | None:
+    """Return the routines of a runtime, None for a language whose compilers are not known to call them."""
+    return RtlNames(dispatcher, invoker) if language in _LANGUAGES else None
 
 
 def demangle(mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:

@@ -16,9 +16,6 @@ from ompd.contract.ompd import DLL_LOCATIONS
 from ompd.contract.plugin import Plugin
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, OmpdError
-from ompd.plugins.libgomp.plugin import LibgompPlugin
-from ompd.plugins.libomp.plugin import LibompPlugin
-from ompd.plugins.stub.plugin import StubPlugin
 
 # Names that select a plugin of ours: that of the stub's, which is no file, and those of libraries whose work ours do.
 _BUILT_IN = {"ompd-stub": "stub", "libompd.so": "libomp", "libiomp5_db.so": "libiomp5"}
@@ -107,15 +104,29 @@ def _probe(process: Process, module: Module) -> Found | None:
         kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
     if kind is None and locations is None:
         return None
-    if kind == "stub":
-        return Found(module, kind, locations, StubPlugin())
     if kind in ("libomp", "libiomp5"):
         # Intel's copy of LLVM's runtime describes itself under this name in full; LLVM's has a dummy of it.
         kind = (
             "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
         )
-        return Found(module, kind, locations, LibompPlugin())
-    return Found(module, kind or "unknown", locations, LibgompPlugin() if kind == "libgomp" else None)
+    return Found(module, kind or "unknown", locations, _plugin(kind))
+
+
+def _plugin(kind: str | None) -> Plugin | None:
+    # Few processes have more than one runtime, and a plugin takes longer to import than to find out whose it is.
+    if kind in ("libomp", "libiomp5"):
+        from ompd.plugins.libomp.plugin import LibompPlugin  # noqa: PLC0415
+
+        return LibompPlugin()
+    if kind == "libgomp":
+        from ompd.plugins.libgomp.plugin import LibgompPlugin  # noqa: PLC0415
+
+        return LibgompPlugin()
+    if kind == "stub":
+        from ompd.plugins.stub.plugin import StubPlugin  # noqa: PLC0415
+
+        return StubPlugin()
+    return None
 
 
 def _named_kind(process: Process, module: Module, locations: int) -> str | None:

@@ -15,6 +15,7 @@ ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data"))
 """Keys whose values are addresses, or words that may be."""
 
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _COMMON = 5  # what every answer has: target, runtimes, rows, complete, warnings
 
 
@@ -27,8 +28,9 @@ def _plain(record: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in _names(record.__class__):
         value = getattr(record, name)
-        if value is not None and name in ADDRESSES:
-            value = f"{value:#x}"
+        if value.__class__ in _SCALARS:
+            if name in ADDRESSES and value is not None:
+                value = f"{value:#x}"
         elif hasattr(value, "__dataclass_fields__"):
             value = _plain(value)
         elif isinstance(value, Mapping):

@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.code import RUNTIME
-from ompd.contract.dmpl import RtlNames
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
-from ompd.plugins import demangling
-from ompd.plugins.defaults import Plain, WithoutEarlyCopies
+from ompd.plugins.defaults import Common, Plain
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
@@ -29,25 +27,16 @@ from ompd.plugins.pages import Heap
 # A team has no more threads than the process, but for those that could not be found.
 _MAX_THREADS_EACH, _MAX_THREADS = 8, 1 << 16
 
-_RTL_NAMES = RtlNames("GOMP_parallel", "gomp_thread_start")
 
-
-class LibgompPlugin(WithoutEarlyCopies):
+class LibgompPlugin(Common):
     """Reads libgomp."""
 
     kind = "libgomp"
+    ROUTINES = ("GOMP_parallel", "gomp_thread_start")  # on an initial thread the first calls the code itself
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
         """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
         return proof.proven(process, module, lambda layouts, offset: Runtime(process, module, layouts, offset))
-
-    def rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Plugin.rtl_names`: on an initial thread the first of them calls the code itself."""
-        return _RTL_NAMES if language in demangling.LANGUAGES else None
-
-    def demangle_name(self, name: str) -> str | None:
-        """See :meth:`Plugin.demangle_name`."""
-        return demangling.source_name(name)
 
 
 class Runtime(Plain):

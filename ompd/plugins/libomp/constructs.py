@@ -88,7 +88,8 @@ def routine_of(runtime: Runtime, frame: Frame) -> str | None:
 
     ``""`` where it has no symbol, nor is told by what it does.
     """
-    name = routine_at(runtime, frame.call_site)
+    at, known = frame.call_site, runtime.routines
+    name = known[at] if at in known else routine_at(runtime, at)
     return runtime.unnamed.name(frame) if name == "" and runtime.unnamed is not None else name
 
 

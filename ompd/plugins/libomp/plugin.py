@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from ompd.contract.dmpl import RtlNames
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
@@ -25,8 +24,7 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
-from ompd.plugins import demangling
-from ompd.plugins.defaults import Plain, WithoutEarlyCopies
+from ompd.plugins.defaults import Common, Plain
 from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
@@ -79,13 +77,12 @@ _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
 _VERSION = re.compile(rb"version: ([0-9.]+)")
 
-_RTL_NAMES = RtlNames("__kmpc_fork_call", "__kmp_invoke_microtask")
 
-
-class LibompPlugin(WithoutEarlyCopies):
+class LibompPlugin(Common):
     """Reads libomp and libiomp5."""
 
     kind = "libomp"
+    ROUTINES = ("__kmpc_fork_call", "__kmp_invoke_microtask")  # clang's code calls the first
 
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
         """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
@@ -97,14 +94,6 @@ class LibompPlugin(WithoutEarlyCopies):
                 hint="look again after the program's first OpenMP construct",
             )
         return Runtime(process, module)
-
-    def rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Plugin.rtl_names`: clang's code calls the first of them."""
-        return _RTL_NAMES if language in demangling.LANGUAGES else None
-
-    def demangle_name(self, name: str) -> str | None:
-        """See :meth:`Plugin.demangle_name`."""
-        return demangling.source_name(name)
 
 
 class Runtime(Plain):

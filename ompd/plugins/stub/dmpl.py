@@ -60,7 +60,7 @@ _MAX_VARIABLES = 1 << 16
 _CAPACITY = 1 << 20
 
 # Who meets a region calls the first; on each of its threads the second calls the region's code.
-_NAMES = RtlNames("GOMP_parallel", "run_implicit")
+ROUTINES = ("GOMP_parallel", "run_implicit")
 
 
 class _ProcessInfo(NamedTuple):
@@ -149,7 +149,7 @@ class StubLibrary:
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
         """See :meth:`Library.get_rtl_names`: the same for all languages that gcc compiles."""
-        return _NAMES if language in demangling.LANGUAGES else None
+        return demangling.rtl_names(language, *ROUTINES)
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
         """See :meth:`Library.get_tls_address`.
