@@ -179,4 +179,5 @@ def test_threads_as_json_loads_no_slow_package() -> None:
     slow |= {"itanium_demangler"}
     slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
     slow |= {f"ompd.debugger.{name}" for name in ("compressed", "coredumps", "debuginfod", "formats.zstd")}
+    slow |= {"ompd.plugins.libgomp.plugin", "ompd.plugins.stub.plugin", "ompd.plugins.demangling", "ompd.contract.dmpl"}
     assert not loaded & slow
