@@ -115,4 +115,6 @@ def test_the_example_that_follows_regions() -> None:
     lines = [re.sub(r" \[[\d ]+\]$", "", line) for line in done.stdout.splitlines()]
     outer = [f"regions.c:{line_with('parallel num_threads(threads)')} work: {size} threads" for size in (2, 3, 4)]
     inner = f"   regions.c:{line_with('parallel num_threads(2)')} inner: 2 threads"
-    assert lines == [outer[0], inner, outer[1], inner, outer[2], inner, "59"]  # the last is the program's
+    # The last is the program's. While a region is stepped into, other threads may begin one that is not seen.
+    assert [line for line in lines if line != inner] == [*outer, "59"]
+    assert 1 <= lines.count(inner) <= 3
