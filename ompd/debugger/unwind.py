@@ -120,7 +120,7 @@ class Table(Protocol):
 
 
 Steps = dict[int, "Step | str"]
-"""What undoes the frame at an address, or why that is not known: by unwind tables and code, the same at every stop."""
+"""What undoes the frame at an address, or why that is not known: by unwind tables alone, the same at every stop."""
 
 
 class Unwinder:
@@ -201,8 +201,8 @@ class Unwinder:
             is_exact = interrupted or how == "innermost"
             lookup = pc if is_exact else pc - 1
             known = steps.get(lookup)
-            if known is None:
-                known = steps[lookup] = self._step(lookup)
+            if known is None or known.__class__ is str:
+                known = self._known_step(lookup)
             step, fault = (None, known) if isinstance(known, str) else (known, None)
             if step is None or step.function_end <= pc:
                 context = self.signal_context(pc, registers[sp])
@@ -276,24 +276,27 @@ class Unwinder:
                 row = table.row((pc - bias) & self._mask)
                 if row is not None:
                     return self._prepare(row, bias)
-                step = self._step_at_landing_pad(table, bias, pc)
-                if step is not None:
-                    return step
         except MalformedFile as error:
             return f"unwind data at {pc:#x} is damaged: {error}"
         return f"no unwind data covers {pc:#x}"
 
-    def _step_at_landing_pad(self, table: Table, bias: int, pc: int) -> Step | None:
-        # In assembly language the unwind data of a function may begin only behind that instruction.
+    def _known_step(self, pc: int) -> Step | str:
+        known = self._steps.get(pc)
+        if known is None:
+            known = self._steps[pc] = self._step(pc)
+        return (self._step_at_landing_pad(pc) or known) if isinstance(known, str) else known
+
+    def _step_at_landing_pad(self, pc: int) -> Step | None:
+        # In assembly language the unwind data of a function may begin only behind that instruction. It is not kept for
+        # other stops: whether it is there was read, or could not be.
         pad = self.architecture.landing_pad
-        row = table.row((pc + len(pad) - bias) & self._mask) if pad else None
-        if row is None or (row.function_start + bias - len(pad)) & self._mask != pc:
-            return None
         try:
-            is_there = self.read(pc, len(pad)) == pad
+            behind = self._step(pc + len(pad)) if pad else ""
+            if isinstance(behind, str) or (behind.function_start - len(pad)) & self._mask != pc:
+                return None
+            return behind._replace(function_start=pc) if self.read(pc, len(pad)) == pad else None
         except MemoryFault:
             return None
-        return self._prepare(row, bias)._replace(function_start=pc) if is_there else None
 
     def _prepare(self, row: Row, bias: int) -> Step:
         size = self.architecture.pointer_size
@@ -393,9 +396,7 @@ class Unwinder:
 
     def step_at(self, address: int) -> Step | None:
         """Return what undoes a frame at *address*, None if no unwind data tells it."""
-        step = self._steps.get(address)
-        if step is None:
-            step = self._steps[address] = self._step(address)
+        step = self._known_step(address)
         return None if isinstance(step, str) else step
 
     def caller_of(self, step: Step, sp: int, fp: int | None) -> tuple[int, int] | None:

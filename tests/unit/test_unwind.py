@@ -13,7 +13,7 @@ import pytest
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.formats.cfi import UnwindTable
 from ompd.debugger.formats.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile, iter_notes
-from ompd.debugger.unwind import MAX_FRAMES, Frame, Stack, Unwinder
+from ompd.debugger.unwind import MAX_FRAMES, Frame, Stack, Steps, Unwinder
 from ompd.errors import MalformedFile, MemoryFault
 from tests.support import require
 from tests.unit.samples import compiled, crashed, mapped, run, survives
@@ -384,6 +384,29 @@ def test_a_function_whose_unwind_data_begin_behind_its_landing_pad(at: int, code
     frames = unwinder.stack({"rip": FUNCTION + at, "rsp": STACK}).frames
     assert (frames[0].cfa, frames[0].function_start) == ((STACK + 8, FUNCTION + at) if is_known else (None, None))
     assert [frame.pc for frame in frames[1:]] == ([FUNCTION + 0x10] if is_known else [])
+
+
+def test_a_landing_pad_that_could_not_be_read_is_looked_at_again_at_the_next_stop() -> None:
+    readable: dict[int, bytes] = {}
+
+    def read(address: int, size: int) -> bytes:
+        if address not in readable:
+            raise MemoryFault(address, size)
+        return readable[address][:size]
+
+    steps: Steps = {}
+    table = invented_table(b"")
+
+    def cfa() -> int | None:
+        unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if pc >= FUNCTION - 16 else None, steps)
+        assert (unwinder.step_at(FUNCTION - 4) is not None) == bool(readable)
+        return unwinder.stack({"rip": FUNCTION - 4, "rsp": STACK}).frames[0].cfa
+
+    assert cfa() is None
+    readable[FUNCTION - 4] = b"\xf3\x0f\x1e\xfa"
+    assert cfa() == STACK + 8
+    readable.clear()
+    assert cfa() is None  # what needs the code has read it: a snapshot has it
 
 
 def test_a_frame_pointer_leads_to_the_caller() -> None:
