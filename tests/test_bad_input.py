@@ -472,12 +472,7 @@ def _crash(folder: Path, source: str, *flags: str) -> Path:
     run.mkdir()
 
     with cores_allowed():
-        subprocess.run(
-            [str(folder / "program")],
-            cwd=run,
-            env=ENVIRONMENT,
-            check=False,
-        )
+        subprocess.run([str(folder / "program")], cwd=run, env=ENVIRONMENT, check=False)
     (core,) = run.iterdir()
     return core
 

@@ -121,11 +121,7 @@ def crashed(program: Path) -> Path:
     def make(folder: Path) -> None:
         environment = {**clean_environment(), "OMP_STACKSIZE": "256k", "MALLOC_ARENA_MAX": "1", "KMP_BLOCKTIME": "0"}
         with cores_allowed():
-            process = subprocess.Popen(
-                [program],
-                cwd=folder,
-                env=environment,
-            )
+            process = subprocess.Popen([program], cwd=folder, env=environment)
         assert process.wait() == -signal.SIGABRT
         next(folder.glob("core*")).rename(folder / "core.kernel")
 
