@@ -98,6 +98,8 @@ def check(process: InspectedProcess, thread: int, shown: Sequence[GdbFrame], tal
     """Make sure that the stack of *thread* is the one that gdb shows."""
     stack = process.stack(thread)
     theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
+    if len(theirs) == 2 and not theirs[-1].pc:
+        theirs.pop()  # outside of the innermost frame gdb shows 0 as a caller: it may have been called
     ours = [(frame.pc, frame.is_signal_frame) for frame in stack.frames]
     if shown[-1].kind == "unreadable":
         # Unwind data has led gdb to where there is no memory.

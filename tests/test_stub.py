@@ -20,12 +20,13 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
 from ompd.errors import OmpdError
 from ompd.plugins.stub import plugin, structures
+from ompd.plugins.stub.plugin import Runtime
 from ompd.questions import runtimes, threads
 from ompd.session import Session
 from tests.stub.structures import compare as compare_structures
 from tests.stub.structures import written
 from tests.support import FULL, Stopped, running, stopped
-from tests.support.damage import ask_all, cut
+from tests.support.damage import ask_all, cut, zeroed
 from tests.support.lldb import LldbHost
 from tests.support.programs import ALL_PROGRAMS
 from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
@@ -211,6 +212,21 @@ def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
     for page in sorted(target.pages):
         target.hole = page
         assert wrong(target.ask_all(), intact) == [], f"page at {page * PAGE:#x}"
+
+
+@pytest.mark.parametrize("member", ["threads", "implicit"])
+def test_a_team_that_has_lost_its_members_is_damage(member: str, tmp_path: Path) -> None:
+    core = on_stub("nested")
+    intact = intact_of(core)
+    with Session.open_core(core.core) as session:
+        space = session.runtimes[0].space
+        assert isinstance(space, Runtime)
+        arrays = [space.pointer(team.view, member) for team in space.teams.values()]
+    assert len(arrays) == 11
+    for array in arrays:
+        told = ask_all(zeroed(core.core, tmp_path / "core", array, 8))
+        assert wrong(told, intact) == []
+        assert {told.exit_code(name) for name in ("threads", "parallel", "tasks", "stack")} == {3}
 
 
 def test_no_fact_is_wrong_wherever_a_core_is_cut(tmp_path: Path) -> None:

@@ -28,11 +28,21 @@ class Heap:
     def read(self, address: int, size: int) -> bytes:
         """See :meth:`ompd.contract.memory.Memory.read`.
 
-        :raises CorruptState: if nothing but zeros is there, and on the whole page where it begins
+        :raises CorruptState: if nothing but zeros is there, and on the whole page where it begins; or, of what is
+            smaller than a page, if that is so of the part on either of its two
         """
         data = self._process.read(address, size)
-        if data.count(0) < size:
-            return data
+        if data.count(0) == size:
+            self._refuse_lost(address)
+        elif address % _PAGE + size > _PAGE >= size:
+            inside = _PAGE - address % _PAGE
+            if data.count(0, 0, inside) == inside:
+                self._refuse_lost(address)
+            elif data.count(0, inside) == size - inside:
+                self._refuse_lost(address + inside)
+        return data
+
+    def _refuse_lost(self, address: int) -> None:
         page = address - address % _PAGE
         if page not in self._is_lost:
             try:
@@ -43,4 +53,3 @@ class Heap:
             raise CorruptState(
                 address, "nothing but zeros where a structure of the runtime should be: its page is lost"
             )
-        return data

@@ -267,7 +267,7 @@ class Runtime:
 
     @cached_property
     def _all_tasks(self) -> Sequence[Task]:
-        waiting = [self.task_at(at) for team in self.teams.values() for at in team.implicit if at]
+        waiting = [self.task_at(at) for team in self.teams.values() for at in team.implicit]
         found: dict[int, Task] = {}
         while waiting:
             task = waiting.pop()

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_words
-from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.errors import BadInput, CorruptState
 from ompd.plugins.stub import stacks
 
 if TYPE_CHECKING:
@@ -59,19 +59,28 @@ class Team:
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
-        """Where the descriptors of its threads lie, by thread number; 0 for one that is not there yet."""
+        """Where the descriptors of its threads lie, by thread number.
+
+        :raises CorruptState: if one is missing
+        """
         return self._words("threads")
 
     @cached_property
     def implicit(self) -> tuple[int, ...]:
-        """Where their implicit tasks lie."""
+        """Where their implicit tasks lie.
+
+        :raises CorruptState: if one is missing
+        """
         return self._words("implicit")
 
     def _words(self, name: str) -> tuple[int, ...]:
         array = self.view.pointer(name)
         if array is None:
             raise CorruptState(self.address, f"team without {name}")
-        return tuple(read_words(self.runtime.callbacks, array, self.size))
+        members = tuple(read_words(self.runtime.heap, array, self.size))
+        if 0 in members:  # a team is not to be found before it has them all
+            raise CorruptState(array, f"team without member {members.index(0)} of its {name}")
+        return members
 
     @property
     def region(self) -> Region | None:
@@ -79,14 +88,8 @@ class Team:
         return Region(self) if self.level else None
 
     def thread(self, number: int) -> Thread:
-        """Return one of its threads.
-
-        :raises Unavailable: if it has not joined yet
-        """
-        address = self.threads[number]
-        if not address:
-            raise Unavailable(f"thread {number} has not joined its team yet")
-        return self.runtime.thread_at(address)
+        """Return one of its threads."""
+        return self.runtime.thread_at(self.threads[number])
 
     def region_task(self, thread: Thread) -> Task:
         """Return the implicit task of one of its threads.
@@ -139,10 +142,7 @@ class Region:
     def implicit_task(self, thread_num: int) -> Task:
         """See :meth:`ParallelHandle.implicit_task`."""
         self._check(thread_num)
-        address = self.team.implicit[thread_num]
-        if not address:
-            raise Unavailable(f"thread {thread_num} has not joined its team yet")
-        return self.team.runtime.task_at(address)
+        return self.team.runtime.task_at(self.team.implicit[thread_num])
 
     def _check(self, thread_num: int) -> None:
         if not 0 <= thread_num < self.size():
