@@ -42,8 +42,9 @@ class SystemCalls(NamedTuple):
     """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is a
     regular expression for what says before it which call that is, the group of which is the little-endian number;
     ``register``, where it is named, holds it, of a thread that has not got an answer yet.
-    ``first_argument`` and ``third_argument`` are the numbers of registers in unwind tables. ``futexes`` and
-    ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike.
+    ``first_argument``, ``third_argument`` and ``result`` are the numbers of registers in unwind tables. ``futexes`` and
+    ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike. ``clones`` are what code may end
+    with behind which a new thread begins, to which the call returns 0.
     """
 
     instruction: bytes
@@ -52,6 +53,8 @@ class SystemCalls(NamedTuple):
     third_argument: int
     futexes: tuple[int, ...]
     sched_yield: int
+    result: int
+    clones: tuple[bytes, ...]
     register: str | None = None
 
 
@@ -256,7 +259,11 @@ X86_64 = Architecture(
     tcb_size=0,
     tpoff_relocation=18,  # R_X86_64_TPOFF64
     x87=True,
-    system_calls=SystemCalls(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 1, (202,), 24),  # mov $number, %eax
+    # mov $number, %eax; clone and clone3
+    system_calls=SystemCalls(
+        *(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 1, (202,), 24, 0),
+        (b"\xb8\x38\0\0\0\x0f\x05", b"\xb8\xb3\x01\0\0\x0f\x05"),
+    ),
 )
 
 # pop %eax; mov $119, %eax (sigreturn); int $0x80, and mov $173, %eax (rt_sigreturn); int $0x80
@@ -339,7 +346,12 @@ I386 = Architecture(
     tpoff_relocation=14,  # R_386_TLS_TPOFF
     x87=True,
     # int $0x80, to which the kernel returns whichever way it was entered; futex and futex_time64
-    system_calls=SystemCalls(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 2, (240, 422), 158, "orig_eax"),
+    # In glibc's clone() "mov %ebx, (%ecx)" stands between.
+    system_calls=SystemCalls(
+        *(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 2, (240, 422), 158, 0),
+        (b"\xb8\x78\0\0\0\x89\x19\xcd\x80", b"\xb8\xb3\x01\0\0\xcd\x80"),
+        "orig_eax",
+    ),
     descriptors=ThreadDescriptors(NT_386_TLS, 48, "gs"),
     # arch/x86/entry/vdso/vdso32/system_call.S: push of %ecx, %edx, %ebp; mov %esp, %ebp; sysenter; int $0x80
     kernel_entry=KernelEntry(9, (5, 2, 1, 8)),

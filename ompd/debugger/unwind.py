@@ -172,9 +172,9 @@ class Unwinder:
     def unwind(self, registers: Mapping[str, int], *, guess: bool = False) -> Walk:
         """Follow the stack of the thread that has *registers*, by the psABI's lower-case names, as far as it is asked.
 
-        It ends with the frame whose return address is undefined or 0; or where nothing covers the pc, memory cannot be
-        read, a CFA does not lie beyond the inner frame's, or after :data:`MAX_FRAMES`, fewer if all stacks together
-        have many. Nothing is raised for these.
+        It ends with the frame whose return address is undefined or 0, or in which the thread has only been made; or
+        where nothing covers the pc, memory cannot be read, a CFA does not lie beyond the inner frame's, or after
+        :data:`MAX_FRAMES`, fewer if all stacks together have many. Nothing is raised for these.
 
         :param guess: go on by guesses where unwind data does not tell the caller. All frames from there on are marked
             as guessed, by unwind data or not: what a guess found may be another stack.
@@ -218,6 +218,9 @@ class Unwinder:
                 except (MemoryFault, MalformedFile, Unavailable) as error:
                     fault = f"no canonical frame address at {pc:#x}: {error}"
                     is_lost = isinstance(error, MemoryFault)
+            if step is None and count == 0 and self._begins(pc, registers):
+                yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted, guessed)
+                return
             if step is None or fault is not None:
                 guess = "" if guesser is None or is_lost else guesser.caller(pc, registers, is_exact=is_exact)
                 start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
@@ -264,6 +267,13 @@ class Unwinder:
                 return
             pc, how, interrupted = caller, "cfi", is_signal_frame
         walk.stopped = f"more than {MAX_FRAMES} frames"
+
+    def _begins(self, pc: int, registers: Mapping[int, int]) -> bool:
+        # Whether a thread has only been made: behind the system call, of which C libraries leave out the code.
+        calls = self.architecture.system_calls
+        if calls is None or registers.get(calls.result) != 0:
+            return False
+        return any(self._ends_with(pc, code) for code in calls.clones)
 
     # Rows
 

@@ -409,6 +409,18 @@ def test_a_landing_pad_that_could_not_be_read_is_looked_at_again_at_the_next_sto
     assert cfa() is None  # what needs the code has read it: a snapshot has it
 
 
+@pytest.mark.parametrize("number", [b"\x38\0\0\0", b"\xb3\x01\0\0"])
+def test_a_thread_that_was_only_made_has_no_callers(number: bytes) -> None:
+    begin = BLIND + 0x107
+    made = Invented({}, {begin - 7: b"\xb8" + number + b"\x0f\x05"})
+    assert [frame.pc for frame in made.stack(begin, rax=0).frames] == [begin]
+    assert made.stack(begin, rax=0).stopped is None
+    # The thread that made it has callers, and code behind another call has.
+    assert made.stack(begin, rax=4711).stopped is not None
+    made.code[BLIND][0x101] += 1
+    assert made.stack(begin, rax=0).stopped is not None
+
+
 def test_a_frame_pointer_leads_to_the_caller() -> None:
     process = Invented(
         {0x7100: 0x7200, 0x7108: BLIND + 0x40, 0x7200: 0, 0x7208: FUNCTION + 0x40, 0x7210: 9, 0x7218: 0},

@@ -99,8 +99,15 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
 
 
 def _icvs(task: Task) -> StructView:
-    layout = task.runtime.layouts["kmp_internal_control_t"]
-    return StructView(task.runtime.heap, layout, task.view.address_of("td_icvs"))
+    runtime = task.runtime
+    view = StructView(runtime.heap, runtime.layouts["kmp_internal_control_t"], task.view.address_of("td_icvs"))
+    if not _sched(task, view).unsigned("r_sched_type"):
+        raise Unavailable("the runtime has not given the task its variables yet")
+    return view
+
+
+def _sched(task: Task, icvs: StructView) -> StructView:
+    return StructView(task.runtime.heap, task.runtime.layouts["kmp_r_sched_t"], icvs.address_of("sched"))
 
 
 def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
@@ -112,8 +119,7 @@ def _dynamic(task: Task) -> bool:
 
 
 def _run_sched(task: Task) -> str:
-    runtime = task.runtime
-    view = StructView(runtime.heap, runtime.layouts["kmp_r_sched_t"], _icvs(task).address_of("sched"))
+    view = _sched(task, _icvs(task))
     kind, chunk = view.unsigned("r_sched_type"), view.signed("chunk")
     plain = kind & ~(_MONOTONIC | _NONMONOTONIC)
     name = _SCHEDULES.get(plain)

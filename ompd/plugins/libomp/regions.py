@@ -172,6 +172,17 @@ class Team:
         return tuple(teams)
 
     @cached_property
+    def has_level(self) -> bool:
+        """Whether it has been given its level, which is done last, when its primary thread has its implicit task."""
+        parent = self.t_parent
+        if parent is None or self.t_level > parent.t_level:
+            return True
+        if self.t_level == parent.t_level:
+            return not self.t_level and self.t_pkfn is not None  # one of a league, which is no level
+        # A serialized one is given both of its levels at once; where one of them alone is wrong it is damage.
+        return self.t_nproc > 1 or self.t_active_level == parent.t_active_level
+
+    @cached_property
     def is_live(self) -> bool:
         """Whether its region is being executed.
 
@@ -239,15 +250,18 @@ class Region:
 
     def thread(self, thread_num: int) -> Thread:
         """See :meth:`ParallelHandle.thread`."""
+        return self.team.runtime.thread_at(self._member(thread_num))
+
+    def _member(self, thread_num: int) -> int:
         self._check(thread_num)
         address = self.team.t_threads[thread_num]
         if address is None:
             raise Unavailable(f"thread {thread_num} has not joined its team yet")
-        return self.team.runtime.thread_at(address)
+        return address
 
     def implicit_task(self, thread_num: int) -> Task:
         """See :meth:`ParallelHandle.implicit_task`."""
-        self._check(thread_num)
+        self._member(thread_num)
         if self.count > 1:
             self.thread(0).current_task()  # which says so if the regions' descriptors are not to be told apart
         return replace(self.team.implicit_task(thread_num), place=self.place)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ConstructCode, ThreadState
-from ompd.errors import CorruptState, Unavailable, Unsupported
+from ompd.errors import CorruptState, OmpdError, Unavailable, Unsupported
 from ompd.plugins.libomp import constructs, stacks, states
 from ompd.plugins.libomp.tasks import NOT_KEPT, Task
 
@@ -38,9 +38,41 @@ class Thread:
 
     @cached_property
     def th_team(self) -> Team | None:
-        """The team it points at, which may be one whose region is over; None in the pool."""
+        """The team it points at, which may be one whose region is over; None in the pool.
+
+        Where its primary thread begins or ends a region, ``th_team``, ``th_current_task`` and the team's level are
+        changed one after the other: the thread is in the outer team until all are those of the inner one, and again
+        from the first change back on. The code of the region has not begun then, or is over.
+        """
         address = self._view.pointer("th_team")
-        return self.runtime.team_at(address) if address is not None else None
+        if address is None:
+            return None
+        team = self.runtime.team_at(address)
+        try:
+            outer = team.t_parent if self._task_team is team and not team.has_level else self._task_team
+            return outer if outer is not None and self._leads(team, outer) else team
+        except OmpdError:
+            return team
+
+    def _leads(self, inner: Team, outer: Team) -> bool:
+        # Whether it is the thread of the outer team that forms the inner one, or gives it up.
+        if inner is outer or self.address not in outer.t_threads:
+            return False
+        if inner.t_parent is outer:
+            return True
+        # A team that is given up loses its parent before the thread leaves it.
+        return inner.t_parent is None and outer.t_parent not in (None, inner) and inner.t_threads[0] == self.address
+
+    @cached_property
+    def _th_current_task(self) -> Task:
+        address = self._view.pointer("th_current_task")
+        if address is None:
+            raise CorruptState(self.address, "a thread of a team has no th_current_task")
+        return Task(self.runtime, address)
+
+    @cached_property
+    def _task_team(self) -> Team:
+        return self._th_current_task.team()
 
     @cached_property
     def team(self) -> Team | None:
@@ -98,13 +130,13 @@ class Thread:
         """Return the task in whose descriptor the thread's variables are kept, None while the thread is idle."""
         if self.team is None:
             return None
-        address = self._view.pointer("th_current_task")
-        if address is None:
-            raise CorruptState(self.address, "a thread of a team has no th_current_task")
-        task = self.runtime.task_at(address)
-        if task.team() is not self.team:
-            raise CorruptState(address, "a thread's current task belongs to another team than the thread")
-        return task
+        task, inner = self._th_current_task, self._task_team
+        if inner is self.team:
+            return self.runtime.task_at(task.address)
+        outer = task.generating() if self._leads(inner, self.team) else None
+        if outer is None or outer.team() is not self.team:
+            raise CorruptState(task.address, "a thread's current task belongs to another team than the thread")
+        return outer
 
     def current_task(self) -> Task | None:
         """Return ``th_current_task``, None while the thread is idle.

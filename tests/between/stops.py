@@ -1,0 +1,92 @@
+"""For gdb: writes a core of the program in each state of its initial thread on the way into a team or out of it.
+
+A line for each goes to standard output: ``CORE``, its path, the level that the program has noted, and whether the team
+of the thread and that of its task are two.
+"""
+
+import json
+import os
+import subprocess
+
+import gdb
+
+NEAR = 120  # instructions behind the last change, in which a team may still be completed
+MOST = 1000  # instructions between the changes
+CORES = 120
+
+folder = os.environ["CORES"]
+for words in ("pagination off", "confirm off", "width 0"):
+    gdb.execute(f"set {words}")
+gdb.execute("break mark")
+gdb.execute("run")
+gdb.execute(f"gcore {folder}/first", to_string=True)
+asked = [os.environ["PYTHON"], "-m", "tests.between", f"{folder}/first"]
+where = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, text=True).stdout)
+gdb.execute("set scheduler-locking step")
+process = gdb.selected_inferior()
+initial = gdb.selected_thread().num
+thread = where["thread"]
+
+
+def word(address, size=8, signed=False):
+    return int.from_bytes(bytes(process.read_memory(address, size)), "little", signed=signed)
+
+
+def field(name, address):
+    offset, size = where[name]
+    return word(address + offset, size, signed=size == 4)
+
+
+def team(address):
+    if not address:
+        return None
+    size, threads = field("t_nproc", address), field("t_threads", address)
+    tasks = field("t_implicit_task_taskdata", address) + where["size of a task"] * (size - 1)
+    members = [word(threads + 8 * number) for number in range(size)]
+    return address, field("t_parent", address), field("t_level", address), members, field("td_team", tasks)
+
+
+def state():
+    task, own = field("th_current_task", thread), field("th_team", thread)
+    other = field("td_team", task)
+    return task, team(own), team(other) if other != own else None
+
+
+def watch(name):
+    breakpoint = gdb.Breakpoint(f"*(long *){thread + where[name][0]:#x}", gdb.BP_WATCHPOINT, gdb.WP_WRITE)
+    breakpoint.silent = True
+    return breakpoint
+
+
+written = 0
+
+
+def write(now):
+    global written
+    written += 1
+    core = f"{folder}/{written}"
+    gdb.execute(f"gcore {core}", to_string=True)
+    print("CORE", core, int(gdb.parse_and_eval("here")), int(now[2] is not None), flush=True)
+
+
+watched = [watch("th_team"), watch("th_current_task")]
+while written < CORES:
+    gdb.execute("continue", to_string=True)
+    if gdb.newest_frame().name() == "mark":
+        break
+    for each in watched:
+        each.enabled = False
+    now = state()
+    write(now)
+    near = 0
+    for _ in range(MOST):
+        if near == NEAR:
+            break
+        gdb.execute("stepi", to_string=True)
+        before, now = now, state()
+        if now != before:
+            write(now)
+        near = 0 if now != before or now[2] is not None else near + 1
+    for each in watched:
+        each.enabled = True
+gdb.execute("kill")

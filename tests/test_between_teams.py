@@ -1,0 +1,62 @@
+"""Threads that are stopped while they form a team or leave one: libomp changes what tells their place step by step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import ompd
+from tests.between import forks
+from tests.support import FULL, clean_environment, require
+from tests.support.cache import CHECKOUT
+
+RUNTIMES = ("intel", "libomp-19", "libomp-16", "libomp-15", "libomp-14", "libomp-13")
+SCRIPT = Path(__file__).with_name("between") / "stops.py"
+# Small cores, and threads that do not spin while gdb goes step by step.
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "OMP_STACKSIZE": "256K", "OMP_WAIT_POLICY": "passive"}
+
+
+def stops(runtime: str, folder: Path) -> list[tuple[str, int, bool]]:
+    environment = {**clean_environment(), **ENVIRONMENT, "CORES": str(folder), "PYTHON": sys.executable}
+    environment["PYTHONPATH"] = str(CHECKOUT)
+    command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", str(SCRIPT)]
+    done = subprocess.run(
+        [*command, str(forks(runtime))], env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("CORE ")]
+    assert len(lines) > 20, done.stdout + done.stderr
+    return [(core, int(level), two == "1") for _, core, level, two in lines]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES if FULL else RUNTIMES[:2])
+def test_a_thread_between_two_teams_is_in_the_outer_one(runtime: str, tmp_path: Path) -> None:
+    told: Counter[str] = Counter()
+    for core, level, between in stops(runtime, tmp_path):
+        with ompd.open_core(core) as session:
+            threads, parallel, tasks = session.ask_threads(), session.ask_parallel(), session.ask_tasks()
+            stacks, icvs = session.ask_stacks(), session.ask_icvs()
+        for answer in (threads, parallel, tasks, stacks, icvs):
+            assert answer.complete, (core, answer.warnings)
+        initial = min(threads.rows, key=lambda row: row.native_thread_id)
+        assert initial.level == level or (not between and initial.level == level + 1), core
+        regions = {row.id: row for row in parallel.rows}
+        for row in threads.rows:
+            if row.parallel is not None:
+                assert row.thread_num is not None
+                assert regions[row.parallel].threads[row.thread_num] == row.native_thread_id
+        for region in parallel.rows:
+            assert region.level == (regions[region.enclosing].level or 0) + 1 if region.enclosing else region.level == 1
+        known = {row.id for row in tasks.rows}
+        assert all(row.generating is None or row.generating in known for row in tasks.rows)
+        # Members that the runtime has not created yet have no tasks.
+        assert Counter(row.parallel for row in tasks.rows if row.kind == "implicit") == {
+            row.id: sum(thread is not None for thread in row.threads) for row in parallel.rows
+        }
+        assert sum(row.kind == "initial" for row in tasks.rows) == 1
+        told["between" if between else "in one"] += 1
+        Path(core).unlink()
+    assert told["between"] >= 12 and told["in one"] >= 12
