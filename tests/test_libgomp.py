@@ -593,6 +593,42 @@ def test_parts_of_a_regions_code_that_are_seldom_executed(tmp_path: Path) -> Non
     )
 
 
+def test_a_worker_that_ends_is_no_thread_of_openmp(tmp_path: Path) -> None:
+    # It goes on pointing at its team, which its primary thread has freed.
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        static pthread_key_t key;
+        static void end(void *unused) { usleep(300000); abort(); }
+        int main(void) {
+            pthread_key_create(&key, end);
+            omp_set_max_active_levels(2);
+            #pragma omp parallel num_threads(2)
+            {
+                if (omp_get_thread_num() == 0) {
+                    #pragma omp parallel num_threads(3)
+                    if (omp_get_thread_num() == 2) pthread_setspecific(key, &key);
+                    for (int size = 64; size < 8192; size += 16) memset(malloc(size), 0xa5, size);
+                }
+                #pragma omp barrier
+                pause();
+            }
+        }
+        """,
+    )
+    with Session.open_core(told) as session:
+        answer, ending = threads.ask(session), session.process.threads()[0]  # whoever aborted is the first
+        tree = tasks.ask(session)
+    assert answer.complete and tree.complete, (answer.warnings, tree.warnings)
+    known = {row.native_thread_id: (row.thread_num, row.team_size, row.level) for row in answer.rows if row.runtime}
+    assert sorted(known.values()) == [(0, 2, 1), (1, 2, 1)] and ending not in known
+
+
 def test_a_child_of_a_worker_is_not_idle(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,

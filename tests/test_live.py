@@ -337,9 +337,10 @@ def ask_all(session: Inspection) -> tuple[Answer[Any], ...]:
 
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize("size", [3, 16])
-def test_answers_agree_with_one_another_at_full_speed(size: int) -> None:
+@pytest.mark.parametrize("runtime", ["intel", "libgomp"])
+def test_answers_agree_with_one_another_at_full_speed(runtime: str, size: int) -> None:
     told: Counter[str] = Counter()
-    with working("busy", str(size)) as worker:
+    with working("busy", str(size), executable=build_live("busy", runtime=runtime)) as worker:
         for _ in range(60 if FULL else 15):
             with ompd.attach(worker.pid) as session:
                 threads, parallel, tasks = session.ask(ask_all)

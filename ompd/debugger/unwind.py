@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from ompd.debugger.architecture import Architecture
+from ompd.debugger.architecture import Architecture, SystemCalls
 from ompd.debugger.formats.cfi import Row
 from ompd.debugger.formats.cfi_program import Rule
 from ompd.debugger.formats.dwarf_expression import evaluate
@@ -211,6 +211,14 @@ class Unwinder:
                     registers, inner_cfa = context, context[sp]
                     pc, how, interrupted = context[architecture.return_address], "cfi", True
                     continue
+            calls = self._clone_before(pc) if step is None and count == 0 else None
+            if calls is not None:
+                if registers.get(calls.result) == 0:
+                    yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted, guessed)
+                    return
+                # For the thread that made it the call has not changed what undoes the frame.
+                step = self.step_at(pc - len(calls.instruction) - 1)
+                fault = fault if step is None else None
             is_lost = False
             if step is not None:
                 try:
@@ -218,9 +226,6 @@ class Unwinder:
                 except (MemoryFault, MalformedFile, Unavailable) as error:
                     fault = f"no canonical frame address at {pc:#x}: {error}"
                     is_lost = isinstance(error, MemoryFault)
-            if step is None and count == 0 and self._begins(pc, registers):
-                yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted, guessed)
-                return
             if step is None or fault is not None:
                 guess = "" if guesser is None or is_lost else guesser.caller(pc, registers, is_exact=is_exact)
                 start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
@@ -268,12 +273,11 @@ class Unwinder:
             pc, how, interrupted = caller, "cfi", is_signal_frame
         walk.stopped = f"more than {MAX_FRAMES} frames"
 
-    def _begins(self, pc: int, registers: Mapping[int, int]) -> bool:
-        # Whether a thread has only been made: behind the system call, of which C libraries leave out the code.
+    def _clone_before(self, pc: int) -> SystemCalls | None:
+        # How the kernel was called where a thread was made right before pc. C libraries leave the code behind it out of
+        # their unwind data, since there the new thread begins.
         calls = self.architecture.system_calls
-        if calls is None or registers.get(calls.result) != 0:
-            return False
-        return any(self._ends_with(pc, code) for code in calls.clones)
+        return calls if calls is not None and any(self._ends_with(pc, code) for code in calls.clones) else None
 
     # Rows
 

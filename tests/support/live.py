@@ -11,15 +11,17 @@ from pathlib import Path
 
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
-from tests.support.machine import clean_environment, intel_runtime, table
+from tests.support.machine import clean_environment, intel_runtime
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read
+from tests.support.runtimes import INTEL, RUNTIMES
 
 SOURCES = CHECKOUT / "fixtures" / "live"
 
 
-def build_live(name: str, *, openmp: bool = True, flags: Sequence[str] = ()) -> Path:
+def build_live(name: str, *, openmp: bool = True, runtime: str = INTEL, flags: Sequence[str] = ()) -> Path:
     """Return the executable of ``fixtures/live/NAME.c``, made by gcc.
 
+    :param runtime: one of RUNTIMES, with which it is linked if it is a program of OpenMP
     :raises Missing: if the compiler or the runtime is not there
     """
     gcc = compiler("gcc")
@@ -28,9 +30,10 @@ def build_live(name: str, *, openmp: bool = True, flags: Sequence[str] = ()) -> 
     linking = ["-lpthread"]
     version = ""
     if openmp:
-        runtime, version = intel_runtime(), table()["intel-openmp"].version or ""
-        command += ["-fopenmp", "-idirafter", str(runtime / "opt" / "compiler" / "include")]
-        linking += [f"-L{runtime / 'lib'}", f"-Wl,-rpath,{runtime / 'lib'}", "-liomp5"]
+        used = RUNTIMES[runtime]
+        library, version = used.file().parent, used.version()
+        command += ["-fopenmp", "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+        linking += [f"-L{library}", f"-Wl,-rpath,{library}", *used.options]
 
     def make(folder: Path) -> None:
         objects = folder / f"{name}.o"

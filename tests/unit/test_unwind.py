@@ -421,6 +421,16 @@ def test_a_thread_that_was_only_made_has_no_callers(number: bytes) -> None:
     assert made.stack(begin, rax=0).stopped is not None
 
 
+def test_the_maker_of_a_thread_has_the_frame_that_it_had_before() -> None:
+    end = FUNCTION + 0x1000  # of what has unwind data
+    code = {FUNCTION + 0xFF9: b"\xb8\xb3\x01\0\0\x0f\x05"}
+    maker = Invented({STACK + 8: FUNCTION + 0x10}, code)
+    (inner, outer, *_) = maker.stack(end, rax=4711).frames
+    assert (inner.pc, inner.cfa, inner.guessed) == (end, STACK + 16, False)
+    assert (outer.pc, outer.guessed) == (FUNCTION + 0x10, False)
+    assert [frame.cfa for frame in maker.stack(end, rax=0).frames] == [None]
+
+
 def test_a_frame_pointer_leads_to_the_caller() -> None:
     process = Invented(
         {0x7100: 0x7200, 0x7108: BLIND + 0x40, 0x7200: 0, 0x7208: FUNCTION + 0x40, 0x7210: 9, 0x7218: 0},

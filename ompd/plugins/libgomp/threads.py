@@ -44,8 +44,11 @@ class Thread:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the runtime has met the thread: it has been in a region, or has a task of its own."""
-        return any(self.view.pointer(name) is not None for name in ("ts.team", "task", "thread_pool"))
+        """Whether the runtime has met the thread, and not let it go for good.
+
+        A worker that ends, or has not begun, has neither task nor pool; what it still says to be its team may be freed.
+        """
+        return any(self.view.pointer(name) is not None for name in ("task", "thread_pool"))
 
     @property
     def is_telling(self) -> bool:
