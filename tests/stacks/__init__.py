@@ -21,13 +21,16 @@ SOURCES = Path(__file__).parent
 WORKING_SECONDS = 0.5  # what programs get to come apart in
 
 # Prints a line for each frame: thread, pc, CFA (0 if gdb does not tell it), kind. Inlined functions and those that
-# ended in a jump have no frame on the stack.
+# ended in a jump have no frame on the stack. No program of the tests has so many that gdb has to be stopped: once it is
+# astray it takes word by word of memory for return addresses.
 GDB_SCRIPT = """
 import gdb
 KINDS = {gdb.INLINE_FRAME: "inlined", gdb.TAILCALL_FRAME: "jumped", gdb.SIGTRAMP_FRAME: "signal"}
 def show(name):
     frame = gdb.newest_frame()
-    while frame is not None:
+    for _ in range(500):
+        if frame is None:
+            break
         kind = KINDS.get(frame.type(), "normal")
         cfa = "0x0"
         if kind in ("normal", "signal"):

@@ -169,7 +169,7 @@ class Runtime(Plain):
                 f"{self.module.name} is loaded, but no OpenMP construct has run yet",
                 hint="look again after the program's first OpenMP construct",
             )
-        return tuple(self._threads.values())
+        return tuple(thread for thread in self._threads.values() if not thread.has_left)
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
@@ -178,6 +178,8 @@ class Runtime(Plain):
         elif kind != ThreadIdKind.LWP:
             raise Unsupported(f"libgomp has no thread identifiers of kind {kind!r}")
         found = self._threads.get(identifier)
+        if found is not None and found.has_left:
+            return None
         if isinstance(found, LostThread):
             raise found.fault
         return found

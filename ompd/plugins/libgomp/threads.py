@@ -44,11 +44,20 @@ class Thread:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the runtime has met the thread, and not let it go for good.
+        """Whether the runtime has met the thread: it has been in a region, or has a task of its own."""
+        return any(self.view.pointer(name) is not None for name in ("ts.team", "task", "thread_pool"))
 
-        A worker that ends, or has not begun, has neither task nor pool; what it still says to be its team may be freed.
+    @cached_property
+    def has_left(self) -> bool:
+        """Whether it is a worker that ends: it has neither task nor pool, and what it says to be its team may be freed.
+
+        A layout that is not the right one may say so, too.
         """
-        return any(self.view.pointer(name) is not None for name in ("task", "thread_pool"))
+        try:
+            has_any = any(self.view.pointer(name) is not None for name in ("task", "thread_pool"))
+            return not has_any and self.view.unsigned("ts.team_id") != 0
+        except OmpdError:
+            return False
 
     @property
     def is_telling(self) -> bool:
