@@ -169,7 +169,8 @@ class Runtime(Plain):
                 f"{self.module.name} is loaded, but no OpenMP construct has run yet",
                 hint="look again after the program's first OpenMP construct",
             )
-        return tuple(thread for thread in self._threads.values() if not thread.has_left)
+        present = tuple(thread for thread in self._threads.values() if not thread.has_left)
+        return present or tuple(self._threads.values())
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
