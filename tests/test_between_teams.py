@@ -41,7 +41,7 @@ def test_a_thread_between_two_teams_is_in_the_outer_one(runtime: str, tmp_path: 
             stacks, icvs = session.ask_stacks(), session.ask_icvs()
         for answer in (threads, parallel, tasks, stacks, icvs):
             assert answer.complete, (core, answer.warnings)
-        initial = min(threads.rows, key=lambda row: row.native_thread_id)
+        (initial,) = (row for row in threads.rows if row.native_thread_id == threads.target.process_id)
         assert initial.level == level or (not between and initial.level == level + 1), core
         regions = {row.id: row for row in parallel.rows}
         for row in threads.rows:
