@@ -38,9 +38,12 @@ def rows_of(core: Path, **asked: Any) -> dict[int, StackRecord]:
 
 def ids(program: Stopped) -> dict[str, str]:
     """The native ids of a program's threads, and what stands for them in a text."""
-    teams = sorted(t["native_thread_id"] for t in program.truth["threads"] if t["role"] == "team")
-    others = sorted(t["native_thread_id"] for t in program.truth["threads"] if t["role"] != "team")
-    return {str(native): f"T{number}" for number, native in enumerate([*teams, *others])}
+    # In the order in which they were made: the system's numbers may have begun anew in between.
+    known = sorted(
+        (t["role"] != "team", t["native_thread_id"] < program.truth["pid"], t["native_thread_id"])
+        for t in program.truth["threads"]
+    )
+    return {str(native): f"T{number}" for number, (*_, native) in enumerate(known)}
 
 
 def as_text(program: Stopped, *words: object) -> str:
