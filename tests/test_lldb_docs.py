@@ -64,6 +64,8 @@ def alike(text: str) -> list[list[str]]:
     That is addresses, process and thread ids, with them the width of columns, where in the C library a thread waits,
     how many frames that is, and in which order LLDB writes what two of its own threads write.
     """
+    # What LLDB notes where the C library's code has line 0 at that place.
+    text = re.sub(r"^note: This address is not associated with .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^( *)(?:\* )?(frame #0: ).*\.so.*$", r"\1\2LIBRARY", text, flags=re.MULTILINE)
     text = re.sub(r"frame #[1-9]\d*", "frame #NUMBER", text)
     text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
