@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import ompd
-from tests.between import forks
 from tests.support import FULL, clean_environment, require
 from tests.support.cache import CHECKOUT
+from tests.support.live import build_live
 
 RUNTIMES = ("intel", "libomp-19", "libomp-16", "libomp-15", "libomp-14", "libomp-13")
 SCRIPT = Path(__file__).with_name("between") / "stops.py"
@@ -24,9 +24,8 @@ def stops(runtime: str, folder: Path) -> list[tuple[str, int, bool]]:
     environment = {**clean_environment(), **ENVIRONMENT, "CORES": str(folder), "PYTHON": sys.executable}
     environment["PYTHONPATH"] = str(CHECKOUT)
     command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", str(SCRIPT)]
-    done = subprocess.run(
-        [*command, str(forks(runtime))], env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
+    command.append(str(build_live("forks", runtime=runtime)))
+    done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("CORE ")]
     assert len(lines) > 20, done.stdout + done.stderr
     return [(core, int(level), two == "1") for _, core, level, two in lines]
@@ -57,6 +56,8 @@ def test_a_thread_between_two_teams_is_in_the_outer_one(runtime: str, tmp_path: 
             row.id: sum(thread is not None for thread in row.threads) for row in parallel.rows
         }
         assert sum(row.kind == "initial" for row in tasks.rows) == 1
+        # What a task has not been given yet reads as 0.
+        assert all(row.value != 0 for row in icvs.rows if row.name in ("nthreads-var", "thread-limit-var"))
         told["between" if between else "in one"] += 1
         Path(core).unlink()
     assert told["between"] >= 12 and told["in one"] >= 12

@@ -465,6 +465,12 @@ def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[s
     assert len(tally.places) >= 10 and astray <= len(stacks) // 10
 
 
+def test_where_the_c_library_makes_threads() -> None:
+    assert I386.system_calls is not None
+    library = m32_flags().libraries[0] / "libc.so.6"
+    assert test_raw_stacks.uncovered_clones(library, I386) == set(I386.system_calls.clones)
+
+
 STEPS_32 = (
     ("long answer = 62;", "long answer = 37;"),
     (

@@ -15,9 +15,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from ompd.debugger import files, snapshot
-from ompd.debugger.architecture import X86_64
+from ompd.debugger.architecture import X86_64, Architecture
 from ompd.debugger.formats.cfi import Row, UnwindTable
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.unwind import Unwinder
@@ -107,7 +108,7 @@ def check(process: InspectedProcess, thread: int, shown: Sequence[GdbFrame], tal
         return
     assert [(frame.pc, frame.kind == "signal") for frame in theirs[: len(ours)]] == ours
     if len(ours) == 1 and stack.stopped is None and stack.frames[0].cfa is None:
-        assert not is_covered(process, ours[0][0])
+        assert not is_covered(process, ours[0][0]) and stack.frames[0].registers[0] == 0
         return  # a thread that was only made, for which gdb guesses callers
     assert not any(frame.guessed for frame in stack.frames)
     for frame, their in zip(stack.frames, theirs, strict=False):
@@ -173,6 +174,30 @@ def test_glibc_is_unwound_without_its_debug_file(kind: Kind, monkeypatch: pytest
     monkeypatch.setattr(files, "SYSTEM_DEBUG_DIR", "/nonexistent")
     compared.cache_clear()
     assert compared(kind, 0, *NO_DEBUG_FILES).places
+
+
+def uncovered_clones(library: Path, architecture: Architecture) -> set[bytes]:
+    """Return behind which of an architecture's ``clones`` a C library has code that its unwind data do not cover."""
+    calls = architecture.system_calls
+    assert calls is not None
+    spans = covered_by_readelf(str(library))
+    found = set()
+    with library.open("rb") as file:
+        for segment in ELFFile(file).iter_segments("PT_LOAD"):
+            data, start = segment.data(), segment["p_vaddr"]
+            for code in calls.clones:
+                for match in re.finditer(re.escape(code), data):
+                    if not any(low <= start + match.end() < high for low, high in spans):
+                        found.add(code)
+    return found
+
+
+@pytest.mark.xdist_group("raw_stacks")
+def test_where_the_c_library_makes_threads() -> None:
+    with opened(stopped_at_work(KINDS[0])) as process:
+        (library,) = (m.path for m in process.modules() if Path(m.name).name == "libc.so.6")
+    assert library is not None and X86_64.system_calls is not None
+    assert uncovered_clones(Path(library), X86_64) == set(X86_64.system_calls.clones)
 
 
 @pytest.mark.xdist_group("raw_stacks")

@@ -24,7 +24,6 @@ asked = [os.environ["PYTHON"], "-m", "tests.between", f"{folder}/first"]
 where = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, text=True).stdout)
 gdb.execute("set scheduler-locking step")
 process = gdb.selected_inferior()
-initial = gdb.selected_thread().num
 thread = where["thread"]
 
 

@@ -116,7 +116,8 @@ class Runtime(Plain):
                     address or 0, "nothing but zeros where the runtime keeps a thread that owns a pool"
                 )
                 known[native] = LostThread(self, native, address or 0, fault)
-        return known
+        # If all look as if they had left, what looks so is a layout that is being tried, or damage.
+        return {native: thread for native, thread in known.items() if not thread.has_left} or known
 
     def _thread(self, native: int) -> Thread | None:
         address = 0
@@ -169,8 +170,7 @@ class Runtime(Plain):
                 f"{self.module.name} is loaded, but no OpenMP construct has run yet",
                 hint="look again after the program's first OpenMP construct",
             )
-        present = tuple(thread for thread in self._threads.values() if not thread.has_left)
-        return present or tuple(self._threads.values())
+        return tuple(self._threads.values())
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
@@ -179,8 +179,6 @@ class Runtime(Plain):
         elif kind != ThreadIdKind.LWP:
             raise Unsupported(f"libgomp has no thread identifiers of kind {kind!r}")
         found = self._threads.get(identifier)
-        if found is not None and found.has_left:
-            return None
         if isinstance(found, LostThread):
             raise found.fault
         return found

@@ -47,12 +47,9 @@ class Thread:
         """Whether the runtime has met the thread: it has been in a region, or has a task of its own."""
         return any(self.view.pointer(name) is not None for name in ("ts.team", "task", "thread_pool"))
 
-    @cached_property
+    @property
     def has_left(self) -> bool:
-        """Whether it is a worker that ends: it has neither task nor pool, and what it says to be its team may be freed.
-
-        A layout that is not the right one may say so, too.
-        """
+        """Whether it is a worker that ends: without task and pool, and what it says to be its team may be freed."""
         try:
             has_any = any(self.view.pointer(name) is not None for name in ("task", "thread_pool"))
             return not has_any and self.view.unsigned("ts.team_id") != 0
