@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+
+from ompd.errors import BadFile
+from ompd.isolation import PACKAGES
+from ompd.trust import others_fault
+from ompd.writing import Place
 
 _SCRIPT = Path(__file__).resolve().parents[1] / "lldb_script.py"
 _OURS = re.compile(r'^\s*command script import "?.*/ompd/lldb_script\.py"?\s*$')
+
+
+def _packages() -> Iterator[str]:
+    # The files of what the script imports.
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            yield spec.origin
 
 
 def format_import() -> str:
@@ -19,16 +34,27 @@ def format_import() -> str:
 def install_import(line: str) -> tuple[Path, bool]:
     """Write *line* into ``~/.lldbinit`` in the place of one for another installation, else at the end.
 
+    LLDB will run what both files say, so none is taken that somebody else could have written.
+
     :returns: the file, and whether it was changed
-    :raises OSError: if the file cannot be read or written
+    :raises BadFile: if it cannot be read or written, or others could change it or the script
     """
+    for path in (str(_SCRIPT), *_packages()):
+        fault = others_fault(path, private_groups=True)
+        if fault is not None:
+            raise BadFile(path, f"is not made part of LLDB: {fault}", hint="install where only you and root may write")
     file = Path("~/.lldbinit").expanduser()
-    before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
-    lines = before.splitlines()
-    after = [line if _OURS.match(old) else old for old in lines]
-    if line not in after:
-        after.append(line)
-    if after == lines:
-        return file, False
-    file.write_text("\n".join(after) + "\n", encoding="utf-8", errors="surrogateescape")
-    return file, True
+    with Place(file) as place:
+        fault = others_fault(str(file if place.replaced is not None else file.parent), private_groups=True)
+        if fault is not None:
+            raise BadFile(str(file), f"is not changed: {fault}", hint="LLDB runs what stands there; make it your own")
+        before = place.read().decode("utf-8", "surrogateescape") if place.replaced is not None else ""
+        lines = before.splitlines()
+        after = [line if _OURS.match(old) else old for old in lines]
+        if line not in after:
+            after.append(line)
+        if after == lines:
+            return file, False
+        with place.written() as stream:
+            stream.write(("\n".join(after) + "\n").encode("utf-8", "surrogateescape"))
+        return file, True

@@ -17,8 +17,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
-from ompd.debugger.files import Progress, format_size, map_readable
+from ompd.debugger.files import Progress, format_size
 from ompd.errors import BadFile
+from ompd.reading import is_on_disk, map_readable, open_regular
 
 _READ = 1 << 16
 _PIECE = 1 << 20
@@ -351,11 +352,14 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
     :param progress: called with what to tell a person who waits
     :raises BadFile: if its data is damaged, becomes more than *limit*, or does not fit on the disk
     """
-    with Path(path).open("rb") as file, closing(SparseFile(name, limit)) as out:
+    descriptor, status = open_regular(path)
+    with open(descriptor, "rb") as file, closing(SparseFile(name, limit)) as out:  # noqa: PTH123
         known = _format(file.read(6))
         if known is None:
             raise BadFile(name, "is not compressed in a way that can be read")
-        total = os.fstat(file.fileno()).st_size
+        total = status.st_size
+        if not is_on_disk(total, status.st_blocks):
+            raise BadFile(name, f"has {format_size(total)}, almost all of it holes", hint=_COPY_AGAIN)
         file.seek(0)
         source = _Input(file)
         fault = note = None

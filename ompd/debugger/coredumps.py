@@ -34,7 +34,9 @@ class Coredump:
 
     def __init__(self, match: str, name: str) -> None:
         self._name = name
-        program = shutil.which("coredumpctl")
+        # Not from the current folder, which an empty or relative part of PATH means: it may be a stranger's.
+        folders = [folder for folder in os.get_exec_path() if folder.startswith("/")]
+        program = shutil.which("coredumpctl", path=os.pathsep.join(folders)) if folders else None
         if program is None:
             raise BadFile(
                 name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,7 @@ from ompd.debugger.formats.dwarf_types import DwarfType, TypeInfo
 from ompd.debugger.formats.dwarf_units import DW_AT_COMP_DIR
 from ompd.debugger.formats.elf import EM_AARCH64, EM_X86_64, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
 from ompd.errors import BadFile, LayoutUnavailable, MalformedFile
+from ompd.reading import may_read_whole
 
 _DW_AT_PRODUCER = 0x25
 _ARCHITECTURES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
@@ -22,6 +24,8 @@ _SYM = struct.Struct("<IBBHQQ")  # Elf64_Sym: st_name, st_info, st_other, st_shn
 _SUFFIXES = (".debug", ".dbg")
 # Who compiled it is a line of options at most.
 _MAX_WORDS = 4096
+_INTELS_MARK = b"@(#) Intel(R) OMP version: "
+_MAX_VERSION = 80
 _INTELS_VERSION = re.compile(rb"@\(#\) Intel\(R\) OMP version: (\d{1,4}(?:\.\d{1,9}){1,3})")
 
 
@@ -137,7 +141,11 @@ class DebugFile:
         """Return the version that Intel's runtime has among its strings, None if there is none, or no library."""
         if self.shared_object is None:
             return None
-        found = _INTELS_VERSION.search(self.shared_object.data)
+        data = self.shared_object.data
+        if isinstance(data, memoryview) or (isinstance(data, mmap.mmap) and not may_read_whole(data)):
+            return None
+        at = data.find(_INTELS_MARK)
+        found = _INTELS_VERSION.match(data[at : at + _MAX_VERSION]) if at >= 0 else None
         return found[1].decode("ascii") if found is not None else None
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
-from pathlib import Path
 from typing import BinaryIO
 from urllib import request
 from urllib.error import HTTPError
@@ -19,6 +18,8 @@ from urllib.error import HTTPError
 from ompd.debugger.files import Progress, format_size, open_mapped
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import BadFile, BadInput, MalformedFile
+from ompd.trust import others_fault
+from ompd.writing import make_folder
 
 _PIECE = 1 << 16
 # debuginfod's client gives up if a server takes this many seconds for 100 KB of a file.
@@ -102,13 +103,12 @@ class Servers:
         return None
 
     def _folder(self, build_id: bytes) -> str:
-        folder = Path(self._cache, build_id.hex())
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK | os.X_OK):
-                return str(folder)
-        except OSError:
-            pass
+        folder = f"{self._cache}/{build_id.hex()}"
+        with suppress(OSError, BadFile):
+            make_folder(folder)
+            # Nobody else may decide where the files come to be, by a link or otherwise.
+            if others_fault(folder, private_groups=True) is None and os.access(folder, os.W_OK | os.X_OK):
+                return folder
         self._temporary.append(tempfile.TemporaryDirectory(prefix="ompd-debuginfod-"))
         return self._temporary[-1].name
 

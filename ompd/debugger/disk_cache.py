@@ -17,9 +17,10 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
-from ompd.debugger.files import MappedFile
+from ompd.errors import BadFile
+from ompd.reading import MappedFile
 
 # With what is kept, or how, changes this.
 _MAGIC = b"ompd cache 1\n"
@@ -53,7 +54,7 @@ class DiskCache:
     def of(self, data: object) -> FileCache | None:
         """Return what is kept of a mapped file, None if nothing may be kept of it.
 
-        :param data: the file as :func:`ompd.debugger.files.open_mapped` gave it
+        :param data: the file as :func:`ompd.reading.open_mapped` gave it
         """
         if self._folder is None or not isinstance(data, MappedFile) or data.identity is None:
             return None
@@ -61,68 +62,75 @@ class DiskCache:
 
     def read(self, name: str, key: bytes) -> bytes | None:
         """Return the entry *name*, None if there is none that can be believed to be of *key*."""
-        if self._folder is None or not self._is_ours():
-            return None
-        try:
-            descriptor = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except (OSError, ValueError):
-            return None
-        with suppress(OSError), open(descriptor, "rb") as file:  # noqa: PTH123
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or not _is_private(status) or status.st_size > _MAX_ENTRY:
-                return None
-            raw = file.read(_MAX_ENTRY + 1)
-            if status.st_mtime < time.time() - _DAY:
-                os.utime(descriptor)  # those that no one asked for longest are removed first
-            return _unpacked(raw, key)
+        with suppress(OSError, ValueError), self._opened() as folder:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+            descriptor = os.open(name, flags, dir_fd=folder)
+            with open(descriptor, "rb") as file:  # noqa: PTH123
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode) or not _is_private(status) or status.st_size > _MAX_ENTRY:
+                    return None
+                raw = file.read(_MAX_ENTRY + 1)
+                if status.st_mtime < time.time() - _DAY:
+                    os.utime(descriptor)  # those that no one asked for longest are removed first
+                return _unpacked(raw, key)
         return None
 
     def write(self, name: str, key: bytes, payload: bytes) -> None:
         """Keep *payload* as the entry *name* of *key*, in place of what it was."""
         if self._folder is None or len(payload) + len(key) > _MAX_ENTRY - _HEADER.size:
             return
-        with suppress(OSError, ValueError):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-            if not self._is_ours():
-                return
-            part = f"{self._folder}/.{name}.{os.getpid()}.{time.monotonic_ns():x}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                with open(os.open(part, flags, 0o600), "wb") as file:  # noqa: PTH123
-                    file.write(_packed(key, payload))
-                os.rename(part, f"{self._folder}/{name}")  # noqa: PTH104
-            except OSError:
-                with suppress(OSError):
-                    os.unlink(part)  # noqa: PTH108
-            self._trim()
+        with suppress(OSError, ValueError, BadFile):
+            if not os.path.lexists(self._folder):
+                from ompd.writing import make_folder  # noqa: PLC0415  once for each user
 
-    def _is_ours(self) -> bool:
+                make_folder(self._folder)
+            with self._opened() as folder:
+                part = f".{name}.{os.getpid()}.{time.monotonic_ns():x}"
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                try:
+                    with open(os.open(part, flags, 0o600, dir_fd=folder), "wb") as file:  # noqa: PTH123
+                        file.write(_packed(key, payload))
+                    os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+                except OSError:
+                    with suppress(OSError):
+                        os.unlink(part, dir_fd=folder)
+                _trim(folder)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        # The folder, if it is this user's alone. All that is done in it goes by this descriptor.
+        if self._folder is None:
+            raise FileNotFoundError
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            status = os.lstat(self._folder or "")
-        except OSError:
-            return False
-        return stat.S_ISDIR(status.st_mode) and _is_private(status)
+            if not _is_private(os.fstat(folder)):
+                raise PermissionError
+            yield folder
+        finally:
+            os.close(folder)
 
-    def _trim(self) -> None:
-        # Remove the oldest entries of too many, and what is left of writers that were ended.
-        rows = sorted(self._entries())
-        total, count = sum(size for _, size, _ in rows), len(rows)
-        if total <= _MAX_TOTAL and count <= _MAX_ENTRIES:
+
+def _trim(folder: int) -> None:
+    # Remove the oldest entries of too many, and what is left of writers that were ended.
+    rows = sorted(_entries(folder))
+    total, count = sum(size for _, size, _ in rows), len(rows)
+    if total <= _MAX_TOTAL and count <= _MAX_ENTRIES:
+        return
+    for _, size, name in rows:
+        if total <= _MAX_TOTAL // 2 and count <= _MAX_ENTRIES // 2:
             return
-        for _, size, path in rows:
-            if total <= _MAX_TOTAL // 2 and count <= _MAX_ENTRIES // 2:
-                return
-            with suppress(OSError):
-                os.unlink(path)  # noqa: PTH108
-            total, count = total - size, count - 1
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        total, count = total - size, count - 1
 
-    def _entries(self) -> Iterator[tuple[float, int, str]]:
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        yield status.st_mtime, status.st_size, entry.path
+
+def _entries(folder: int) -> Iterator[tuple[float, int, str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield status.st_mtime, status.st_size, entry.name
 
 
 class FileCache:

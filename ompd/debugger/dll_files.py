@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 from ompd.debugger.architecture import ARCHITECTURES
 from ompd.debugger.formats.elf import Header, parse_header
-from ompd.errors import MalformedFile
+from ompd.errors import BadFile, MalformedFile
+from ompd.reading import open_regular
 
 _MAX_HEADER = 64
 
@@ -19,10 +20,10 @@ def unsuitable(path: str) -> str | None:
     """
     try:
         header = _header(path)
-    except FileNotFoundError:
-        return "there is no such file here"
-    except (OSError, ValueError) as error:
-        return f"it cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+    except BadFile as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return "there is no such file here"
+        return f"it {error.fault}" if error.fault.startswith("is ") else f"it cannot be read: {error.fault}"
     except MalformedFile as error:
         return str(error)
     own = _header(sys.executable)
@@ -35,5 +36,11 @@ def unsuitable(path: str) -> str | None:
 
 
 def _header(path: str) -> Header:
-    with Path(path).open("rb") as file:
-        return parse_header(file.read(_MAX_HEADER), path)
+    # The name is the target's: it may be that of a device.
+    descriptor, _ = open_regular(path)
+    try:
+        return parse_header(os.pread(descriptor, _MAX_HEADER, 0), path)
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)

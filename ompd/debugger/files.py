@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import BadFile, MalformedFile
+from ompd.reading import MappedFile as MappedFile
+from ompd.reading import checksum
+from ompd.reading import map_readable as map_readable
+from ompd.reading import open_mapped as open_mapped
 
 if TYPE_CHECKING:
     from ompd.debugger.debuginfod import Servers
@@ -32,62 +33,6 @@ def format_size(size: int) -> str:
         if size >= 1 << power:
             return f"{size / (1 << power):.1f}".removesuffix(".0") + f" {unit}"
     return f"{size} bytes"
-
-
-class MappedFile(mmap.mmap):
-    """A mapped file. ``identity`` tells it from every other, and from itself before it was last written to: device,
-    number and size, then the times of the last change of its contents and of its inode in nanoseconds.
-    """
-
-    identity: tuple[int, ...] | None = None
-
-
-def open_mapped(path: str) -> mmap.mmap:
-    """Map the regular file at *path* for reading, without read-ahead.
-
-    :raises BadFile: if there is none, it is empty, or may not be read
-    """
-    try:
-        # O_NONBLOCK: opening a pipe that nobody writes to must not hang
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError as error:
-        raise BadFile(path, "no such file") from error
-    except PermissionError as error:
-        raise BadFile(
-            path, "no permission to read it", hint="become its owner or root, or have it made readable"
-        ) from error
-    except (OSError, ValueError) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        raise BadFile(path, f"cannot be opened: {reason}") from error
-    try:
-        if Path(path).is_dir():
-            raise BadFile(path, "is a directory, not a file")
-        if not Path(path).is_file():
-            raise BadFile(path, "is not a regular file")
-        if os.fstat(descriptor).st_size == 0:
-            raise BadFile(path, "is empty")
-        return map_readable(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def map_readable(descriptor: int, name: str) -> mmap.mmap:
-    """Map an open file for reading, without read-ahead.
-
-    :raises BadFile: if it cannot be mapped
-    """
-    try:
-        mapped = MappedFile(descriptor, 0, prot=mmap.PROT_READ)
-        status = os.fstat(descriptor)
-    except (OSError, ValueError) as error:
-        what = errno.errorcode.get(error.errno or 0, "") if isinstance(error, OSError) else ""
-        raise BadFile(name, f"cannot be mapped: {error or what}") from error
-    # Read-ahead on a sparse core of some gigabytes costs seconds when nothing of it is in memory yet.
-    if hasattr(mmap, "MADV_RANDOM"):
-        mapped.madvise(mmap.MADV_RANDOM)
-    times = status.st_mtime_ns, status.st_ctime_ns
-    mapped.identity = status.st_dev, status.st_ino, status.st_size, *times
-    return mapped
 
 
 class FileFinder:
@@ -306,9 +251,9 @@ def _proven(candidate: str, path: str, build_id: bytes | None, crc: int | None) 
         data = open_mapped(candidate)
         found = ElfFile(data, candidate)
         proven = found.build_id() == build_id if build_id is not None else False
+        return found if proven or (crc is not None and checksum(data) == crc) else None
     except (BadFile, MalformedFile):
         return None
-    return found if proven or (crc is not None and zlib.crc32(data) == crc) else None
 
 
 def debuginfod_caches() -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ompd.trust import others_fault
+
 _SECONDS = 20
 
 
@@ -42,10 +44,13 @@ def find_installs() -> Iterator[LldbInstall]:
 
 
 def _commands() -> Iterator[str]:
+    # Each of them is run, to be asked where its module is: none that a stranger put into a folder, so never that of a
+    # relative path, which is the current one.
     folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib").glob("llvm-*/bin"))]
     for folder in folders:
-        for path in Path(folder or ".").glob("lldb*"):
-            if re.fullmatch(r"lldb(-\d+(\.\d+)*)?", path.name) and os.access(path, os.X_OK):
+        for path in Path(folder).glob("lldb*") if folder.startswith("/") else ():
+            is_name = re.fullmatch(r"lldb(-\d+(\.\d+)*)?", path.name)
+            if is_name and os.access(path, os.X_OK) and others_fault(str(path), private_groups=True) is None:
                 yield str(path)
 
 

@@ -510,7 +510,10 @@ class LoadedModule:
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:
                 offset = mapping.offset + address - mapping.start
-                data = self.elf.data[offset : offset + size]
+                try:
+                    data = self.elf.data[offset : offset + size]
+                except MalformedFile as error:
+                    raise MemoryFault(address, size, str(error)) from error
                 # Behind the end of a file its last page is zeros.
                 return (
                     bytes(data) + bytes(size - len(data))

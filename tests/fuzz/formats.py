@@ -882,7 +882,7 @@ def read_notes(data: bytes) -> None:
         for parse in (lambda raw=raw: notes.parse_files(raw, 8, "little"), lambda raw=raw: notes.parse_command(raw)):
             _try(parse)
         _try(lambda raw=raw: notes.parse_auxv(raw, 8, "little"))
-        _try(lambda raw=raw: notes.parse_signal(raw, "little"))
+        _try(lambda raw=raw: notes.parse_siginfo(raw, 8, "little"))
 
 
 def read_core(data: bytes) -> None:

@@ -172,11 +172,11 @@ def test_it_may_be_deleted_at_any_time(
     kept.put("rows", b"rows")
     rename = os.rename
 
-    def delete_first(source: str, target: str) -> None:
+    def delete_first(source: str, target: str, **folders: int) -> None:
         for path in entries(folder):
             path.unlink()
         folder.rmdir()
-        rename(source, target)
+        rename(source, target, **folders)
 
     monkeypatch.setattr(disk_cache.os, "rename", delete_first)
     kept.put("rows", b"more")

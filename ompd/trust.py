@@ -1,0 +1,106 @@
+"""Who else could change a file or folder: the part of security that is about owners and permissions.
+
+Root and the user that this process runs as are trusted, nobody else is (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from functools import lru_cache
+
+_MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
+_GROUP_0 = 0
+# Debian hands the numbers below 100 out itself: `staff`, which /usr/local belongs to, is root's unless it has members.
+_FIRST_FREE_GROUP = 100
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Tell whether only root and this user may write to the file or folder with that status. A group that is named
+    after the user, and has no other members, is the user.
+    """
+    return status.st_uid in (0, os.geteuid()) and not _is_writable(status, _is_users_own)
+
+
+def others_fault(path: str, *, private_groups: bool = False) -> str | None:
+    """Return who else could change what is at *path*, in words; None if only root and this user could.
+
+    Every folder and link on the way counts, since who can write there can put something else in place. In a sticky
+    folder, as ``/tmp``, only the owner of an entry can.
+
+    :param private_groups: whether a group that has no member but this user may write
+    :raises OSError: if there is nothing at *path*
+    """
+    waiting = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109, PTH118
+    at, links = "", 0
+    while waiting:
+        part = waiting.pop()
+        if part in (".", "..") or (not part and at):
+            at = os.path.dirname(at).rstrip("/") if part == ".." else at  # noqa: PTH120
+            continue
+        here = f"{at}/{part}" if part else "/"
+        status = os.lstat(here)
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{here} belongs to {user_name(status.st_uid)}"
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            target = os.readlink(here)  # noqa: PTH115
+            at = "" if target.startswith("/") else at
+            waiting += target.split("/")[::-1]
+            continue
+        is_sticky = waiting and status.st_mode & stat.S_ISVTX
+        if not is_sticky and _is_writable(status, _is_private if private_groups else _no_group):
+            return f"others may write to {here}"
+        at = here.rstrip("/")
+    return None
+
+
+def user_name(number: int) -> str:
+    """Return what a user is called, with the number."""
+    import pwd  # noqa: PLC0415  for messages only
+
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (user {number})"
+    except KeyError:
+        return f"user {number}"
+
+
+def _is_writable(status: os.stat_result, is_private: Callable[[int], bool]) -> bool:
+    if status.st_mode & stat.S_IWOTH:
+        return True
+    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid != _GROUP_0 and not is_private(status.st_gid)
+
+
+def _no_group(_number: int) -> bool:
+    return False
+
+
+@lru_cache(maxsize=16)
+def _is_users_own(number: int) -> bool:
+    import grp  # noqa: PLC0415  few files are a group's to write
+    import pwd  # noqa: PLC0415
+
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and user.pw_gid == number and not set(group.gr_mem) - {user.pw_name, "root"}
+
+
+def _is_private(number: int) -> bool:
+    # Whether the group is this user's alone, as many distributions have it, or one of the system's without members.
+    import grp  # noqa: PLC0415  for installing only
+    import pwd  # noqa: PLC0415
+
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    members = set(group.gr_mem) - {user.pw_name, "root"}
+    if members or any(row.pw_gid == number and row.pw_uid not in (0, user.pw_uid) for row in pwd.getpwall()):
+        return False
+    return group.gr_name == user.pw_name or number < _FIRST_FREE_GROUP

@@ -1,0 +1,342 @@
+"""Files that a stranger may have named, made or may change meanwhile."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import mmap
+import os
+import random
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from click.testing import CliRunner
+
+import ompd.reading
+from ompd.commands.main import cli
+from ompd.commands.table import COMMANDS
+from ompd.debugger import lldb_install
+from ompd.debugger.coredumps import Coredump
+from ompd.debugger.dll_files import unsuitable
+from ompd.debugger.files import FileFinder
+from ompd.debugger.formats.elf import ElfFile
+from ompd.errors import BadFile, MalformedFile, OmpdError
+from ompd.inspection import Inspection
+from ompd.reading import MappedFile, PagedFile, checksum, open_mapped, open_regular
+from tests.support import clean_environment, stopped
+from tests.support.cache import CHECKOUT
+from tests.support.runtimes import INTEL
+
+STRANGER = 54321
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away, and make devices")
+
+
+@contextmanager
+def opens() -> Iterator[list[tuple[str, int]]]:
+    """List what is opened by ``os.open`` meanwhile, each with its flags."""
+    found: list[tuple[str, int]] = []
+    usual = os.open
+
+    def noting(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
+        found.append((str(path), flags))
+        return usual(path, flags, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", noting)
+        yield found
+
+
+def strange_files(folder: Path) -> dict[str, str]:
+    """Return names of what is no regular file, each with what is said of it."""
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(folder / "socket"))
+    (folder / "link").symlink_to("pipe")
+    strange = {str(folder / name): "is not a regular file" for name in ("pipe", "socket", "link")}
+    strange |= dict.fromkeys(("/dev/null", "/dev/ptmx", "/dev/zero", "/sys/kernel/mm/ksm/run"), "is not a regular file")
+    strange |= {str(folder): "is a directory", "/proc/kmsg": "is empty", "/proc/self/status": "is empty"}
+    if os.geteuid() == 0:
+        os.mknod(folder / "watchdog", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        strange[str(folder / "watchdog")] = "is not a regular file"
+    return {name: words for name, words in strange.items() if os.path.lexists(name)}
+
+
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    for path, words in strange_files(tmp_path).items():
+        with opens() as found, pytest.raises(BadFile, match=words):
+            open_mapped(path)
+        assert [(name, bool(flags & os.O_PATH)) for name, flags in found] == [(path, True)]
+    regular = tmp_path / "regular"
+    regular.write_bytes(b"some")
+    with opens() as found:
+        open_mapped(str(regular)).close()
+    assert found[0] == (str(regular), os.O_PATH | os.O_CLOEXEC)
+    assert found[1][0].startswith("/proc/self/fd/") and found[1][1] & os.O_NOCTTY and len(found) == 2
+
+
+def test_what_takes_the_place_of_a_file_meanwhile_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"some")
+    usual = os.fstat
+
+    def replacing(descriptor: int) -> os.stat_result:
+        if path.is_file():
+            path.unlink()
+            os.mkfifo(path)
+        return usual(descriptor)
+
+    monkeypatch.setattr(os, "fstat", replacing)
+    descriptor, _ = open_regular(str(path))
+    monkeypatch.undo()
+    assert path.is_fifo() and os.read(descriptor, 9) == b"some"
+    os.close(descriptor)
+
+
+AUDITED = """
+import os, sys
+sys.argv[:] = ["ompd", *sys.argv[1:]]
+def note(event, arguments):
+    if event == "open" and isinstance(arguments[0], str):
+        sys.stderr.write(f"OPEN {arguments[2] or 0} {arguments[0]}\\n")
+from ompd.start import main
+sys.addaudithook(note)
+main()
+"""
+
+
+def test_a_core_that_names_devices_and_pipes(tmp_path: Path) -> None:
+    core = stopped("hang")
+    names = [name for name in strange_files(tmp_path) if not name.endswith(("status", "kmsg"))]
+    data = core.core.read_bytes()
+    with Inspection.open_core(core.core) as session:
+        modules = [m.name for m in session.process.modules() if m.name.startswith("/") and "ld-linux" not in m.name]
+    told = dict(zip(modules, sorted(names, key=len), strict=False))
+    assert len(told) > 2
+    for module, name in told.items():
+        # Of the same length, as NT_FILE and the loader's list have it: folders above that are not there are none.
+        if len(name) <= len(module):
+            data = data.replace(module.encode() + b"\0", ("/" * (len(module) - len(name)) + name).encode() + b"\0")
+    hostile = tmp_path / "core"
+    hostile.write_bytes(data)
+    for command in ("threads", "stack", "runtimes"):
+        done = subprocess.run(
+            [sys.executable, "-c", AUDITED, command, str(hostile), "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=clean_environment(),
+            cwd=CHECKOUT,
+        )
+        assert done.returncode in (0, 1, 3) and "Traceback" not in done.stderr
+        opened = [line.split(" ", 2)[1:] for line in done.stderr.splitlines() if line.startswith("OPEN ")]
+        looked = {path for flags, path in opened if int(flags) & os.O_PATH}
+        read = {path.lstrip("/") for flags, path in opened if not int(flags) & os.O_PATH}
+        assert {name.lstrip("/") for name in names} & {path.lstrip("/") for path in looked}
+        assert not {name.lstrip("/") for name in names} & read
+
+
+def test_a_library_for_debuggers_that_is_a_pipe(tmp_path: Path) -> None:
+    for path, words in strange_files(tmp_path).items():
+        with opens() as found:
+            assert words in (unsuitable(path) or "")
+        assert all(flags & os.O_PATH for name, flags in found if name == path)
+    assert unsuitable(str(tmp_path / "none")) == "there is no such file here"
+
+
+# Files that others may shrink
+
+
+@pytest.fixture
+def strangers(tmp_path: Path) -> Path:
+    path = tmp_path / "strangers"
+    path.write_bytes(random.Random(5).randbytes(300_000) + b"needle" + bytes(200_000))
+    return path
+
+
+def paged(path: Path) -> PagedFile:
+    descriptor, status = open_regular(str(path))
+    try:
+        return PagedFile(descriptor, status.st_size, str(path))
+    finally:
+        os.close(descriptor)
+
+
+def test_it_reads_as_a_mapped_file_does(strangers: Path) -> None:
+    data, rng = strangers.read_bytes(), random.Random(7)
+    with open_mapped(str(strangers)) as mapped, paged(strangers) as file:
+        assert type(mapped) is MappedFile and len(file) == len(mapped) == file.size() == len(data)
+        edges: list[Any] = [0, 1, 16383, 16384, 16385, 65535, 65536, 65537, 131072, -1, -70000, None]
+        edges += [len(data) - 1, len(data), len(data) + 5]
+        for start, end in [*((a, b) for a in edges for b in edges), *((rng.randrange(506000), None) for _ in range(9))]:
+            assert file[start:end] == mapped[start:end] == data[start:end]
+        for index in (0, -1, 65536, -len(data), len(data) - 1):
+            assert file[index] == mapped[index]
+        for index in (len(data), -len(data) - 1):
+            with pytest.raises(IndexError):
+                file[index]
+        for wanted in (b"needle", b"n", data[65530:65540], data[131000:290000], b"", b"nowhere", bytes(200_000)):
+            for start, end in ((0, None), (65533, None), (65534, 65540), (300_001, len(data)), (None, -3), (9, 9)):
+                expected = mapped.find(wanted, start or 0, len(data) if end is None else end % (len(data) + 1))
+                if wanted:
+                    assert file.find(wanted, start, end) == expected, (wanted[:9], start, end)
+        assert bytes(file) == data and checksum(file) == checksum(mapped) == crc32(data)
+    assert file.closed
+    with pytest.raises(ValueError, match="closed"):
+        file[:5]
+
+
+def test_there_is_no_memory_behind_it(strangers: Path) -> None:
+    with paged(strangers) as file:
+        with pytest.raises(ValueError, match="closed"):
+            memoryview(file)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        paged(strangers)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        for start in range(0, len(file), 100):
+            file[start]
+        assert sum(map(len, file._blocks.values())) <= 1 << 20
+
+
+def test_a_file_that_shrinks_is_said_to(strangers: Path) -> None:
+    with paged(strangers) as file:
+        head = file[:10]
+        os.truncate(strangers, 1000)
+        assert file[:10] == head  # which was read before
+        for read in (
+            lambda: file[70_000:70_010],
+            lambda: file[400_000],
+            lambda: file.find(b"needle"),
+            lambda: bytes(file),
+        ):
+            with pytest.raises(MalformedFile, match="strangers: the file shrank while it was read"):
+                read()
+        with pytest.raises(MalformedFile, match="shrank"):
+            checksum(file)
+
+
+@needs_root
+def test_which_files_are_mapped(strangers: Path) -> None:
+    def kind() -> type[mmap.mmap]:
+        with open_mapped(str(strangers)) as file:
+            return type(file)
+
+    assert kind() is MappedFile
+    for mode, kind_of in ((0o644, MappedFile), (0o666, PagedFile), (0o664, MappedFile)):
+        strangers.chmod(mode)
+        assert kind() is kind_of
+    os.chown(strangers, 0, STRANGER)
+    assert kind() is PagedFile  # a group of others may write
+    strangers.chmod(0o644)
+    assert kind() is MappedFile
+    os.chown(strangers, STRANGER, 0)
+    assert kind() is PagedFile
+
+
+@pytest.mark.parametrize("program", ["hang", "nested"])
+def test_answers_do_not_depend_on_how_files_are_read(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = stopped(program, runtime="libgomp" if program == "nested" else INTEL)
+    monkeypatch.setenv("OMPD_CACHE", "off")
+    for command in COMMANDS:
+        words = [command.name, str(core.core), "--json", *(["truth_held"] if command.argument is not None else [])]
+        mapped = CliRunner().invoke(cli, words)
+        with monkeypatch.context() as patch:
+            patch.setattr(ompd.reading, "is_ours", lambda status: False)
+            read = CliRunner().invoke(cli, words)
+        assert (mapped.exit_code, mapped.stdout) == (read.exit_code, read.stdout)
+        assert mapped.exit_code == 0 and json.loads(read.stdout)[command.name]
+
+
+@needs_root
+def test_a_core_that_its_owner_cuts_off_meanwhile(tmp_path: Path) -> None:
+    copy = tmp_path / "core"
+    copy.write_bytes(stopped("hang").core.read_bytes())
+    os.chown(copy, STRANGER, STRANGER)
+    with Inspection.open_core(copy) as session:
+        os.truncate(copy, 4096)
+        with pytest.raises(OmpdError) as caught:
+            answer = session.ask_threads()
+            raise OmpdError(" ".join([str(answer.complete), *answer.warnings]))
+    assert "the file shrank while it was read" in str(caught.value)
+
+
+# Files of holes
+
+
+def test_no_checksum_of_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparse = tmp_path / "sparse.debug"
+    sparse.write_bytes(Path(sys.executable).resolve().read_bytes()[:4096])
+    os.truncate(sparse, 60 << 30)
+    read: list[int] = []
+    monkeypatch.setattr(ompd.reading, "crc32", lambda data, before: read.append(len(data)) or 0)
+    with open_mapped(str(sparse)) as file:
+        assert checksum(file) is None and not read
+    os.truncate(sparse, 5 << 20)
+    with open_mapped(str(sparse)) as file:
+        assert checksum(file) == 0 and sum(read) == len(file) and max(read) <= 1 << 20
+
+
+def test_a_debug_link_to_holes_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(Path(sys.executable).resolve().read_bytes())
+    sparse = tmp_path / "holes.debug"
+    sparse.write_bytes(program.read_bytes()[:4096])
+    os.truncate(sparse, 60 << 30)
+    monkeypatch.setattr(ElfFile, "debuglink", lambda self: ("holes.debug", 1))
+    monkeypatch.setattr(ElfFile, "build_id", lambda self: None)
+    pieces: list[int] = []
+    monkeypatch.setattr(ompd.reading, "crc32", lambda data, before: pieces.append(len(data)) or 0)
+    with open_mapped(str(program)) as file:
+        assert FileFinder().debug_file(ElfFile(file, str(program)), str(program), str(program)) is None
+    assert not pieces
+
+
+def test_a_compressed_core_of_holes_is_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "core.gz"
+    packed.write_bytes(gzip.compress(stopped("hang").core.read_bytes()[:4096]))
+    os.truncate(packed, 60 << 30)  # zeros behind a member are padding, and passed over
+    with pytest.raises(BadFile, match=r"has 60 GB, almost all of it holes"):
+        Inspection.open_core(packed)
+
+
+# Programs of strangers
+
+
+def test_no_program_in_a_strangers_folder_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "marker"
+    folders = {name: tmp_path / name for name in ("here", "below", "open", "own")}
+    for folder in folders.values():
+        folder.mkdir()
+        for name in ("lldb", "lldb-99", "coredumpctl"):
+            (folder / name).write_text(f"#!/bin/sh\necho {folder.name} >> {marker}\n")
+            (folder / name).chmod(0o755)
+    folders["open"].chmod(0o777)
+    folders["below"].rename(folders["here"] / "below")
+    monkeypatch.chdir(folders["here"])
+    monkeypatch.delenv("OMPD_LLDB", raising=False)
+    monkeypatch.setenv("PATH", f":.:below::{folders['open']}")
+    monkeypatch.setattr(lldb_install.Path, "glob", partialmethod(own_glob, usual=Path.glob))
+    assert not list(lldb_install.find_installs())
+    monkeypatch.setenv("PATH", ":.:below:")
+    with pytest.raises(BadFile, match="there is no coredumpctl on this machine"):
+        Coredump("", "coredumpctl:")
+    assert not marker.exists()
+    monkeypatch.setenv("PATH", f":{folders['own']}")
+    assert not list(lldb_install.find_installs())  # asked, and no LLDB
+    assert Coredump("", "coredumpctl:").stored_file() is None
+    assert set(marker.read_text().split()) == {"own"}
+
+
+def own_glob(folder: Path, pattern: str, usual: Any) -> Any:
+    """Find nothing in the system's folders."""
+    return usual(folder, pattern) if str(folder) != "/usr/lib" else ()
