@@ -123,6 +123,7 @@ class Session:
         debuginfod: bool = False,
         progress: Progress | None = None,
         nonblocking: bool = False,
+        max_stop: float | None = None,
     ) -> Self:
         """Return a session on a live process; see :func:`ompd.attach`."""
         from ompd.live import Stopper  # noqa: PLC0415  cores need neither ctypes nor threads
@@ -135,6 +136,7 @@ class Session:
             debuginfod=debuginfod,
             progress=progress,
             nonblocking=nonblocking,
+            max_stop=max_stop,
         )
         return cls(stopper.target, stopper.files, process=stopper.base, stopper=stopper)
 
@@ -155,6 +157,11 @@ class Session:
             return self._stopper.ask(self, lambda: question(self))
         finally:
             self._is_asking = False
+
+    @property
+    def shortfalls(self) -> Sequence[str]:
+        """Why what was asked last is not whole: what a stop of a live process left out. Empty for other targets."""
+        return self._stopper.shortfalls if self._stopper is not None else ()
 
     def begin_stop(self, target: Target, process: InspectedProcess) -> None:
         """From now on be a session on *process* as *target* has it; what was read before is forgotten."""
@@ -279,7 +286,7 @@ class Session:
             process_id=target.process_id,
             command=target.command,
             signal=target.signal,
-            signal_name=_signal_name(target.signal),
+            signal_name=signal_name(target.signal),
             architecture=target.architecture.name,
             thread_count=len(self.process.threads()) if self.process.names_all_threads else None,
             incomplete=target.loss.what if target.loss is not None else None,
@@ -287,7 +294,8 @@ class Session:
         )
 
 
-def _signal_name(number: int | None) -> str | None:
+def signal_name(number: int | None) -> str | None:
+    """Return what a signal is called, None for one without a name, as those of real time."""
     try:
         return signal.Signals(number).name if number is not None else None
     except ValueError:

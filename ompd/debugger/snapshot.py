@@ -24,8 +24,9 @@ from ompd.debugger.formats.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_
 from ompd.debugger.formats.extract import extract
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules import LoadedModule
+from ompd.debugger.signals import is_fault
 from ompd.debugger.targets.base import MemoryRegion, Target
-from ompd.errors import MalformedFile, MemoryFault, OmpdError
+from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
 
 _RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)
 _MAX_FRAME = 64 << 10  # of a larger frame its two ends
@@ -327,10 +328,13 @@ def _process_notes(target: Target, process: InspectedProcess, keep_environment: 
     number = target.signal or _SIGSTOP
     first = [
         Note("CORE", notes.NT_PRPSINFO, _prpsinfo(architecture, target.process_id or 0, program, command)),
-        Note("CORE", notes.NT_SIGINFO, number.to_bytes(4, order) + bytes(124)),
         Note("CORE", notes.NT_AUXV, format_auxv(process.auxiliary_vector().items(), size, order)),
         Note("CORE", notes.NT_FILE, format_files(target.mappings(), size, order)),
     ]
+    signals = _signals(target, threads)
+    # A reader takes the first thread for the one that took the signal, and LLDB wants to have one that did.
+    threads = sorted(threads, key=lambda thread: thread not in signals)
+    signals = signals or {thread: notes.SignalInfo(number, 0) for thread in threads[:1]}
     for index, thread in enumerate(threads):
         registers = dict(target.registers(thread))
         if architecture.thread_pointer not in registers:
@@ -340,6 +344,21 @@ def _process_notes(target: Target, process: InspectedProcess, keep_environment: 
         yield from _descriptors(architecture, registers)
         if index == 0:
             yield from first
+        if thread in signals:
+            info = signals[thread]
+            by_address = is_fault(info)
+            raw = notes.format_siginfo(info, size, order, by_address=by_address)
+            yield Note("CORE", notes.NT_SIGINFO, raw)
+
+
+def _signals(target: Target, threads: Sequence[int]) -> dict[int, notes.SignalInfo]:
+    found = {}
+    for thread in threads:
+        with suppress(Unavailable):
+            info = target.siginfo(thread)
+            if info is not None:
+                found[thread] = info
+    return found
 
 
 def _descriptors(arch: Architecture, registers: Mapping[str, int]) -> Iterator[Note]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ompd.debugger.snapshot import Snapshot, take
@@ -16,6 +14,7 @@ from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.session import Session
+from ompd.writing import Place
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless told otherwise."""
@@ -40,44 +39,32 @@ def take_snapshot(
 
     :raises BadFile: if the file cannot be written
     """
-    place = _place_for(session, path)
-    taken = session.ask(partial(_take, data_limit=data_limit, keep_environment=keep_environment))
-    try:
-        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as stream:
-            try:
-                taken.write(stream.file)
-                stream.flush()
-                os.replace(stream.name, place)  # noqa: PTH105  readable by its owner alone, as the kernel's cores
-            except BaseException:
-                os.unlink(stream.name)  # noqa: PTH108
-                raise
-    except OSError as error:
-        raise BadFile(str(path), f"cannot be written: {error.strerror}") from error
+    with Place(path) as place:
+        _check_is_other(session, place)
+        taken = session.ask(partial(_take, data_limit=data_limit, keep_environment=keep_environment))
+        with place.written() as file:
+            taken.write(file)
+            file.flush()
+            size = os.fstat(file.fileno()).st_size
     return SnapshotRecord(
         file=str(path),
-        size=place.stat().st_size,
+        size=size,
         threads=taken.threads,
         memory_bytes=taken.memory_bytes,
         extract_bytes=taken.extract_bytes,
         modules=taken.modules,
-        problems=taken.problems,
+        problems=(*session.shortfalls, *taken.problems),
     )
 
 
-def _place_for(session: Session, path: str | os.PathLike[str]) -> Path:
-    # The file that is to be written, behind all links.
+def _check_is_other(session: Session, place: Place) -> None:
+    # A snapshot does not replace what it is taken of.
     try:
-        place = Path(os.path.realpath(path))
-        if not os.fspath(path) or (place.exists() and not place.is_file()):
-            raise BadFile(str(path), "is not a regular file", hint="name another file for the snapshot")
-        if place.exists() and Path(session.target.name).exists() and place.samefile(session.target.name):
-            raise BadFile(
-                str(path), "is what the snapshot would be taken of", hint="name another file for the snapshot"
-            )
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise BadFile(str(path), f"cannot be written: {reason}") from error
-    return place
+        status = os.stat(session.target.name)  # noqa: PTH116  a target that is no file has a name, too
+    except (OSError, ValueError):
+        return
+    if place.replaced is not None and os.path.samestat(place.replaced, status):
+        raise BadFile(place.path, "is what the snapshot would be taken of", hint="name another file for the snapshot")
 
 
 def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:

@@ -17,7 +17,8 @@ CORES = 120
 folder = os.environ["CORES"]
 for words in ("pagination off", "confirm off", "width 0"):
     gdb.execute(f"set {words}")
-gdb.execute("break mark")
+gdb.execute("break work_begins")
+gdb.execute("break work_ends")
 gdb.execute("run")
 gdb.execute(f"gcore {folder}/first", to_string=True)
 asked = [os.environ["PYTHON"], "-m", "tests.between", f"{folder}/first"]
@@ -71,7 +72,7 @@ def write(now):
 watched = [watch("th_team"), watch("th_current_task")]
 while written < CORES:
     gdb.execute("continue", to_string=True)
-    if gdb.newest_frame().name() == "mark":
+    if gdb.newest_frame().name() == "work_ends":
         break
     for each in watched:
         each.enabled = False

@@ -18,13 +18,15 @@ from tests.support.runtimes import INTEL, RUNTIMES
 SOURCES = CHECKOUT / "fixtures" / "live"
 
 
-def build_live(name: str, *, openmp: bool = True, runtime: str = INTEL, flags: Sequence[str] = ()) -> Path:
-    """Return the executable of ``fixtures/live/NAME.c``, made by gcc.
+def build_live(
+    name: str, *, openmp: bool = True, runtime: str = INTEL, flags: Sequence[str] = (), compiler_name: str = "gcc"
+) -> Path:
+    """Return the executable of ``fixtures/live/NAME.c``.
 
     :param runtime: one of RUNTIMES, with which it is linked if it is a program of OpenMP
     :raises Missing: if the compiler or the runtime is not there
     """
-    gcc = compiler("gcc")
+    gcc = compiler(compiler_name)
     source = SOURCES / f"{name}.c"
     command = [str(gcc.path), "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
     linking = ["-lpthread"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.formats.notes import FileMapping
+from ompd.debugger.formats.notes import FileMapping, SignalInfo
 from ompd.errors import MemoryFault
 
 
@@ -64,6 +64,14 @@ class Target(Protocol):
     @property
     def signal(self) -> int | None:
         """The signal that ended or stopped the process, None without one."""
+
+    def siginfo(self, thread: int) -> SignalInfo | None:
+        """Return what the target keeps of the signal that *thread* took, None if it took none.
+
+        A stop that a debugger made is no signal. A process that runs has taken none that ended it.
+
+        :raises Unavailable: if the target does not tell
+        """
 
     @property
     def loss(self) -> Loss | None:

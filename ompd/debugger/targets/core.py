@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,9 +30,9 @@ from ompd.debugger.formats.elf import (
     sizeof_header,
     sizeof_segment,
 )
-from ompd.debugger.formats.notes import FileMapping
+from ompd.debugger.formats.notes import FileMapping, SignalInfo
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
-from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone
+from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone, Unavailable
 
 # What a person who handed in the wrong file can do.
 _HOW_TO_GET_A_CORE = (
@@ -149,6 +150,9 @@ class CoreTarget:
         self.command: str | None = None
         self.signal: int | None = None
         self._prstatus: dict[int, bytes] = {}
+        self._signals: dict[int, SignalInfo] = {}
+        self._has_stray_signal = False  # of a thread whose own note is lost
+        self._is_debuggers = False  # written by gdb, which begins with the process; the kernel begins with a thread
         self._descriptors: dict[int, bytes] = {}
         self._thread_of_notes: int | None = None  # whose notes follow: those of its NT_PRSTATUS
         descriptors = arch.descriptors.note if arch.descriptors is not None else None
@@ -169,10 +173,11 @@ class CoreTarget:
                 if kind == notes.NT_PRSTATUS:
                     self._add_thread(desc)
                 elif kind == notes.NT_PRPSINFO and self.command is None:
+                    self._is_debuggers = not self._prstatus and not self._notes_have_holes
                     self.command = notes.parse_command(desc)
                     self.process_id = int.from_bytes(desc[arch.prpsinfo_pid : arch.prpsinfo_pid + 4], order) or None
-                elif kind == notes.NT_SIGINFO and self.signal is None:
-                    self.signal = notes.parse_signal(desc, order) or None
+                elif kind == notes.NT_SIGINFO:
+                    self._add_signal(notes.parse_siginfo(desc, pointer, order))
                 elif kind == notes.NT_AUXV and not self._auxv:
                     self._auxv = notes.parse_auxv(desc, pointer, order)
                 elif kind == notes.NT_FILE and not self._mappings:
@@ -273,6 +278,32 @@ class CoreTarget:
         self._prstatus[thread] = desc
         self._thread_of_notes = thread
 
+    def _add_signal(self, info: SignalInfo) -> None:
+        if self.signal is None:
+            self.signal = info.number or None
+        if self._thread_of_notes is None:
+            self._has_stray_signal = True
+        else:
+            self._signals.setdefault(self._thread_of_notes, info)
+
+    def siginfo(self, thread: int) -> SignalInfo | None:
+        """Return what ``NT_SIGINFO`` says of the signal that *thread* took; see :meth:`Target.siginfo`.
+
+        The kernel writes one such note, for the thread that took the signal, and that signal's number into the
+        ``NT_PRSTATUS`` of all. gdb writes one for each thread, of whatever it was stopped by last.
+        """
+        info = self._signals.get(thread)
+        is_damaged = self._notes_are_cut or self._notes_have_holes
+        if info is None and is_damaged and (self._has_stray_signal or self._is_debuggers or not self._signals):
+            raise Unavailable("the note that tells the thread's signal is lost")
+        if info is None:
+            # A core without such notes: the kernel's first thread is the one that took it.
+            is_first = not self._signals and not self._is_debuggers and thread == next(iter(self._prstatus), None)
+            info = SignalInfo(self.signal) if is_first and self.signal is not None else None
+        if info is None or info.number in (0, signal.SIGSTOP) or (self._is_debuggers and info.number == signal.SIGTRAP):
+            return None
+        return info
+
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
         index = bisect_right(self._starts, address) - 1
@@ -281,7 +312,10 @@ class CoreTarget:
             within = address - segment.p_vaddr
             if within + size <= segment.p_filesz:
                 at = segment.p_offset + within
-                data = self._data[at : at + size]
+                try:
+                    data = self._data[at : at + size]
+                except MalformedFile as error:  # the core shrank: this is about what was asked for, not all of it
+                    raise MemoryFault(address, size, str(error)) from error
                 if len(data) == size:
                     return data
         return self._read_slowly(address, size)
@@ -309,7 +343,10 @@ class CoreTarget:
             if count <= 0:
                 raise PageOmitted(address, size, f"the core file leaves out the page of {at:#x}")
             offset = segment.p_offset + within
-            data = self._data[offset : offset + count]
+            try:
+                data = self._data[offset : offset + count]
+            except MalformedFile as error:
+                raise MemoryFault(address, size, str(error)) from error
             if len(data) < count:
                 raise MemoryFault(address, size, f"the core file is cut off before the page of {at:#x}", hint=_CUT_OFF)
             pieces.append(data)

@@ -14,13 +14,14 @@ import mmap
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from ompd.debugger.architecture import Architecture, ThreadDescriptors
 from ompd.debugger.formats.elf import PF_R, PF_W, PF_X
-from ompd.debugger.formats.notes import FileMapping, parse_auxv
+from ompd.debugger.formats.notes import FileMapping, SignalInfo, parse_auxv
 from ompd.debugger.formats.procfs import (
     MemoryMapping,
     file_mappings,
@@ -31,7 +32,7 @@ from ompd.debugger.formats.procfs import (
 from ompd.debugger.targets import ptrace
 from ompd.debugger.targets.base import Loss, MemoryRegion
 from ompd.debugger.targets.refusals import examine, living_thread, refusal
-from ompd.debugger.targets.tracer import Stop, stop_error
+from ompd.debugger.targets.tracer import LONGER_STOPS, NotStopped, Stop, stop_error
 from ompd.errors import BadInput, BadProcess, MemoryFault, StaleHandle, TargetGone
 
 PAGE = mmap.PAGESIZE
@@ -40,22 +41,31 @@ _SHIFT = PAGE.bit_length() - 1
 # end, behind what the program, or the runtime, which spreads stacks over cache lines, has left between.
 _MOST_STACK, _LEAST_STACK, _ALL_STACKS = 64 << 10, 8 << 10, 8 << 20
 _STACK_END = 2 * PAGE
+# What is copied of deep stacks, of all together, if it is seen that more of them is needed.
+_DEEP_STACKS = 32 << 20
+_SPARE = 16  # stacks, of threads that are made meanwhile
 # Below the stack pointer a function that calls none may keep data (x86-64: 128 bytes; others none).
 _RED_ZONE = 128
-# Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on.
-_BLOCK = 8
-_MAX_EXPANDED = 4096  # pages; with their neighbours more would be more than is copied
+# Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on: so
+# many more of them as it has moved on more often.
+_BLOCK, _LARGER_BLOCK = 8, 64
+_MAX_EXPANDED = 4096  # pages, with their neighbours; more would take long to copy
 _MAX_CAPTURE = 128 << 20
 _MAX_GLANCE = 128 << 20
 _MAX_CONSTANTS = 4096  # pages
 _MOST_TRIES, _PAUSE = 200, 1e-3
+# How long a stop may last: threads beyond so many are allowed some more each. A busy machine may not give its threads
+# the processors in time that they need to stop on; another moment may be better.
+DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
+STOP_TRIES = 3
 
 
 class Moment:
     """A live process at one stop; or, of a glance, as it runs. See :class:`ompd.debugger.targets.base.Target`.
 
     ``missed`` are the numbers of pages that can change, were asked for and were not copied; they were read as the
-    process runs on, so that an answer that depends on them is none.
+    process runs on, so that an answer that depends on them is none. ``left_out`` is how many pages should have been
+    copied when the stop had lasted as long as it may.
     """
 
     kind = "live"
@@ -70,7 +80,7 @@ class Moment:
         pages: dict[int, bytes] | None = None,
         *,
         asked_for: Collection[int] = (),
-        is_frozen: bool = False,
+        left_out: int = 0,
         keeps_pages: bool = True,
     ) -> None:
         self.name = f"process {process.process_id}"
@@ -78,7 +88,8 @@ class Moment:
         self.process_id: int | None = process.process_id
         self.command = process.command
         self.missed: set[int] = set()
-        self.is_stopped = pages is not None or is_frozen
+        self.is_stopped = pages is not None
+        self.left_out = left_out
         self._process = process
         self._threads = dict(sorted(threads.items(), key=lambda item: (item[0] != process.process_id, item[0])))
         self._memory = memory
@@ -87,9 +98,8 @@ class Moment:
         self._pages = pages if pages is not None else {}
         self._room = (_MAX_GLANCE >> _SHIFT) - len(self._pages)
         self._asked_for = asked_for
-        self._is_frozen = is_frozen
         self._keeps_pages = keeps_pages
-        self._is_settled = False
+        self._settled: tuple[str, str] | None = None
         self._is_over = False
 
     def read(self, address: int, size: int) -> bytes:
@@ -134,18 +144,14 @@ class Moment:
         if is_constant and number in constants:
             return constants[number]
         if not is_constant:
-            if self._is_settled:
-                raise MemoryFault(
-                    address,
-                    size,
-                    "it was not copied when the process was stopped",
-                    hint="what is asked within one call of Session.ask() is copied",
-                )
-            if not self._is_frozen:
+            if self._settled is not None:
                 self.missed.add(number)
+                why, hint = self._settled
+                raise MemoryFault(address, size, why, hint=hint)
+            self.missed.add(number)
         page = self._process.read_page(number)
         if page is None:
-            if self.is_stopped and not self._is_frozen:
+            if self.is_stopped:
                 self.missed.add(number)  # it was there when the process was stopped
             raise MemoryFault(address, size, f"the process does not have {number << _SHIFT:#x}, or has ended")
         if self._room <= 0:
@@ -183,29 +189,55 @@ class Moment:
         """Return the mappings of files that hold code: as long as these are the same, so are the modules."""
         return [mapping for mapping in self._memory if mapping.is_executable and mapping.is_file]
 
+    def siginfo(self, thread: int) -> SignalInfo | None:
+        """Return None: the process runs on."""
+        return None
+
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``/proc/PID/auxv``."""
         return self._process.auxiliary_vector
 
-    def pages_to_copy(self) -> set[int]:
-        """Return the pages that were missed, with their neighbours where these are not of a stack."""
-        stacks = {
-            mapping.start
-            for known in self._threads.values()
-            if known and (mapping := self._mapping_at(known[self.architecture.sp])) is not None
-        }
-        wanted: set[int] = set()
-        for number in self.missed:
-            mapping = self._mapping_at(number << _SHIFT)
-            wanted.add(number)
-            if mapping is not None and mapping.start not in stacks and len(self.missed) < _MAX_EXPANDED:
-                low = number // _BLOCK * _BLOCK
-                wanted.update(range(max(low, mapping.start >> _SHIFT), min(low + _BLOCK, mapping.end >> _SHIFT)))
-        return wanted
+    @cached_property
+    def _stacks(self) -> frozenset[int]:
+        # Where the mappings begin that threads have their stack pointers in.
+        found = (self._mapping_at(known[self.architecture.sp]) for known in self._threads.values() if known)
+        return frozenset(mapping.start for mapping in found if mapping is not None)
 
-    def settle(self) -> None:
-        """From now on what was not copied is not read: the question that could be asked again has its answer."""
-        self._is_settled = True
+    def misses_stacks(self) -> bool:
+        """Tell whether pages of stacks were missed."""
+        found = (self._mapping_at(number << _SHIFT) for number in self.missed)
+        return any(mapping is not None and mapping.start in self._stacks for mapping in found)
+
+    def pages_nearby(self, further: bool) -> set[int]:
+        """Return the neighbours of the pages that were missed, where these are not of a stack.
+
+        :param further: whether to return more of them
+        """
+        block = _LARGER_BLOCK if further else _BLOCK
+        while len(self.missed) * block > _MAX_EXPANDED:
+            block //= 2
+        found: set[int] = set()
+        for number in self.missed if block > 1 else ():
+            mapping = self._mapping_at(number << _SHIFT)
+            if mapping is not None and mapping.start not in self._stacks:
+                low = number // block * block
+                found.update(range(max(low, mapping.start >> _SHIFT), min(low + block, mapping.end >> _SHIFT)))
+        return found
+
+    def settle(
+        self,
+        why: str = "it was not copied when the process was stopped",
+        hint: str = "what is asked within one call of Session.ask() is copied",
+    ) -> None:
+        """From now on what was not copied is not read: the question is answered by this moment, as far as it goes.
+
+        :param why: what to say of what was not copied, and in *hint* what helps
+        """
+        self._settled = why, hint
+        if self.is_stopped:
+            for number in self.missed:
+                self._pages.pop(number, None)  # read since, as the process ran on
+            self.missed = set()
 
     def retire(self) -> None:
         """Another stop has begun, or the session is closed: reading raises :class:`~ompd.errors.StaleHandle`."""
@@ -223,11 +255,17 @@ class LiveProcess:
     ``stops_ns`` are the lengths of the stops so far, in nanoseconds; ``note`` is what to tell the user about the number
     that was given, or None; ``constants`` pages that nobody writes to, which are the same at every stop.
 
+    :param max_stop_ns: how long a stop may last; if None, 50 ms, and 0.2 ms more for each thread above 256
+    :param clock: the time in nanoseconds, by which stops end
     :raises BadProcess: if it cannot be looked into
     """
 
-    def __init__(self, process_id: int) -> None:
+    def __init__(
+        self, process_id: int, *, max_stop_ns: int | None = None, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         findings = examine(process_id)
+        self._max_stop_ns = max_stop_ns
+        self._clock = clock
         self.process_id = findings.process_id
         self.note = findings.note
         self.architecture: Architecture = findings.architecture
@@ -302,10 +340,29 @@ class LiveProcess:
     def _maps(self) -> bytes:
         return self._read_of_program("maps")
 
+    def _maps_of(self, thread: int, is_over: Callable[[], bool]) -> bytes | None:
+        # As a thread has them that stands still; None where there is no time for it.
+        try:
+            descriptor = _open(f"task/{thread}/maps", self._folder, 0, self.process_id)
+        except TargetGone:
+            return None
+        try:
+            pieces: list[bytes] = []
+            while not is_over():
+                piece = os.read(descriptor, 1 << 16)
+                if not piece:
+                    return b"".join(pieces)
+                pieces.append(piece)
+            return None
+        except OSError as error:
+            raise stop_error(error, self.process_id) from error
+        finally:
+            os.close(descriptor)
+
     def read_page(self, number: int) -> bytes | None:
         """Return a page as it is now, None if there is none or the process has ended."""
         try:
-            got = ptrace.read_memory(self._reader, [(number << _SHIFT, PAGE)], self._buffer)
+            got, _ = ptrace.read_memory(self._reader, [(number << _SHIFT, PAGE)], self._buffer)
         except (OSError, OverflowError):
             return None
         return bytes(self._buffer) if got and got[0].size == PAGE else None
@@ -339,55 +396,71 @@ class LiveProcess:
             return None
         return {self.architecture.sp: blocked[0], self.architecture.pc: blocked[1]} if blocked is not None else None
 
-    def stop(self, pages: set[int]) -> Moment:
-        """Stop all threads, copy *pages* and the tops of the stacks, and let them go.
+    def limit_ns(self, threads: int) -> int:
+        """Return how long a stop of so many threads may last, in nanoseconds."""
+        if self._max_stop_ns is not None:
+            return self._max_stop_ns
+        return DEFAULT_STOP_NS + max(0, threads - _THREADS_INCLUDED) * _EACH_FURTHER_NS
 
+    def stop(self, pages: Collection[int], nearby: Collection[int] = (), *, deep: bool = False) -> Moment:
+        """Stop all threads, copy the tops of the stacks, *pages*, and if there is time *nearby*, and let them go.
+
+        What could not be copied within the limit is left out.
+
+        :param deep: whether the stacks are copied as far as they reach, if there are not too many
+        :raises NotStopped: if they did not all stop within the limit, three times
         :raises BadProcess: if the process may not be stopped
         :raises TargetGone: if it has ended
         """
-        with self._stopped(pages, held=False) as moment:
-            return moment
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return self._stop(pages, nearby, deep)
+            except NotStopped as error:
+                if tries == STOP_TRIES:
+                    raise NotStopped(self.process_id, error.running, error.threads, error.limit_ns, tries) from error
+                time.sleep(min(error.limit_ns, DEFAULT_STOP_NS) / 1e9)  # in which it works on
 
-    @contextmanager
-    def held(self, pages: set[int]) -> Iterator[Moment]:
-        """Stop all threads until the end of the ``with`` statement; see :meth:`stop`. Every page can be read."""
-        with self._stopped(pages, held=True) as moment:
-            yield moment
-
-    @contextmanager
-    def _stopped(self, pages: set[int], *, held: bool) -> Iterator[Moment]:
-        copying = _Copy(self, sorted(pages)[: _MAX_CAPTURE >> _SHIFT], len(self._thread_ids()))
-        stop = Stop(
-            self.process_id,
-            self._folder,
-            copying.run,
-            held=held,
-        )
+    def _stop(self, pages: Collection[int], nearby: Collection[int], deep: bool) -> Moment:
+        copying = _Copy(self, pages, nearby, len(self._thread_ids()), deep)
+        stop = Stop(self.process_id, self._folder, copying.run, limit_ns=self.limit_ns, clock=self._clock)
         try:
-            with stop:
-                yield copying.moment(is_frozen=held)
+            stop.run()
         finally:
             if stop.duration_ns:
                 self.stops_ns.append(stop.duration_ns)
+        return copying.moment()
 
 
 class _Copy:
     # What is done while the threads stand still is as little as can be: system calls, and no parsing.
 
-    def __init__(self, process: LiveProcess, pages: Sequence[int], threads: int) -> None:
+    def __init__(
+        self, process: LiveProcess, pages: Collection[int], nearby: Collection[int], threads: int, deep: bool
+    ) -> None:
         self._process = process
-        self._pages = frozenset(pages)
-        self._ranges = list(_ranges(pages))
-        self._memory = parse_maps(process._maps())
+        room = _MAX_CAPTURE >> _SHIFT
+        needed = sorted(pages)[:room]
+        others = sorted(set(nearby).difference(pages))[: room - len(needed)]
+        # What is needed first: the stop may end before all is copied.
+        self._ranges = [*_ranges(needed), *_ranges(others)]
+        self._before = process._maps()
+        self._memory = parse_maps(self._before)
         self._starts = [mapping.start for mapping in self._memory]
         limit = _ALL_STACKS // max(threads, 1) // PAGE * PAGE
         self._stack_size = max(_LEAST_STACK, PAGE, min(limit, _MOST_STACK))
-        self._buffer = _buffer(len(pages) * PAGE + (threads + 16) * (self._stack_size + _STACK_END))
+        if deep:
+            self._stack_size = max(self._stack_size, _DEEP_STACKS // (threads + _SPARE) // PAGE * PAGE)
+        room = (len(needed) + len(others)) * PAGE + (threads + _SPARE) * (self._stack_size + _STACK_END)
+        self._buffer = _buffer(room)
         self._got: list[ptrace.Copied] = []
-        self._maps = b""
+        self._tried: list[tuple[int, int]] = []
+        self._left_out: list[tuple[int, int]] = []
+        self._maps: bytes | None = None
         self._registers: dict[int, Mapping[str, int] | None] = {}
 
-    def run(self, registers: dict[int, bytes | None]) -> None:
+    def run(self, registers: dict[int, bytes | None], is_over: Callable[[], bool]) -> None:
         arch, process = self._process.architecture, self._process
         for thread, raw in registers.items():
             if raw is not None and len(raw) == arch.prstatus_words.size:
@@ -402,13 +475,16 @@ class _Copy:
             else:
                 other = 64 if arch.elf_class == 32 else 32
                 raise BadProcess(process.process_id, f"thread {thread} runs {other}-bit code, which is not supported")
+        # The first thread may have ended before the others, and only one that has not has the memory.
+        reader = next((thread for thread, raw in registers.items() if raw is not None), process._reader)
         stacks = (part for known in self._registers.values() if known for part in self._stack(known[arch.sp]))
-        ranges = [*self._ranges, *stacks]
+        ranges = [*stacks, *self._ranges]
         size = sum(size for _, size in ranges)
         if size > len(self._buffer):  # many threads were made meanwhile
             self._buffer = _buffer(size)
-        self._maps = process._maps()  # which finds a thread that has the memory
-        self._got = ptrace.read_memory(process._reader, ranges, self._buffer)
+        self._got, tried = ptrace.read_memory(reader, ranges, self._buffer, is_over)
+        self._tried, self._left_out = ranges[:tried], ranges[tried:]
+        self._maps = process._maps_of(reader, is_over)
 
     def _stack(self, sp: int) -> Iterator[tuple[int, int]]:
         start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
@@ -417,18 +493,39 @@ class _Copy:
         if sp >= end:  # a stack that was made meanwhile
             yield start, _LEAST_STACK
         elif end - start <= self._stack_size + _STACK_END:
-            yield start, end - start
+            yield from _split(start, end - start)
         else:
-            yield start, self._stack_size
+            yield from _split(start, self._stack_size)
             yield end - _STACK_END, _STACK_END
 
-    def moment(self, *, is_frozen: bool) -> Moment:
+    def moment(self) -> Moment:
         pages: dict[int, bytes] = {}
         for address, size, at in self._got:
             for offset in range(0, size - PAGE + 1, PAGE):
                 pages[(address + offset) >> _SHIFT] = self._buffer[at + offset : at + offset + PAGE]
-        memory, asked_for = parse_maps(self._maps), self._pages if not is_frozen else ()
-        return Moment(self._process, self._registers, memory, pages, asked_for=asked_for, is_frozen=is_frozen)
+        tried = frozenset(_pages(self._tried))
+        left_out = len(set(_pages(self._left_out)) - tried)
+        maps = self._maps
+        if maps is None:  # There was no time. As a rule they are what they were.
+            maps = self._process._maps()
+            if maps != self._before:
+                raise BadProcess(
+                    self._process.process_id,
+                    "it changes its mappings, and what they were was not read within the limit of the stop",
+                    hint=LONGER_STOPS,
+                )
+        return Moment(self._process, self._registers, parse_maps(maps), pages, asked_for=tried, left_out=left_out)
+
+
+def _split(start: int, size: int) -> Iterator[tuple[int, int]]:
+    # A range in pieces that are read at once.
+    for at in range(start, start + size, ptrace.MAX_PIECE):
+        yield at, min(ptrace.MAX_PIECE, start + size - at)
+
+
+def _pages(ranges: Sequence[tuple[int, int]]) -> Iterator[int]:
+    for address, size in ranges:
+        yield from range(address >> _SHIFT, (address + size - 1 >> _SHIFT) + 1)
 
 
 def _descriptors(thread: int, descriptors: ThreadDescriptors) -> bytes | None:
@@ -445,10 +542,10 @@ def _buffer(size: int) -> mmap.mmap:
 
 
 def _ranges(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
-    # Addresses and sizes of rows of neighbouring pages, given in order.
+    # Addresses and sizes of rows of neighbouring pages, given in order, none of them longer than is read at once.
     start = end = None
     for number in pages:
-        if number != end:
+        if number != end or (start is not None and (number - start) << _SHIFT >= ptrace.MAX_PIECE):
             if start is not None and end is not None:
                 yield start << _SHIFT, (end - start) << _SHIFT
             start = number

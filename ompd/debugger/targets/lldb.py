@@ -7,8 +7,10 @@ lines are ours, as on every kind of target, so that no two kinds can disagree.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -19,10 +21,22 @@ from typing import Any
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.files import FileFinder
 from ompd.debugger.formats.elf import PF_R, PF_W, PF_X, parse_header
-from ompd.debugger.formats.notes import AT_NULL, AT_PHDR, FileMapping, parse_auxv
+from ompd.debugger.formats.notes import AT_NULL, AT_PHDR, FileMapping, SignalInfo, parse_auxv
 from ompd.debugger.lldb_install import LldbInstall, find_installs
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
-from ompd.errors import BadInput, MalformedFile, MemoryFault, StaleHandle, TargetError, TargetGone, Unsupported
+from ompd.debugger.targets.core import CoreTarget
+from ompd.errors import (
+    BadInput,
+    MalformedFile,
+    MemoryFault,
+    OmpdError,
+    StaleHandle,
+    TargetError,
+    TargetGone,
+    Unavailable,
+    Unsupported,
+)
+from ompd.isolation import AwayFromHere
 
 _PAGE = 4096
 # LLDB takes as much memory as is asked for before it looks whether that can be read.
@@ -32,6 +46,8 @@ _MAX_STACK_TOP = 6 << 20
 _MAX_AUXV_KEY = 1 << 10
 _MAX_ARGUMENTS = 1 << 12
 # What LLDB calls otherwise than the kernel's elf_gregset_t.
+# Members of LLDB's own siginfo_t, in the order of SignalInfo's.
+_SIGINFO = (".si_signo", ".si_code", "._sifields._kill.si_pid", "._sifields._sigfault.si_addr")
 _REGISTER_NAMES = {"rflags": "eflags"}
 # Where Debian has the package six, which LLDB 14 imports and no virtual environment has.
 _DISTRIBUTION = "/usr/lib/python3/dist-packages"
@@ -47,7 +63,8 @@ def load_lldb() -> ModuleType:
     :raises Unsupported: if there is none
     """
     try:
-        import lldb  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+        with AwayFromHere():  # a notebook looks for it in the current folder first
+            import lldb  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
     except ImportError as error:
         reason = error
     else:
@@ -194,12 +211,60 @@ class LldbTarget:
     @cached_property
     def signal(self) -> int | None:
         """The signal that LLDB names as the reason of the stop; of a core, the one that ended the program."""
+        return next(iter(self._signals.values()), None)
+
+    def siginfo(self, thread: int) -> SignalInfo | None:
+        """Return what LLDB tells of the signal that *thread* took; see :meth:`Target.siginfo`.
+
+        Of a core's LLDB 14 and 19 tell no more than its number; where they name the core, its own note is read.
+        """
+        self.check()
+        number = self._signals.get(thread)
+        if number is None:
+            return None
+        # A core that gdb wrote has a signal for every thread: that of the stop.
+        is_stop = not self.is_core or len(self._signals) > 1
+        if number == signal.SIGSTOP or (is_stop and number == signal.SIGTRAP):
+            return None
+        found = self.process.GetThreadByID(thread)
+        info = found.GetSiginfo() if hasattr(found, "GetSiginfo") else None
+        values = [self._siginfo_part(info, path) for path in _SIGINFO] if info is not None else []
+        if None in values or not values or values[0] != number:
+            known = self._noted_signals.get(thread)
+            return known if known is not None and known.number == number else SignalInfo(number)
+        return SignalInfo(number, *values[1:])
+
+    @cached_property
+    def _signals(self) -> dict[int, int]:
+        # The numbers of the signals that threads were stopped by.
+        found = {}
         for thread in self.process:
             if thread.GetStopReason() == self._lldb.eStopReasonSignal and thread.GetStopReasonDataCount():
                 number = int(thread.GetStopReasonDataAtIndex(0))
                 if number:
-                    return number
-        return None
+                    found[thread.GetThreadID()] = number
+        return found
+
+    @cached_property
+    def _noted_signals(self) -> dict[int, SignalInfo]:
+        found: dict[int, SignalInfo] = {}
+        if self.is_core and os.path.isfile(self.name):  # noqa: PTH113
+            with suppress(OmpdError):
+                core = CoreTarget(self.name)
+                try:
+                    for thread in self._signals:
+                        with suppress(Unavailable):
+                            info = core.siginfo(thread)
+                            found |= {thread: info} if info is not None else {}
+                finally:
+                    core.close()
+        return found
+
+    def _siginfo_part(self, info: Any, path: str) -> int | None:
+        value = info.GetValueForExpressionPath(path)
+        error = self._lldb.SBError()
+        unsigned = value.GetValueAsUnsigned(error, 0) if path.endswith("addr") else value.GetValueAsSigned(error, 0)
+        return int(unsigned) if value.IsValid() and value.GetValue() is not None and error.Success() else None
 
     @cached_property
     def command(self) -> str | None:

@@ -6,9 +6,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ompd.debugger.targets.lldb import check_stopped, load_lldb
 from ompd.errors import BadInput, TargetError, TargetGone, Unavailable
@@ -28,6 +28,23 @@ class ProgramEnded(TargetGone):
     """The program ended before it came to the place."""
 
 
+class RuntimeModule(NamedTuple):
+    """An OpenMP runtime that is loaded, as an ``SBModule``: it has the specification's places for events, or not."""
+
+    module: Any
+    name: str
+    has_events: bool
+
+
+# What every runtime of OpenMP exports, as LLDB names it with and without its version, and by what compilers call it to
+# begin a region; and a place for an event.
+_QUERIES = ("omp_get_thread_num", "omp_get_thread_num@@VERSION")
+_FORKS, _EVENT = ("__kmpc_fork_call", "GOMP_parallel"), "ompd_bp_parallel_begin"
+# What begins a region, or makes a task. Each runtime exports all that it has.
+_ENTRIES = ("__kmpc_fork_", "__kmpc_serialized_parallel", "__kmpc_omp_task_alloc", "GOMP_parallel", "GOMP_task")
+_BEGUN = "ompd_dll_locations_valid"
+
+
 class LldbRun:
     """An ``SBProcess`` that can be run on. *debugger* is given up with it if it was made for it."""
 
@@ -38,6 +55,7 @@ class LldbRun:
         self._launched = debugger is not None
         self.target = process.GetTarget()
         self._debugger = self.target.GetDebugger()
+        self._kinds: dict[tuple[str, str], bool | None] = {}  # of modules: whether they have events, None for others
 
     @classmethod
     def launch(cls, arguments: Sequence[str], environment: Mapping[str, str], cwd: str | None) -> LldbRun:
@@ -132,33 +150,78 @@ class LldbRun:
                 return self.target.BreakpointCreateBySBAddress(symbol.GetStartAddress())
         return None
 
+    # Runtimes
+
+    def runtimes(self) -> list[RuntimeModule]:
+        """Return the OpenMP runtimes that are loaded now, by the names that they export."""
+        found = []
+        for module in self.target.module_iter():
+            key = module.GetUUIDString() or "", str(module.GetFileSpec().fullpath or "")
+            if key not in self._kinds:
+                is_runtime = self._has_code(module, _FORKS) and self._has_code(module, _QUERIES)
+                self._kinds[key] = module.FindSymbol(_EVENT).IsValid() if is_runtime else None
+            has_events = self._kinds[key]
+            if has_events is not None:
+                found.append(RuntimeModule(module, str(module.GetFileSpec().GetFilename()), has_events))
+        return found
+
+    def _has_code(self, module: Any, names: Sequence[str]) -> bool:
+        # What a module calls elsewhere has a symbol in it, too.
+        return any(module.FindSymbol(name, self._lldb.eSymbolTypeCode).IsValid() for name in names)
+
+    def at_begin(self, runtime: RuntimeModule) -> list[Any]:
+        """Return a breakpoint where a runtime that has events has begun, and knows whether it passes them."""
+        symbol = runtime.module.FindSymbol(_BEGUN)
+        return [self.target.BreakpointCreateBySBAddress(symbol.GetStartAddress())] if symbol.IsValid() else []
+
+    def at_entries(self, runtime: RuntimeModule) -> list[Any]:
+        """Return breakpoints at the routines of *runtime* that begin regions and make tasks."""
+        addresses = {
+            symbol.GetStartAddress().GetLoadAddress(self.target): symbol.GetStartAddress()
+            for symbol in runtime.module
+            if (symbol.GetName() or "").startswith(_ENTRIES) and symbol.GetType() == self._lldb.eSymbolTypeCode
+        }
+        return [self.target.BreakpointCreateBySBAddress(address) for address in addresses.values()]
+
     # Running
 
-    def run_to(self, places: Mapping[str, Callable[[], Any | None]], what: str, seconds: float) -> Sequence[Hit]:
+    def run_to(
+        self,
+        places: Mapping[str, Callable[[], Any | None]],
+        what: str,
+        seconds: float,
+        more: Callable[[], Iterable[tuple[str, Any]]] | None = None,
+        deadline: float | None = None,
+    ) -> Sequence[Hit]:
         """Run until a thread comes to one of *places*, and return who came where.
 
         :param places: make a breakpoint, or None as long as a library that is not loaded has to have it
         :param what: the places in words
+        :param more: makes breakpoints at other places as they come, by the names of these: it is asked at the start and
+            whenever a library was loaded
+        :param deadline: when the time is over, by the monotonic clock, if some of it has passed already
         :raises TargetGone: if the program ended
         :raises TimeLimit: if it took longer
         :raises TargetError: if something else stopped it
         """
         check_stopped(self._lldb, self.process)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds if deadline is None else deadline
         made: dict[str, Any] = {}
+        others: list[tuple[str, Any]] = []
         try:
             while True:
                 for name, make in places.items():
                     if name not in made and (breakpoint := make()) is not None:
                         made[name] = breakpoint
-                with self._stopping_at_libraries(len(made) < len(places)):
+                others += more() if more is not None else ()
+                with self._stopping_at_libraries(len(made) < len(places) or more is not None):
                     in_time = self._continue(deadline - time.monotonic())
-                hits = self._hits({breakpoint.GetID(): name for name, breakpoint in made.items()})
+                hits = self._hits({breakpoint.GetID(): name for name, breakpoint in (*made.items(), *others)})
                 if hits:
                     return hits
                 self._check_stop(what, in_time, seconds)
         finally:
-            for breakpoint in made.values():
+            for _, breakpoint in (*made.items(), *others):
                 self.target.BreakpointDelete(breakpoint.GetID())
 
     @contextmanager

@@ -12,11 +12,10 @@ import errno
 import mmap
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-_PTRACE_DETACH = 17
 _PTRACE_GETREGSET = 0x4204
 _PTRACE_SEIZE = 0x4206
 _PTRACE_INTERRUPT = 0x4207
@@ -25,6 +24,8 @@ _NT_PRSTATUS = 1
 _MAX_GENERAL = 1024  # no processor has more, and a buffer that is too small is filled all the same
 _WALL = 0x40000000
 _IOV_MAX = 1024
+MAX_PIECE = 256 << 10
+"""How many bytes are read by one call, unless one range has more: reading them takes some tenths of a millisecond."""
 _SIZEOF_SIGINFO = 128
 # si_signo, si_errno, si_code; si_pid, si_uid, si_status of SIGCHLD, aligned as pointers are
 _SIGINFO = struct.Struct("=iii4xiIi" if ctypes.sizeof(ctypes.c_void_p) == 8 else "=iiiiIi")
@@ -82,16 +83,6 @@ def interrupt(thread: int) -> None:
     _ptrace(_PTRACE_INTERRUPT, thread)
 
 
-def detach(thread: int, signal: int) -> None:
-    """Let a stopped thread go, with the *signal* that it was stopped on the way to get, or 0.
-
-    One that was stopped by job control before it was traced stays so.
-
-    :raises OSError: if it is gone, or not stopped (ESRCH)
-    """
-    _ptrace(_PTRACE_DETACH, thread, 0, signal)
-
-
 def report(thread: int) -> Report | None:
     """Return what became of a traced thread, None while it neither stopped nor ended. Never waits."""
     options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL
@@ -140,19 +131,25 @@ def register_set(thread: int, note: int, size: int) -> bytes:
     return buffer.raw[: vector[1]]
 
 
-def read_memory(process: int, ranges: Sequence[tuple[int, int]], buffer: bytearray | mmap.mmap) -> list[Copied]:
-    """Read *ranges* (address, size) of the memory of *process*, one after the other, into *buffer*.
+def read_memory(
+    process: int,
+    ranges: Sequence[tuple[int, int]],
+    buffer: bytearray | mmap.mmap,
+    is_over: Callable[[], bool] = lambda: False,
+) -> tuple[list[Copied], int]:
+    """Read *ranges* (address, size) of the memory of *process*, one after the other, into *buffer*; return what was
+    read, and the number of ranges that were tried.
 
-    The rest of a range behind a page that cannot be read
-    is missing.
+    The rest of a range behind a page that cannot be read is missing.
 
+    :param is_over: called between pieces of some hundred kilobytes; where it returns true reading ends
     :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
     """
     base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
     got: list[Copied] = []
     index = at = 0
-    while index < len(ranges):
-        batch = ranges[index : index + _IOV_MAX]
+    while index < len(ranges) and not is_over():
+        batch = _batch(ranges, index)
         total = sum(size for _, size in batch)
         remote = (ctypes.c_size_t * (2 * len(batch)))(*(word for pair in batch for word in pair))
         local = (ctypes.c_size_t * 2)(base + at, total)
@@ -172,4 +169,13 @@ def read_memory(process: int, ranges: Sequence[tuple[int, int]], buffer: bytearr
             count -= read
             if read < size:
                 break
-    return got
+    return got, index
+
+
+def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int, int]]:
+    # What is read by one call, from *index* on.
+    end, total = index, 0
+    while end < len(ranges) and end - index < _IOV_MAX and (end == index or total + ranges[end][1] <= MAX_PIECE):
+        total += ranges[end][1]
+        end += 1
+    return ranges[index:end]

@@ -1,8 +1,10 @@
 """Stopping all threads of a process at once, and letting them go whatever happens.
 
-The stop is held by a thread of our own. The kernel lets go of everything that a thread traces when that thread ends, so
+The stop is made by a thread of our own. The kernel lets go of everything that a thread traces when that thread ends, so
 the program runs on even if we fail, are interrupted, or are killed; and an interrupt from the keyboard, which Python
-raises in its main thread, cannot come between two calls here.
+raises in its main thread, cannot come between two calls here. To end is also the quickest way to let go.
+
+A stop has a limit in time. Its threads are let go when that is reached, whatever is left to do.
 """
 
 from __future__ import annotations
@@ -14,21 +16,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ompd.debugger.formats.procfs import parse_stat, parse_status
 from ompd.debugger.targets import ptrace
 from ompd.debugger.targets.refusals import refusal
 from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 # A thread that waits for a device or a file server cannot stop; nor does it run, so that nothing waits for it longer.
-_PATIENCE_ASLEEP = 0.02
-# Others stop as soon as they get a processor.
-_PATIENCE = 10.0
+# It is given so much time, or that part of the stop's limit, whichever is less.
+_PATIENCE_ASLEEP_NS, _PATIENCE_ASLEEP_PART = 20_000_000, 0.4
+# What is kept of the limit for letting go: at most so much, or that part of it.
+_RESERVE_NS, _RESERVE_PART = 1_000_000, 0.1
 _UNDERTAKER_AFTER = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 50e-6, 1e-3
 _REFUSALS = 5
@@ -37,91 +36,128 @@ _MAX_ROUNDS = 100  # of looking for threads that were made meanwhile
 _T = TypeVar("_T")
 
 
+LONGER_STOPS = "--max-stop MS allows longer stops; --nonblocking reads without stopping"
+"""What helps where a stop was too short."""
+
+
+class NotStopped(BadProcess):
+    """The threads of a process did not all stop within the limit of a stop. They run again.
+
+    ``running`` of ``threads`` had not stopped yet; ``tries`` is how often that was tried.
+    """
+
+    def __init__(self, process_id: int, running: int, threads: int, limit_ns: int, tries: int = 1) -> None:
+        last = f"{running} of {threads} threads were still running" if running else "all threads had just stopped"
+        often = f", {tries} times" if tries > 1 else ""
+        super().__init__(
+            process_id,
+            f"was not stopped within {limit_ns / 1e6:g} ms{often}: {last} when it was let go",
+            hint=f"the machine may be too busy to run all threads to where they stop; {LONGER_STOPS}",
+        )
+        self.running, self.threads, self.limit_ns, self.tries = running, threads, limit_ns, tries
+
+
 class Stop(Generic[_T]):
-    """A process whose threads all stand still from entering to leaving the ``with`` statement.
+    """One stop of a process: all its threads are stopped, something is read, and they are let go.
 
     :param folder: descriptor of ``/proc/PID``
-    :param capture: called on entering, with the general registers of each thread, None for one that sleeps in the
-        kernel and cannot stop; what it returns is ``captured``
-    :param held: whether the threads stand still until leaving; else they are let go once ``capture`` has returned
+    :param capture: called while all threads stand still, with the general registers of each, None for one that sleeps
+        in the kernel and cannot stop, and with a function that tells whether it has to end
+    :param limit_ns: how long the stop may last, in nanoseconds, for a number of threads
+    :param clock: the time in nanoseconds
     """
 
     def __init__(
         self,
         process_id: int,
         folder: int,
-        capture: Callable[[dict[int, bytes | None]], _T],
+        capture: Callable[[dict[int, bytes | None], Callable[[], bool]], _T],
         *,
-        held: bool = False,
+        limit_ns: Callable[[int], int],
+        clock: Callable[[], int],
     ) -> None:
-        self.captured: _T
         self.duration_ns = 0
+        self._captured: list[_T] = []
         self._process_id = process_id
         self._folder = folder
         self._capture = capture
-        self._held = held
-        self._ready = threading.Event()
+        self._limit_ns = limit_ns
+        self._clock = clock
         self._release = threading.Event()
-        self._ended = threading.Event()
         self._error: BaseException | None = None
         # Traced threads, and how each is to be let go: with a signal, or None while it has not stopped.
         self._traced: dict[int, int | None] = {}
-        self._began_ns = 0
+        self._is_seizing = False
+        self._began_ns: int | None = None
         # Not to be waited for at the end of the interpreter: with the process it ends, and lets go, too.
         self._thread = threading.Thread(target=self._run, name="ompd-stop", daemon=True)
+        self._tracer_id = 0
 
-    def __enter__(self) -> Self:
+    def run(self) -> _T:
+        """Stop the process, and return what ``capture`` returned; all threads are let go by then.
+
+        :raises NotStopped: if they do not all stop within the limit
+        :raises BadProcess: if they may not be stopped
+        :raises TargetGone: if the process has ended
+        """
         try:
             self._thread.start()
-            self._await(self._ready)
-            if not self._held:
-                self._thread.join()
+            self._await_end()
         except BaseException:
-            self._leave()
+            self._release.set()
+            if self._thread.ident is not None:
+                self._await_end()
             raise
-        error = self._error
-        if error is not None:
-            self._leave()
+        if self._error is not None:
+            error = self._error
             raise stop_error(error, self._process_id) if isinstance(error, OSError) else error
-        return self
+        return self._captured[0]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        self._release.set()
-        if self._thread.ident is not None:
-            self._await(self._ended)
-            self._thread.join()
-
-    def _await(self, event: threading.Event) -> None:
+    def _await_end(self) -> None:
         # If a thread of the process executes another program just now, the kernel ends the other threads and waits
         # until we have taken note of it, and PTRACE_SEIZE waits for the kernel: then it is taken note of here.
-        while not event.wait(_UNDERTAKER_AFTER):
-            for thread in list(self._traced):
-                if thread != self._process_id:
-                    ptrace.bury(thread)
+        while self._thread.is_alive():
+            self._thread.join(_UNDERTAKER_AFTER)
+            if self._is_seizing:
+                for thread in list(self._traced):
+                    if thread != self._process_id:
+                        ptrace.bury(thread)
+        # To Python a thread has ended a little before it has to the kernel, which lets go then.
+        while self._tracer_id and os.access(f"/proc/self/task/{self._tracer_id}", os.F_OK):
+            time.sleep(_FIRST_PAUSE)
 
     # In the thread that traces
 
     def _run(self) -> None:
         # A signal that is meant for the program that uses us must not wait for this thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        self._tracer_id = threading.get_native_id()
         try:
             self._stop_all()
             if not self._release.is_set():
-                self.captured = self._capture(self._registers())
-                if self._held:
-                    self._ready.set()
-                    self._release.wait()
+                self._captured.append(self._capture(self._registers(), self._is_over))
         except BaseException as error:  # noqa: BLE001  it is raised where the stop was asked for
             self._error = error
-        finally:
-            self._let_go()
-            self._ready.set()
-            self._ended.set()
+        # The kernel lets go of all threads at once when this one ends. One by one they would get the processors that
+        # this thread needs to let go of the next: with 64 threads that work that took more than ten times as long.
+        if self._began_ns is not None:
+            self.duration_ns = self._clock() - self._began_ns
+
+    @property
+    def _limit(self) -> int:
+        return self._limit_ns(len(self._traced))
+
+    def _elapsed(self) -> int:
+        return self._clock() - self._began_ns if self._began_ns is not None else 0
+
+    def _is_over(self) -> bool:
+        # Whether copying has to end.
+        limit = self._limit
+        return self._release.is_set() or self._elapsed() >= limit - min(_RESERVE_NS, int(limit * _RESERVE_PART))
+
+    def _check(self, running: int) -> None:
+        if self._elapsed() >= self._limit:
+            raise NotStopped(self._process_id, running, len(self._traced), self._limit)
 
     def _stop_all(self) -> None:
         # To trace a thread does not stop it, so that is done first and for all.
@@ -132,9 +168,11 @@ class Stop(Generic[_T]):
                 if round_number >= _REFUSALS:
                     raise refusal(self._process_id)
                 time.sleep(_LONGEST_PAUSE)
-            elif not found and self._began_ns:
+            elif not found and self._began_ns is not None:
                 return
-            self._began_ns = self._began_ns or time.perf_counter_ns()
+            if self._began_ns is None:
+                self._began_ns = self._clock()
+            # All are told to before any is waited for.
             for thread in found:
                 with suppress(ProcessLookupError):
                     ptrace.interrupt(thread)
@@ -150,6 +188,7 @@ class Stop(Generic[_T]):
             if thread in self._traced:
                 continue
             try:
+                self._is_seizing = True
                 ptrace.seize(thread)
             except ProcessLookupError:
                 continue
@@ -161,6 +200,8 @@ class Stop(Generic[_T]):
                 if self._tracer(thread) != threading.get_native_id():
                     refused = True
                     continue
+            finally:
+                self._is_seizing = False
             self._traced[thread] = None
             found.append(thread)
         if not self._traced and not refused:
@@ -182,25 +223,19 @@ class Stop(Generic[_T]):
     def _await_stops(self) -> None:
         # Every thread is asked in turn and none is waited for: one that ends, or is made to by an execve() of another,
         # may hold up the others until it was asked.
-        start = time.monotonic()
+        start = self._clock()
+        patience = min(_PATIENCE_ASLEEP_NS, int(self._limit * _PATIENCE_ASLEEP_PART))
         pause = _FIRST_PAUSE
         running = [thread for thread, how in self._traced.items() if how is None]
         while True:
             running = [thread for thread in running if not self._has_stopped(thread)]
-            waited = time.monotonic() - start
             if not running or self._release.is_set():
                 return
-            if waited > _PATIENCE_ASLEEP:
+            if self._clock() - start > patience:
                 running = [thread for thread in running if self._state(thread) not in "DZX"]
                 if not running:
                     return
-            if waited > _PATIENCE:
-                raise BadProcess(
-                    self._process_id,
-                    f"thread {running[0]} did not stop within {_PATIENCE:.0f} s",
-                    hint="the machine is very busy, or the thread hangs in the kernel; --nonblocking reads without"
-                    " stopping",
-                )
+            self._check(len(running))
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -238,20 +273,13 @@ class Stop(Generic[_T]):
     def _registers(self) -> dict[int, bytes | None]:
         found: dict[int, bytes | None] = {}
         for thread, how in self._traced.items():
+            self._check(0)
             try:
                 found[thread] = ptrace.general_registers(thread) if how is not None else None
             except OSError as error:
                 if error.errno != errno.ESRCH:
                     raise
         return found
-
-    def _let_go(self) -> None:
-        for thread, how in self._traced.items():
-            # What is not stopped, or is gone, cannot be detached; it is let go with the end of this thread.
-            with suppress(OSError):
-                ptrace.detach(thread, how or 0)
-        if self._began_ns:
-            self.duration_ns = time.perf_counter_ns() - self._began_ns
 
 
 def stop_error(error: OSError, process_id: int) -> OmpdError:

@@ -1,0 +1,355 @@
+"""A stop of a live process has a limit in time, questions are linear in what they are about. Clocks are invented."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+import ompd.live
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.targets import live, ptrace
+from ompd.debugger.targets.live import STOP_TRIES, LiveProcess, Moment
+from ompd.debugger.targets.tracer import NotStopped
+from ompd.errors import BadInput
+from ompd.inspection import Inspection
+from ompd.live import MAX_STOPS, Stopper
+from ompd.model import Answer
+from tests.conftest import USUAL_STOP_NS
+from tests.support import FULL, running
+from tests.support.live import build_live, is_let_go, status_of, working
+from tests.support.runtimes import STRIPPED
+from tests.test_live import wait_until
+
+RUNTIMES = ["intel", "libgomp", *(STRIPPED if FULL else STRIPPED[-1:])]
+HOUR = 3_600_000_000_000
+
+
+class Clock:
+    """A clock that stands still until it is put on."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def attached(process_id: int, clock: Callable[[], int]) -> Inspection:
+    stopper = Stopper.attach(process_id, clock=clock)
+    return Inspection(stopper.target, stopper.files, process=stopper.base, stopper=stopper)
+
+
+def put_on_while_copying(monkeypatch: pytest.MonkeyPatch, clock: Clock, pieces: int) -> list[int]:
+    """Have an hour pass in each stop when so many pieces have been copied; return what will have their numbers."""
+    read = ptrace.read_memory
+    copied: list[int] = []
+
+    def reading(process: int, ranges: Any, buffer: Any, is_over: Callable[[], bool] | None = None) -> Any:
+        if is_over is None:
+            return read(process, ranges, buffer)  # of the running process
+        copied.append(0)
+
+        def passing() -> bool:
+            copied[-1] += 1
+            clock.now += HOUR * (copied[-1] > pieces)
+            return is_over()
+
+        return read(process, ranges, buffer, passing)
+
+    monkeypatch.setattr(ptrace, "read_memory", reading)
+    return copied
+
+
+@pytest.fixture
+def _usual_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "DEFAULT_STOP_NS", USUAL_STOP_NS)
+
+
+@pytest.mark.usefixtures("_usual_limit")
+def test_how_long_a_stop_may_last() -> None:
+    with working("busy", "3", "1000") as worker:
+        process = LiveProcess(worker.pid)
+        lengths = [process.limit_ns(threads) for threads in (1, 256, 257, 1256)]
+        assert [length / 1e6 for length in lengths] == [50, 50, 50.2, 250]
+        process.close()
+        process = LiveProcess(worker.pid, max_stop_ns=7)
+        assert {process.limit_ns(threads) for threads in (1, 100_000)} == {7}
+        process.close()
+        for wrong in (0, -1, 1e9, float("nan")):
+            with pytest.raises(BadInput, match="a stop of"):
+                ompd.attach(worker.pid, max_stop=wrong)
+        with ompd.attach(worker.pid, max_stop=60_000) as session:
+            assert session.ask_threads().rows
+        worker.finish()
+
+
+@pytest.mark.usefixtures("_usual_limit")
+@pytest.mark.parametrize("failures", [0, 1, 2, 3])
+def test_a_process_that_does_not_stop_in_time_is_let_go_and_tried_again(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, tries = Clock(), []
+    stop, interrupt = LiveProcess._stop, ptrace.interrupt
+
+    def trying(self: LiveProcess, *arguments: Any) -> Moment:
+        tries.append(len(tries))
+        return stop(self, *arguments)
+
+    def interrupting(thread: int) -> None:
+        if len(tries) > failures:
+            interrupt(thread)
+        else:
+            clock.now += HOUR  # in which the thread does not stop
+
+    monkeypatch.setattr(ptrace, "interrupt", interrupting)
+    monkeypatch.setattr(LiveProcess, "_stop", trying)
+    with working("busy", "4", "1000") as worker:
+        process = LiveProcess(worker.pid, clock=clock)
+        if failures < STOP_TRIES:
+            assert process.stop(()).thread_ids()
+            assert len(tries) == failures + 1
+        else:
+            with pytest.raises(NotStopped) as raised:
+                process.stop(())
+            error = raised.value
+            assert (len(tries), error.tries, error.running) == (STOP_TRIES, STOP_TRIES, error.threads)
+            assert str(error).startswith(f"process {worker.pid}: was not stopped within 50 ms, 3 times: ")
+            assert "--max-stop" in error.hint and "--nonblocking" in error.hint
+        assert is_let_go(worker.pid)
+        assert not any(thread.name == "ompd-stop" for thread in threading.enumerate())
+        process.close()
+        worker.finish()
+
+
+def test_the_command_says_what_helps_where_a_process_does_not_stop() -> None:
+    code = (
+        "import sys\n"
+        "from ompd.debugger.targets import live, ptrace\n"
+        "ptrace.interrupt = lambda thread: None\n"
+        "from ompd.commands.main import main\n"
+        "main()\n"
+    )
+    with working("busy", "3", "1000") as worker:
+        command = [sys.executable, "-c", code, "threads", str(worker.pid), "--max-stop", "0.5"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"ompd: process {worker.pid}: was not stopped within 0.5 ms, 3 times: " in done.stderr
+        assert "--max-stop MS allows longer stops" in done.stderr and "Traceback" not in done.stderr
+        for wrong in ("0", "-3", "x", "1e9"):
+            command[-1] = wrong
+            assert subprocess.run(command, capture_output=True, timeout=60).returncode == 2
+        assert is_let_go(worker.pid)
+        worker.finish()
+
+
+# Copying
+
+
+def known_of(answer: Answer[Any]) -> dict[Any, dict[str, Any]]:
+    """Return the facts of each thread."""
+    keys = ("thread_num", "team_size", "level", "state", "parallel", "task", "thread_type")
+    return {row.native_thread_id: {key: getattr(row, key) for key in keys} for row in answer.rows}
+
+
+@pytest.mark.parametrize("runtime", ["intel", "libgomp"])
+def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
+    runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(ptrace, "MAX_PIECE", 3 << 12)
+    with running("nested", runtime=runtime, mode="neither", folder=tmp_path) as program:
+        with monkeypatch.context() as patching, attached(program.pid, clock) as session:
+            copied = put_on_while_copying(patching, clock, 1 << 20)
+            answer = session.ask_threads()
+            assert answer.complete and len(copied) == 1
+            whole, last = known_of(answer), copied[0]
+        told, cut, refused = 0, 0, 0
+        # What is needed comes first, so that the later half may be left out.
+        for pieces in (0, *(last * part // 16 for part in range(1, 8)), last):
+            with monkeypatch.context() as patching, attached(program.pid, clock) as session:
+                put_on_while_copying(patching, clock, pieces)
+                try:
+                    answer = session.ask_threads()
+                except ompd.errors.OmpdError as error:
+                    assert "stopped as long as it may be" in str(error)  # not even the runtime is found
+                    assert "--max-stop" in error.hint and pieces < last
+                    refused += 1
+                    continue
+                finally:
+                    assert is_let_go(program.pid)
+            if answer.complete:
+                assert known_of(answer) == whole
+                told += 1
+                continue
+            cut += 1
+            assert len(answer.target.stops_ns) == MAX_STOPS
+            first = answer.warnings[0]
+            assert re.search(r"stopped as long as it may be, with \d+ pages not yet copied", first)
+            assert "--max-stop" in first
+            reasons = [reason for row in answer.rows for reason in row.unavailable.values()]
+            assert reasons or len(answer.warnings) > 1
+            for thread, facts in known_of(answer).items():
+                row = next(row for row in answer.rows if row.native_thread_id == thread)
+                for key, value in facts.items():
+                    assert value == whole[thread][key] or key in row.unavailable, (pieces, thread, key)
+        assert told and refused + cut
+
+
+def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = Clock()
+    with running("nested", mode="neither", folder=tmp_path) as program:
+        with monkeypatch.context() as patching, attached(program.pid, clock) as session:
+            put_on_while_copying(patching, clock, 3)
+            taken = session.snapshot(tmp_path / "cut.core")
+            assert len(session._stopper.process.stops_ns) <= MAX_STOPS  # type: ignore[union-attr]
+        assert "stopped as long as it may be" in taken.problems[0]
+        with attached(program.pid, clock) as session:
+            whole = session.snapshot(tmp_path / "whole.core")
+        assert whole.problems == () and whole.memory_bytes > taken.memory_bytes
+        assert is_let_go(program.pid)
+    with ompd.open_core(tmp_path / "cut.core") as session:
+        assert session.process.threads()
+
+
+# A program that changes all the time
+
+
+def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stop = LiveProcess.stop
+
+    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), *, deep: bool = False) -> Moment:
+        return stop(self, ())  # what is needed is somewhere else each time
+
+    monkeypatch.setattr(LiveProcess, "stop", stopping)
+    with running("nested", folder=tmp_path) as program, ompd.attach(program.pid) as session:
+        states: list[set[str]] = []
+
+        def asked(session: Inspection) -> Answer[Any]:
+            states.append({state[:1] for state in status_of(program.pid, "State")})
+            return session.ask_threads()
+
+        try:
+            answer = session.ask(asked)
+        except ompd.errors.OmpdError as error:
+            assert "moved on" in str(error)
+        else:
+            assert not answer.complete and len(answer.target.stops_ns) == MAX_STOPS
+            assert "faster than it can be copied" in answer.warnings[0]
+        assert len(states) == MAX_STOPS + 2  # the rehearsal, each stop, and what the best one gives
+        assert not any("t" in found for found in states)
+        assert is_let_go(program.pid)
+
+
+def test_a_rehearsal_reads_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ompd.live, "_MAX_REHEARSED", 20)
+    monkeypatch.setattr(ompd.live, "_MAX_REHEARSED_PER_THREAD", 0)
+    with running("nested", folder=tmp_path) as program, ompd.attach(program.pid) as session:
+        budgets: list[int] = []
+
+        def asked(session: Inspection) -> Answer[Any]:
+            budgets.append(session.process.max_reads)
+            return session.ask_threads()
+
+        answer = session.ask(asked)
+        assert answer.complete
+        assert budgets[0] == 20 and min(budgets[1:]) > 1_000_000
+
+
+@pytest.mark.xdist_group("busy")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_trees_of_tasks_that_come_and_go_are_told_or_said_to_change(runtime: str) -> None:
+    with working("descends", "growing", "3", executable=build_live("descends", runtime=runtime)) as worker:
+        for number in range(30 if FULL else 6):
+            with ompd.attach(worker.pid) as session:
+                answer = (session.ask_tasks, session.ask_stacks, session.ask_threads)[number % 3]()
+            assert len(answer.target.stops_ns) > 0
+            changing = "faster than it can be copied|task queue was being changed|stopped as long as it may be"
+            assert answer.complete or any(re.search(changing, text) for text in answer.warnings), answer.warnings
+            assert answer.rows
+            wait_until(lambda: is_let_go(worker.pid), 5)
+        worker.finish()
+
+
+# Questions are linear
+
+
+class Work:
+    """How often a question reads the target, and how many functions it calls."""
+
+    def __init__(self) -> None:
+        self.reads = self.calls = 0
+
+    def counted(self, question: Callable[[Inspection], Answer[Any]]) -> Callable[[Inspection], Answer[Any]]:
+        """Return *question*, of which the last call is counted."""
+
+        def counting(session: Inspection) -> Answer[Any]:
+            self.reads = self.calls = 0
+            before = sys.getprofile()
+            sys.setprofile(self._note)
+            try:
+                return question(session)
+            finally:
+                sys.setprofile(before)
+
+        return counting
+
+    def _note(self, frame: Any, event: str, _argument: object) -> None:
+        if event in ("call", "c_call"):
+            self.calls += 1
+        if event == "call" and frame.f_code is InspectedProcess.read.__code__:
+            self.reads += 1
+
+
+QUESTIONS = ("ask_tasks", "ask_stacks", "ask_threads")
+MAX_TRIES = 10
+
+
+def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], dict[str, Work]]:
+    """Return what the threads of a program with *count* tasks do, and the work of each question about it."""
+    states: tuple[str, ...] = ()
+    found: dict[str, Work] = {}
+    roomy = {"OMP_STACKSIZE": "8M"}  # any thread may have all the tasks on its stack
+    program = working("descends", kind, str(count), executable=executable, env=roomy)
+    with program as worker, ompd.attach(worker.pid) as session:
+        for name in QUESTIONS:
+            work = found[name] = Work()
+            answer = session.ask(work.counted(lambda asked, name=name: getattr(asked, name)()))  # type: ignore[misc]
+            assert answer.complete, answer.warnings
+            if name == "ask_tasks":
+                assert sum(row.kind == "explicit" for row in answer.rows) == count
+            elif name == "ask_threads":
+                states = tuple(sorted(str(row.state) for row in answer.rows))
+    return states, found
+
+
+@pytest.mark.parametrize("kind", ["waiting", "undeferred"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> None:
+    few, many = (600, 1200) if FULL else (150, 300)
+    executable = build_live("descends", runtime=runtime)
+    # Which thread executes a task is up to the runtime, and what the other one waits for takes work of its own: what is
+    # compared is the same in this.
+    found: dict[int, dict[tuple[str, ...], dict[str, Work]]] = {few: {}, many: {}}
+    for count in (few, many) * MAX_TRIES:
+        states, works = _worked(executable, kind, count)
+        found[count][states] = works
+        both = found[few].keys() & found[many].keys()
+        if both:
+            break
+    else:
+        pytest.fail(f"no two are alike: {found}")
+    alike = both.pop()
+    less, more = found[few][alike], found[many][alike]
+    for name in QUESTIONS:
+        assert more[name].reads < 2.2 * less[name].reads, (name, less[name].reads, more[name].reads)
+        assert more[name].calls < 2.2 * less[name].calls, (name, less[name].calls, more[name].calls)
+    if runtime == "libgomp":
+        assert more["ask_threads"].reads < 0.6 * more["ask_tasks"].reads  # what threads do needs no walk over tasks
