@@ -822,7 +822,7 @@ def test_a_unicorn_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert "ompd[emulate]" in raised.value.hint
 
 
-@pytest.mark.parametrize(("code", "said"), [(WITHOUT, "install ompd[emulate]"), (AT_FIRST, "False -5 True")])
+@pytest.mark.parametrize(("code", "said"), [(WITHOUT, "pip install 'ompd[emulate]'"), (AT_FIRST, "False -5 True")])
 def test_unicorn_is_asked_for_at_the_first_call(code: str, said: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", code, str(sample("lazy").core)], capture_output=True, text=True, check=True

@@ -22,12 +22,14 @@ from click.testing import CliRunner
 from ompd.commands.main import cli
 from ompd.contract.memory import StructLayout
 from ompd.debugger.debug_file import DebugFile
+from ompd.debugger.decode import Decoder
 from ompd.debugger.formats import dwarf_members
 from ompd.errors import BadInput, MalformedFile, OmpdError
 from ompd.plugins.layout import generate, selfdescribed, table
 from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import layouts, runtimes, threads
 from ompd.session import Session
+from tests.builds import undecoded
 from tests.support import Stopped, clean_environment, intel_runtime, require, stopped
 from tests.test_cli import run
 from tests.test_layering import loaded_after
@@ -399,6 +401,7 @@ def test_a_users_table_is_read_without_an_emulator(
     honest = table.shipped_tables
     monkeypatch.setattr(table, "shipped_tables", lambda *a: [replace(known, build_ids={}) for known in honest(*a)])
     monkeypatch.setitem(sys.modules, "unicorn", None)
+    monkeypatch.setattr(Decoder, "call", undecoded)
     assert told_of(nested)[1] is None
     user_table(folder, "mine", {"build_ids": {truth[0]: "mine"}, "releases": ["mine"]}, of=truth[1])
     assert told_of(nested)[:2] == ("mine", "table")
@@ -410,6 +413,7 @@ def test_a_build_that_no_table_names_is_read_once_its_debug_file_was_added(
     honest = table.shipped_tables
     monkeypatch.setattr(table, "shipped_tables", lambda *a: [replace(known, build_ids={}) for known in honest(*a)])
     monkeypatch.setitem(sys.modules, "unicorn", None)
+    monkeypatch.setattr(Decoder, "call", undecoded)
     assert told_of(nested)[1] is None
     # Distributions' debug files are not here; this one has their build-id and structures.
     structs = json.loads((table.FOLDER / f"{truth[1]}.json").read_text())["structs"]
@@ -680,7 +684,7 @@ def test_a_failure_leaves_the_table_that_was_there(
     layouts.add(str(program), name="mine")
     before = (folder / "libgomp-mine.json").read_bytes()
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ompd.contract.memory import read_unsigned
 from ompd.contract.process import CallResult
 from ompd.debugger.architecture import Architecture
+from ompd.debugger.code_checks import code_fault, storage_of
 from ompd.debugger.formats.elf import EM_X86_64
 from ompd.errors import BadInput, CorruptState, MalformedFile, MemoryFault, OmpdError, Unavailable
 
 if TYPE_CHECKING:
     from ompd.debugger.inspected import InspectedProcess
     from ompd.debugger.linking import Linkage
-    from ompd.debugger.modules import LoadedModule
 
 _PAGE = 4096
 # Older ones refuse what is asked of them here: by number, 2.1.2 with a byte behind it for builds.
@@ -220,16 +219,7 @@ class Emulator:
     def _thread_pointer_of(self, thread: int) -> int:
         pointer = self._thread_pointers.get(thread)
         if pointer is None:
-            pointer = self._process.thread_pointer(thread)
-            # Code finds the address of thread-local variables there ("ELF Handling For Thread-Local Storage", 3.4.6).
-            # Where a page was lost, zeros are there, and every variable would be zero.
-            try:
-                own = read_unsigned(self._process, pointer, 8)
-            except MemoryFault as error:
-                raise Unavailable(f"the storage of thread {thread} is not there: {error}", hint=error.hint) from error
-            if own != pointer:
-                raise Unavailable(f"the storage of thread {thread} is lost: at {pointer:#x} is not what threads have")
-            self._thread_pointers[thread] = pointer
+            pointer = self._thread_pointers[thread] = storage_of(self._process, thread, 8)
         return pointer
 
     def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
@@ -493,40 +483,12 @@ class Emulator:
     def _code_fault(self, number: int) -> str | None:
         # Why a page's code is not run, None if it is.
         if number not in self._checked:
-            self._checked[number] = self._check_code(number * _PAGE)
+            self._checked[number] = code_fault(self._process, self._is_code, number * _PAGE)
         return self._checked[number]
-
-    def _check_code(self, page: int) -> str | None:
-        module = self._process.loaded_module_at(page)
-        if module is not None:
-            fault = _module_fault(module, is_whole=self._process.is_whole)
-            if fault is not None:
-                return fault
-        elif not self._process.is_whole:
-            return f"comes to {page:#x}, where the target has lost what module there was"
-        if not self._is_code(page):
-            return f"comes to {self._name(page)}, where no code is"
-        if module is not None:
-            # What is held by the target is what would have run. But it is not code that its file has: somebody set a
-            # breakpoint, or it is damaged.
-            original = module.read_file(page, _PAGE)
-            if original is not None and original != self._process.read(page, _PAGE):
-                return f"comes to code of {module.name} at {page:#x} that is not what its file has"
-        return None
-
-
-def _module_fault(module: LoadedModule, *, is_whole: bool) -> str | None:
-    if module.unproven is not None:
-        return f"comes to code of {module.name}, which is {module.unproven}"
-    if module.damaged_bytes:
-        return f"comes to code of {module.name}, of which bytes in the target are not those of its file"
-    if module.elf is None and not is_whole:
-        return f"comes to code of {module.name}, and {module.record.fault or 'its file is not known'}"
-    return None
 
 
 def _import(machine: _Machine) -> tuple[Any, Any]:
-    hint = "install ompd[emulate], which adds unicorn 2.1.2 or later"
+    hint = "pip install 'ompd[emulate]' adds unicorn 2.1.2 or later"
     try:
         import unicorn  # noqa: PLC0415  loads a library of 20 MB, and not everyone has it
 

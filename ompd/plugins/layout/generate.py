@@ -7,15 +7,14 @@ information hands in what it says; nothing here opens a file but to write a tabl
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ompd.errors import BadFile
 from ompd.plugins.layout import table
+from ompd.writing import Place, make_folder
 
 Shape = tuple[int, Mapping[str, Sequence[int]]]
 """Size of a structure in bytes and its members, each as a table has it: offset, size, and of a bit field its first bit
@@ -55,7 +54,8 @@ FAMILIES: Mapping[str, Family] = {
             *("kmp_nested_nthreads_t", "kmp_nested_proc_bind_t", "kmp_barrier_union", "kmp_bstate"),
             *("kmp_barrier_team_union", "kmp_base_queuing_lock", "kmp_base_ticket_lock", "kmp_base_drdpa_lock"),
             *("kmp_base_tas_lock", "kmp_base_futex_lock", "kmp_indirect_lock_t", "kmp_indirect_lock_table"),
-            *("kmp_taskgroup", "kmp_base_depnode", "kmp_depnode_list", "private_common", "kmp_cached_addr"),
+            *("kmp_taskgroup", "kmp_base_depnode", "kmp_depnode_list", "kmp_dephash", "kmp_dephash_entry"),
+            *("private_common", "kmp_cached_addr"),
             *("ompt_frame_t", "ompt_task_info_t", "ompt_team_info_t", "ompt_thread_info_t", "ompt_lw_taskteam_s"),
             *("kmp_flag_64<false, true>", "kmp_flag_64<true, false>"),
             "kmp_flag_native<unsigned long long, (flag_type)1, true>",
@@ -132,14 +132,14 @@ def make(
     return {
         "format": table.FORMAT,
         "runtime": runtime,
-        "releases": [_cut(release) for release in releases],
+        "releases": [cut(release) for release in releases],
         "architectures": [architecture],
-        "provenance": _cut(provenance),
+        "provenance": cut(provenance),
         "exports": {
             "has": [name for name in names if name in (exported or ())],
             "lacks": [name for name in names if name not in (exported or ())],
         },
-        "build_ids": {build_id: _cut(what) for build_id, what in build_ids.items()},
+        "build_ids": {build_id: cut(what) for build_id, what in build_ids.items()},
         "structs": {name: {"size": size, "fields": fields} for name, (size, fields) in structs.items()},
     }
 
@@ -180,16 +180,14 @@ def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
     if len(raw) > table.MAX_FILE:
         raise BadFile(str(path), f"is not written: it has {len(raw)} bytes, which no table of layouts has")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        is_there = path.exists()
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{name}.", delete=False) as stream:
-            try:
+        make_folder(str(folder))
+        with Place(path) as place:
+            is_there = place.replaced is not None
+            with place.written() as stream:
                 stream.write(raw)
-                stream.flush()
-                os.replace(stream.name, path)  # noqa: PTH105
-            except BaseException:
-                os.unlink(stream.name)  # noqa: PTH108
-                raise
+    except BadFile as error:
+        fault = error.fault if error.path == str(path) else f"cannot be written: its folder {error.fault}"
+        raise BadFile(str(path), fault, hint="XDG_DATA_HOME names another folder for it") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadFile(
@@ -198,7 +196,8 @@ def store(name: str, told: Mapping[str, Any]) -> tuple[table.Table, bool]:
     return table.load(path), is_there
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Return *text* as a table has it: not longer than some words, and what JSON can hold."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= _MAX_TEXT else clean[: _MAX_TEXT - 1] + "…"
 

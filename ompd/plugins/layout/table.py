@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from ompd.contract.memory import Field, StructLayout
 from ompd.errors import BadFile, FieldNotFound, LayoutUnavailable
+from ompd.reading import open_regular
 
 SOURCE = "table"
 
@@ -150,13 +150,9 @@ def load(path: Path) -> Table:
 
     :raises BadFile: if it is not one
     """
+    descriptor, status = open_regular(str(path))
     try:
-        # O_NONBLOCK: opening a pipe that nobody writes to must not hang
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise BadFile(str(path), "is not a regular file")
             if status.st_size > MAX_FILE:
                 raise BadFile(str(path), f"is larger than {MAX_FILE} bytes, which no table of layouts is")
             return _parsed(path, file.read(MAX_FILE))

@@ -1,0 +1,106 @@
+"""What a decoded routine has while its instructions are followed: registers, a stack of its own, and the memory of the
+target, which it can only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# A routine that only loads has some ten instructions; each of them has 15 bytes at most.
+_MAX_INSTRUCTIONS = 128
+_MAX_STACK = 64
+
+
+class Undecoded(Exception):
+    """The routine does more than load, or does so by an instruction that no table has; the text says what."""
+
+    def __init__(self, what: str, address: int) -> None:
+        super().__init__(f"{what} at {address:#x}")
+
+
+class State:
+    """Registers, the program counter ``pc``, and what was read.
+
+    :param code: returns a byte of verified code, for a program counter
+    :param memory: reads an unsigned integer of the target: address, size in bytes
+    :param stack: where the routine's own stack begins, downwards: an address at which the target has nothing
+    """
+
+    def __init__(
+        self,
+        pc: int,
+        thread_pointer: int,
+        registers: int,
+        code: Callable[[int], int],
+        memory: Callable[[int, int], int],
+        *,
+        stack: int,
+        stack_register: int,
+        pointer_size: int,
+    ) -> None:
+        self.pc = pc
+        self.thread_pointer = thread_pointer
+        self.registers = [0] * registers
+        self.reads: list[tuple[int, int]] = []
+        self._code = code
+        self._memory = memory
+        self._top = stack
+        self._stack: list[int] = []
+        self._stack_register = stack_register
+        self._pointer_size = pointer_size
+        self._left = 16 * _MAX_INSTRUCTIONS
+        self.registers[stack_register] = stack
+
+    def byte(self) -> int:
+        """Return the next byte of code."""
+        self._left -= 1
+        if self._left < 0:
+            raise Undecoded("more instructions than a routine has that only loads", self.pc)
+        found = self._code(self.pc)
+        self.pc += 1
+        return found
+
+    def immediate(self, size: int) -> int:
+        """Return the next *size* bytes of code as an unsigned integer, little-endian."""
+        return sum(self.byte() << 8 * number for number in range(size))
+
+    def jump(self, address: int) -> None:
+        """Go on at *address*."""
+        self.pc = address & ((1 << 8 * self._pointer_size) - 1)
+
+    def load(self, address: int, size: int) -> int:
+        """Return the unsigned integer at *address*, of the target or on the routine's own stack."""
+        depth, rest = divmod(self._top - address, self._pointer_size)
+        if 0 < depth <= len(self._stack) and not rest and size == self._pointer_size:
+            return self._stack[depth - 1]
+        value = self._memory(address, size)
+        self.reads.append((address, size))
+        return value
+
+    def push(self, value: int) -> None:
+        """Put a word on the stack."""
+        self._check_stack()
+        if len(self._stack) >= _MAX_STACK:
+            raise Undecoded("more stack than a routine needs that only loads", self.pc)
+        self._stack.append(value)
+        self.registers[self._stack_register] -= self._pointer_size
+
+    def pop(self) -> int:
+        """Take a word from the stack."""
+        self._check_stack()
+        if not self._stack:
+            raise Undecoded("a stack that is empty", self.pc)
+        self.registers[self._stack_register] += self._pointer_size
+        return self._stack.pop()
+
+    def _check_stack(self) -> None:
+        if self.registers[self._stack_register] != self._top - len(self._stack) * self._pointer_size:
+            raise Undecoded("a stack that was moved", self.pc)
+
+    def returns(self) -> bool:
+        """Return from a routine; tell whether it was called by another that goes on."""
+        self._check_stack()
+        if not self._stack:
+            return False
+        self.pc = self.pop()
+        return True
