@@ -16,14 +16,19 @@ class Place:
     """A place in the code. ``function`` is the source's name where it can be told, else the symbol's.
 
     ``line`` counts from 1. ``file`` is as the debug information names it. Without debug information both are None.
+    ``address`` is the program counter, or, of code that has called something, the last byte of the call; of a function
+    that ended by a jump to what it called, and has no frame any more, it is that of the jump, None if which one it was
+    is not known. ``calling`` is the function of a library without debug information that this code called, and that the
+    thread is in; None if it is in none, and for the C library's and OpenMP runtimes'.
     ``unproven`` says why the files that it was found by may not be those that ran, None where they are proven.
     """
 
-    address: int
+    address: int | None
     function: str | None = None
     file: str | None = None
     line: int | None = None
     unproven: str | None = None
+    calling: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,10 @@ class Wait:
 
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
     the address that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and
-    ``expected`` count the threads of a barrier, ``missing`` are the native ids of those who did not arrive. ``owner``
-    is the native id of a lock's holder, ``owner_source`` says how that is known. ``how`` is ``blocked`` if the thread
-    sleeps, ``spinning`` if it uses processor time, and ``released`` if it sleeps still, but need not any more.
+    ``expected`` count the threads of the barrier at which it is, ``missing`` are the native ids of the team's others; a
+    team may be at several barriers. ``owner`` is the native id of a lock's holder, ``owner_source`` says how that is
+    known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it uses processor time, and ``released`` if it
+    sleeps still, but need not any more.
     """
 
     kind: str
@@ -105,16 +111,37 @@ class RuntimeRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class OutsideRecord:
+    """What a thread is outside of the target region that it executes itself: ``thread_num`` in the ``team_size``
+    threads of the region ``parallel`` at ``level``, and the ``task`` that met the target construct. Outside of all
+    regions ``parallel`` is None, and the thread is number 0 of 1 at level 0.
+    """
+
+    parallel: str | None
+    thread_num: int
+    team_size: int
+    level: int
+    task: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRecord:
     """A thread of the process as it was at this stop; one that is not OpenMP's has no ``runtime``.
 
     ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
-    are those of the innermost region it executes, None for an idle one. ``state`` is a name of OMPT without its prefix,
-    ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its innermost frame
-    outside of the OpenMP runtime and the C library, None if it has none (a pool thread); where its stack cannot be
-    followed so far, ``innermost`` is its innermost frame of all. Where what a damaged target
-    still holds does not tell whether the thread is OpenMP's, ``runtime`` and ``thread_type`` are unavailable.
+    are those of the innermost region it executes, None for an idle one. ``ancestors`` are the thread numbers of its
+    ancestors at the levels around, from level 1 on (``omp_get_ancestor_thread_num``). ``state`` is a name of OMPT
+    without its prefix, ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its
+    innermost frame outside of the OpenMP runtime and the C library, None if it has none (a pool thread); where its
+    stack cannot be followed so far, ``innermost`` is its innermost frame of all. ``about_to_begin`` is True for a
+    thread that is known to have its number in a team and not to have begun the code of the region. Where what a damaged
+    target still holds does not tell whether the thread is OpenMP's, ``runtime`` and ``thread_type`` are unavailable.
+
+    ``signal`` is the signal that the thread took, by number and name, None for the others; ``failed`` whether the
+    thread itself is why: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the kernel's word
+    on where the signal came from; ``si_addr`` the address of a fault, None for a signal that has none.
+    ``outside_of_target`` is None but for a thread that executes a target region itself, as an initial thread.
     """
 
     runtime: str | None = None
@@ -122,6 +149,7 @@ class ThreadRecord:
     team_size: int | None = None
     level: int | None = None
     active_level: int | None = None
+    ancestors: tuple[int, ...] | None = ()
     native_thread_id: int | None
     thread_type: str | None
     state: str | None = None
@@ -132,8 +160,15 @@ class ThreadRecord:
     task: str | None = None
     where: Place | None = None
     innermost: Place | None = None
+    about_to_begin: bool = False
     address: int | None = None
     tool_data: int | None = None
+    signal: int | None = None
+    signal_name: str | None = None
+    si_code: int | None = None
+    si_addr: int | None = None
+    failed: bool | None = False
+    outside_of_target: OutsideRecord | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -166,6 +201,34 @@ class TaskFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class DependenceRecord:
+    """An item of a task's ``depend`` clause: the ``address`` that it names, the variable there as ``symbol`` (with an
+    offset, as ``x+0x8``), None where no symbol covers it, and how the task depends on it: ``access`` is ``in`` or
+    ``out`` (that is, any but ``in``), None where the runtime does not keep it.
+    """
+
+    address: int
+    symbol: str | None
+    access: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWaitRecord:
+    """What a task that no thread executes waits for.
+
+    ``kind`` is ``dependence`` or ``event``. A ``waiting`` task depends on ``count`` tasks that are not complete;
+    ``tasks`` are the ids of those that were found, ``dependences`` the items of its ``depend`` clause. A ``detached``
+    one waits for its ``event``: the value of the program's ``omp_event_handle_t``.
+    """
+
+    kind: str
+    count: int | None = None
+    tasks: tuple[str, ...] = ()
+    dependences: tuple[DependenceRecord, ...] | None = None
+    event: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskRecord:
     """A task that exists.
 
@@ -173,7 +236,10 @@ class TaskRecord:
     has suspended it, None for a queued one. ``generating`` is the id of the task that created it, for an implicit task
     the one that encountered the region; ``scheduling`` of the one that was suspended for it, which explicit tasks alone
     have. ``exit_frame`` is where the runtime called its code, ``enter_frame`` where it called the runtime, None while
-    it has not. ``status`` is ``executing``, ``suspended``, ``queued`` or ``complete`` (kept for tasks it generated)."""
+    it has not. ``status`` is ``executing``, ``suspended``, ``queued``, ``waiting`` (not begun: it depends on tasks that
+    are not complete), ``detached`` (its code is done, its event has not come) or ``complete`` (kept for tasks it
+    generated). ``waits_for`` tells more of waiting and detached ones. ``unfinished_children`` is how many explicit
+    tasks it generated that are not complete: there may be more than could be listed."""
 
     id: str
     runtime: str
@@ -188,13 +254,16 @@ class TaskRecord:
     status: str | None
     final: bool | None = None
     tool_data: int | None = None
+    unfinished_children: int | None = None
+    waits_for: TaskWaitRecord | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """The construct that code is of: ``kind`` is ``parallel``, ``task`` or ``taskloop``, None where gcc's name for it
-    does not tell and nothing else does. ``file`` and ``line`` are where it begins, as in :class:`Place`.
+    """The construct that code is of: ``kind`` is ``parallel``, ``task``, ``taskloop`` or ``target``, None
+    where gcc's name for it does not tell and nothing else does. ``file`` and ``line`` are where it begins, as in
+    :class:`Place`.
     """
 
     kind: str | None
@@ -245,19 +314,22 @@ class StackFrame:
     ``function``, ``file`` and ``line`` are the source's: code that a compiler put into a function of its own belongs to
     the function that has the construct, and its outermost frame has the ``construct``. ``address`` is the program
     counter (behind the call, of a caller), ``cfa`` the canonical frame address, None where no unwind data tells it.
+    Code of a construct that ended by a jump to what it called last has no frame any more; it is there nonetheless, with
+    the address of the jump, None if which one it was is not known, and without ``cfa``.
     ``kind`` is whose code it is: ``user``, ``runtime``, ``system`` for the C and compiler libraries, ``unknown`` where
     nothing tells. ``task`` is the id of the task that executes it, ``thread`` the native id of the thread on whose
     stack it is. ``inlined`` frames share the address of the one they are inlined into. ``module`` is the file that
-    holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, or as a guess, ``frame-pointer`` or
-    ``scan``; it is ``guessed`` if it or a frame inside of it was. ``signal`` marks the kernel's frame below a signal
-    handler. ``unproven`` is as in :class:`Place`. ``locals`` are the variables of the user's frames, those of inner
-    blocks first, None where they were not asked for.
+    holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, ``tail-call`` for one that was left by
+    a jump, or as a guess, ``frame-pointer`` or ``scan``; it is ``guessed`` if it or a frame inside of it was. Of one
+    that was left ``callee`` in ``unavailable`` says why frames between it and the one before are not known. ``signal``
+    marks the kernel's frame below a signal handler. ``unproven`` is as in :class:`Place`. ``locals`` are the variables
+    of the user's frames, those of inner blocks first, None where they were not asked for.
     """
 
     function: str | None
     file: str | None
     line: int | None
-    address: int
+    address: int | None
     cfa: int | None
     kind: str
     task: str | None
@@ -281,7 +353,9 @@ class StackRecord:
     on the thread that runs it. They are empty for a thread that is idle in the pool, of which ``idle`` is True.
     ``boundaries`` says how it is known where tasks begin: ``runtime`` by the frames that the runtime keeps, ``derived``
     by its routines on the stack. ``stopped`` says why the stack could not be followed to its end, None for a whole one.
-    ``threads`` are the native ids of all threads that have this stack, where equal ones are one.
+    ``threads`` are the native ids of all threads that have this stack, where equal ones are one. ``thread_nums``
+    are their thread numbers, ``ancestors`` the numbers of the ancestors of each. ``about_to_begin``, ``signal`` and
+    what follows it are as in :class:`ThreadRecord`.
     """
 
     native_thread_id: int | None
@@ -296,6 +370,13 @@ class StackRecord:
     frames: tuple[StackFrame, ...]
     threads: tuple[int | None, ...]
     thread_nums: tuple[int | None, ...]
+    ancestors: tuple[tuple[int, ...] | None, ...] = ()
+    about_to_begin: bool = False
+    signal: int | None = None
+    signal_name: str | None = None
+    si_code: int | None = None
+    si_addr: int | None = None
+    failed: bool | None = False
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -326,7 +407,7 @@ class VariableRecord:
     ``digest`` then tells values apart that differ only there, as far as they were compared. A
     thread that has no storage yet has neither ``address`` nor ``value``. ``initialized`` tells of a variable of C++
     whether its initialisation has run in this thread, None of one that needs none. ``outlier`` marks a value that
-    stands out from those of the other threads.
+    stands out from those of the other threads. ``ancestors`` are as in :class:`ThreadRecord`.
     """
 
     native_thread_id: int | None
@@ -334,6 +415,7 @@ class VariableRecord:
     parallel: str | None = None
     thread_num: int | None = None
     team_size: int | None = None
+    ancestors: tuple[int, ...] | None = ()
     name: str
     module: str
     type: str | None = None

@@ -3,7 +3,8 @@
 By module, where a module has one owner. A runtime that is linked into the program, or into a library of the user's,
 shares its module with the user; then the names of its routines tell. A program that is linked statically has the C
 library in it too, whose routines nobody can list; but they come without debug information, and what has some is the
-user's. So is what a compiler made of an OpenMP construct: the C library has none."""
+user's. So is what a compiler made of an OpenMP construct: the C library has none. An entry of a linkage table, by which
+a module calls another one's routines, is the loader's, whatever module it is in."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _RUNTIME_SYMBOL = re.compile(
     r"|_Z\w*(?:__kmp|kmp_|__itt|__ompt|distributedBarrier|hierarchy_info)"
 )
 
-_CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)")
+_CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)|^__omp_offloading_")
 
 
 _COLD = re.compile(r"(.+?)\.cold(?:\.\d+)?")
@@ -49,6 +50,16 @@ def entry_of(process: Process, address: int) -> int | None:
     return whole.pop() if len(whole) == 1 else None
 
 
+def construct_passed(process: Process, pc: int, routine: int | None) -> int | None:
+    """Return where the function of a construct begins that the call before *pc* passes to a runtime's routine, None
+    where nothing tells.
+
+    :param routine: where that begins, which may have been jumped to; None if its name is not known
+    """
+    found = {at for at in process.addresses_passed(pc, routine) if is_construct_code(process.locate(at).symbol or "")}
+    return found.pop() if len(found) == 1 else None
+
+
 def is_runtime_file(name: str) -> bool:
     """Tell whether a module's file is called as an OpenMP runtime is."""
     return RUNTIME_FILE.search(name) is not None
@@ -57,6 +68,11 @@ def is_runtime_file(name: str) -> bool:
 def is_runtime_symbol(symbol: str) -> bool:
     """Tell whether *symbol*, of a module that holds an OpenMP runtime, is called as the runtime's functions are."""
     return _RUNTIME_SYMBOL.match(symbol) is not None
+
+
+def is_construct_code(symbol: str) -> bool:
+    """Tell whether *symbol* is called as compilers call the code of a construct, which a runtime is to call."""
+    return is_construct(symbol) and "._omp_cpyfn." not in symbol
 
 
 def is_construct(symbol: str) -> bool:
@@ -78,6 +94,8 @@ def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
         return SYSTEM
     if is_runtime_file(module.name):
         return RUNTIME  # also if its file is not to be had
+    if process.is_linkage(address):
+        return SYSTEM
     if module not in runtimes:
         return USER
     symbol = process.locate(address).symbol

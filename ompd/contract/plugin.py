@@ -7,7 +7,7 @@ A plugin returns addresses and numbers; names, files and lines are the debugger'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -47,6 +47,32 @@ class IcvDescription:
     scope: Scope
 
 
+class Dependence(NamedTuple):
+    """An item of a ``depend`` clause: the *address* that it names, and whether the task only reads what is there
+    (``in``); ``is_in`` is None where the runtime does not keep that.
+    """
+
+    address: int
+    is_in: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWait:
+    """What a task that no thread executes waits for.
+
+    ``kind`` is ``dependence`` for one that has not begun because it depends on others, ``event`` for a detached one
+    whose code is done. Of the former ``count`` is how many tasks the runtime has it wait for yet, ``tasks`` are those
+    of them that were found, ``dependences`` the items of its ``depend`` clause, None where the runtime does not lead to
+    them. Of the latter ``event`` is the event, what the user's ``omp_event_handle_t`` holds.
+    """
+
+    kind: str
+    count: int | None = None
+    tasks: Sequence[TaskHandle] = ()
+    dependences: Sequence[Dependence] | None = None
+    event: int | None = None
+
+
 class TaskHandle(Protocol):
     """A task (``ompd_task_handle_t``)."""
 
@@ -58,13 +84,23 @@ class TaskHandle(Protocol):
         """Return ``initial``, ``implicit`` or ``explicit`` (implicit-task-var)."""
 
     def status(self) -> str:
-        """Return ``executing``, ``suspended``, ``queued`` (created, and not begun) or ``complete``.
+        """Return ``executing``, ``suspended``, ``queued`` (created, not begun, and nothing keeps it from beginning),
+        ``waiting`` (not begun, since it depends on tasks that are not complete), ``detached`` (its code is done, and
+        the event that it waits for has not come) or ``complete``.
 
         A task that is complete is kept while tasks that it generated are not.
         """
 
+    def waits_for(self) -> TaskWait | None:
+        """Return what a ``waiting`` or ``detached`` task waits for, None for any other."""
+
+    def unfinished_children(self) -> int:
+        """Return how many explicit tasks it has generated that are not complete, those among them that are in no list
+        of the runtime's.
+        """
+
     def thread(self) -> ThreadHandle | None:
-        """Return the thread that executes it, or on which it is suspended, None for a queued one."""
+        """Return the thread that executes it, or on which it is suspended, None for one that is on none."""
 
     def is_final(self) -> bool:
         """Tell whether it is a final task (final-task-var)."""
@@ -120,10 +156,23 @@ class ParallelHandle(Protocol):
         """Return the entry of the function the compiler made of the region's code."""
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """Return the primary thread's frames outside of the region, from the user's that encountered it on."""
+        """Return the primary thread's frames outside of the region, from the user's that encountered it on.
+
+        If that was code of another region and ended by a jump, the first one is what it jumped to.
+        """
 
     def tool_data(self) -> int:
         """Return the word a tool keeps with the region. ``ompd_get_tool_data``."""
+
+
+class Outside(NamedTuple):
+    """What a thread is outside of a target region that it executes itself: the innermost ``region`` there, None at
+    level 0, the thread's number in its team, and the ``task`` that met the target construct.
+    """
+
+    region: ParallelHandle | None
+    thread_num: int
+    task: TaskHandle
 
 
 class ThreadHandle(Protocol):
@@ -151,8 +200,16 @@ class ThreadHandle(Protocol):
     def current_task(self) -> TaskHandle | None:
         """Return the task it executes, None while it is idle. ``ompd_get_curr_task_handle``."""
 
+    def outside_of_target(self) -> Outside | None:
+        """Return what the thread is outside of a target region that it executes itself, since there is no device, and
+        for whose code the runtime has made it an initial thread. None if it executes none.
+        """
+
     def state(self) -> ThreadState:
         """Return what it is doing. ``ompd_get_state``."""
+
+    def is_about_to_begin(self) -> bool:
+        """Tell whether it is known to have its place in a team, and not to have begun the region's code yet."""
 
     def tool_data(self) -> int:
         """Return the word a tool keeps with the thread. ``ompd_get_tool_data``."""
@@ -176,8 +233,9 @@ class ConstructCode(NamedTuple):
     """The code of a region or of an explicit task on a thread's stack.
 
     ``frame`` is the index of its outermost frame, counted from the thread's innermost; those inside of it up to the
-    next construct's are the task's too. ``kind`` is ``parallel`` or ``task``, ``region`` the region whose code it is,
-    ``task`` the task that executes it; both are None where that cannot be told. ``source`` says how the task is known:
+    next construct's are the task's too. ``kind`` is ``parallel`` or ``task``, or ``target`` for a target region that
+    the thread executes itself; ``region`` is the parallel region whose code it is, ``task`` the task that executes it;
+    both are None where that cannot be told. ``source`` says how the task is known:
     ``runtime`` by the frames that the runtime keeps, ``derived`` by its routines on the stack, None where it is not.
     """
 
@@ -326,11 +384,30 @@ class LockState:
 
 @dataclass(frozen=True, slots=True)
 class BarrierState:
-    """A barrier of a team: how many of how many arrived, and the native ids of those who did not."""
+    """A barrier at which threads of a team wait for the others of the team.
 
-    arrived: int
-    expected: int
+    A runtime may keep several for one team, as one for the region's end and one for all else: then threads that do not
+    meet at the same one wait for ever. ``present`` are the native ids of the threads that have arrived and were not let
+    go, ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is
+    in one of the two. ``doubt`` says why that is not certain, None if it is: ``missing`` is not to be shown then.
+    ``flags`` are the bits of the word on which threads sleep there that change without letting anybody go.
+    """
+
+    present: tuple[int, ...]
     missing: tuple[int, ...]
+    doubt: str | None = None
+    flags: int = 0
+
+    @classmethod
+    def gathering(
+        cls, team: Sequence[int], present: Collection[int], doubt: str | None = None, flags: int = 0
+    ) -> BarrierState:
+        """Return the barrier at which the threads *present* of a *team* wait.
+
+        :param team: the native ids of all its threads, in the order of their numbers
+        """
+        here = tuple(thread for thread in team if thread in present)
+        return cls(here, tuple(thread for thread in team if thread not in present), doubt, flags)
 
 
 class RuntimeInternals(Protocol):
@@ -339,8 +416,13 @@ class RuntimeInternals(Protocol):
     def lock(self, handle: ThreadHandle) -> LockState | None:
         """Return the lock a thread waits for, None if it waits for none."""
 
-    def barrier(self, region: ParallelHandle) -> BarrierState | None:
-        """Return the barrier a region's threads gather at, None if they gather at none."""
+    def barriers(self, region: ParallelHandle) -> Sequence[BarrierState]:
+        """Return the barriers of a region's team at which threads wait, none if none does.
+
+        No thread is present at two of them. A thread that is leaving a barrier which all have reached is at none.
+
+        :raises Unavailable: if it is not known at which of them some thread is
+        """
 
     def task_source(self, handle: TaskHandle) -> str | None:
         """Return what the compiler wrote down of the construct that created an explicit task, None if it wrote nothing.
@@ -348,13 +430,30 @@ class RuntimeInternals(Protocol):
         The text of an ``ident_t``: file, function, line and column, each after a semicolon.
         """
 
+    def barrier_source(self, handle: ThreadHandle) -> str | None:
+        """Return the same of the barrier that a thread's innermost code has called, None if it has called none."""
+
     def region_source(self, handle: ParallelHandle) -> str | None:
         """Return the same of the construct of a region of several threads."""
 
-    def queued_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread.
+    def queued_tasks(self) -> Iterable[TaskHandle]:
+        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread. Those that
+        can be read come before what is raised for others.
 
-        Those with a priority may be in queues of their own, see :meth:`prioritized_tasks`.
+        Those with a priority may be in queues of their own, see :meth:`prioritized_tasks`; those that nobody may
+        execute yet in none, see :meth:`waiting_tasks`.
+        """
+
+    def waiting_tasks(self) -> Sequence[TaskHandle]:
+        """Return the explicit tasks that wait for a dependence or an event, as far as others lead to them; beside those
+        that :meth:`queued_tasks` returns.
+
+        :raises LayoutUnavailable: if nothing tells where they are
+        """
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """Return by the ids of regions of how many explicit tasks the runtime has counted that they are not complete,
+        and that none of its lists leads to; regions without such ones are left out.
         """
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:

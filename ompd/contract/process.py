@@ -131,6 +131,16 @@ class Location:
     symbol_address: int | None
 
 
+class TailCall(NamedTuple):
+    """A call by which a function ends: the ``address`` of the jump, the ``function`` that has it, and the ``target``,
+    both by where they begin.
+    """
+
+    address: int
+    function: int
+    target: int
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """What lies in static storage, as an expression of the source: ``lock``, ``table.rows[2].lock``."""
@@ -236,15 +246,50 @@ class Process(Callbacks, Protocol):
         What a caller's frame called need not be the frame inside of it: that may have been left by a jump.
         """
 
+    def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
+        """Return the functions and variables, by their addresses, that the call before *pc* passes as arguments, as far
+        as debug information tells.
+
+        :param routine: where the routine begins that got them, if not from the call then from the function that was
+            called, which ended by jumping to it
+        """
+
+    def calls_by_pointer(self, pc: int) -> bool:
+        """Tell whether the instruction before *pc* calls what a pointer leads to: nothing that the code itself names.
+
+        False where the code does not tell.
+        """
+
+    def function_called(self, frame: Frame) -> int | None:
+        """Return where the function begins that a caller's frame called by a pointer, None where that is not known.
+
+        It need not be the one of the frame inside of it: that may have been left by a jump.
+        """
+
+    def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
+        """Return the ways on which code of the function that begins at *function* may come to the one that begins at
+        *reached* by jumps alone, so that no frame of those on the way is left; none if there is none, or too many.
+        """
+
+    def is_linkage(self, address: int) -> bool:
+        """Tell whether *address* is in an entry of a linkage table, by which modules call each other's routines."""
+
+    def is_direct_call(self, pc: int) -> bool | None:
+        """Tell whether the instruction before *pc* calls a routine of its own module by its distance, and not one whose
+        address it was given. None if the code does not tell.
+        """
+
     def futex_word(self, frame: Frame) -> int | None:
         """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no
         system call. It is called for frames of code that makes no other call than ``futex``.
         """
 
-    def progress(self, thread: int) -> str | None:
+    def progress(self, thread: int, flags: int = 0) -> str | None:
         """Return how a thread waits that is known to: ``blocked``, if it sleeps in the kernel; ``released``, if it does
         and the word that it sleeps on has changed, so that it is about to go on; ``spinning``, if it uses processor
         time. None where that cannot be told.
+
+        :param flags: the bits of the word that may change without letting the thread go on
         """
 
     def environment(self) -> Mapping[str, str]:
@@ -264,6 +309,15 @@ class Process(Callbacks, Protocol):
         :raises Unavailable: if it would write, call the kernel, does not end, comes to code that is not proven to be
             what ran or that cannot be emulated, or there is no emulator; the message says which
         :raises BadInput: if there is no such thread, or a number that is no address
+        """
+
+    def evaluate(self, routine: int, thread: int) -> CallResult:
+        """Return what the target's own *routine*, which takes no arguments, answers as *thread*, and what it reads.
+
+        A routine that only loads is decoded (:mod:`ompd.debugger.decode`), which needs no emulator; any other is run
+        as by :meth:`call`. What is said there of answers holds for both.
+
+        :raises Unavailable: if neither can be done; the message says why
         """
 
     def thread_local_block(self, module: Module, thread: int) -> tuple[int, int] | None:

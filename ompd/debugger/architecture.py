@@ -31,11 +31,22 @@ class CallPatterns(NamedTuple):
     What they refer to is the group ``distance``, counted from the end, or ``from_table``, counted from the module's
     table that is shared with the loader (DT_PLTGOT), or the address itself, ``absolute``; all are little-endian. A call
     with the group ``through`` goes to where a word says.
+
+    ``jump`` goes to another function for good; it matches nothing but the place before it, and has the distance to one
+    that is ``near`` in a byte. ``by_pointer`` calls what
+    a register or a word in memory points to: the group ``register`` is the byte whose lowest three bits say which one,
+    with ``extended`` as the fourth; ``numbers`` are what unwind tables call these registers. ``stub`` is a whole entry
+    of the linkage table, of ``stub_size`` bytes or half as many, also before the loader has bound it.
     """
 
     address: bytes
     call: bytes
     linkage: bytes
+    jump: bytes
+    by_pointer: bytes
+    numbers: tuple[int, ...]
+    stub: bytes
+    stub_size: int
 
 
 class SystemCalls(NamedTuple):
@@ -254,6 +265,16 @@ X86_64 = Architecture(
         rb"(?s:[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)|\xbf(?P<absolute>....))",
         rb"(?s:(?:\xe8|(?P<through>\xff\x15))(?P<distance>....))",
         rb"(?s:(?:\xf3\x0f\x1e\xfa)?[\x3e\xf2]?\xff\x25(?P<distance>....))",
+        # jmp distance, also conditional; jmp *distance(%rip)
+        rb"(?s:(?=(?:\xe9|\x0f[\x80-\x8f]|(?P<through>\xff\x25))(?P<distance>....)|[\xeb\x70-\x7f](?P<near>.)))",
+        # call *register; call *(register), *distance(register), *distance(register, register)
+        rb"(?s:(?:(?P<extended>[\x41\x43\x45\x47])|[\x40\x42\x44\x46])?\xff(?:(?P<register>[\xd0-\xd7])"
+        rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
+        (0, 2, 1, 3, 7, 6, 4, 5, *range(8, 16)),
+        # jmp *distance(%rip); push $number, jmp distance; push distance(%rip), jmp *distance(%rip)
+        rb"(?s:(?:\xf3\x0f\x1e\xfa)?(?:[\x3e\xf2]?\xff\x25.{4}|\x68.{4}[\x3e\xf2]?\xe9.{4}"
+        rb"|\xff\x35.{4}[\x3e\xf2]?\xff\x25.{4}).*)",
+        16,
     ),
     tls_variant=2,
     tcb_size=0,
@@ -340,6 +361,16 @@ I386 = Architecture(
         rb"(?s:\xe8(?P<distance>....)"
         rb"|(?P<through>\xff(?:\x15(?P<absolute>....)|[\x90-\x93\x95-\x97](?P<from_table>....))))",
         rb"(?s:(?:\xf3\x0f\x1e\xfb)?\xff(?:\x25(?P<absolute>....)|\xa3(?P<from_table>....)))",
+        # jmp distance, also conditional; jmp *address, *distance(register)
+        rb"(?s:(?=(?:\xe9|\x0f[\x80-\x8f])(?P<distance>....)|[\xeb\x70-\x7f](?P<near>.)"
+        rb"|(?P<through>\xff(?:\x25(?P<absolute>....)|[\xa0-\xa3\xa5-\xa7](?P<from_table>....)))))",
+        # as on x86-64, without more registers
+        rb"(?s:(?P<extended>)\xff(?:(?P<register>[\xd0-\xd7])"
+        rb"|[\x10-\x13\x16\x17]|\x14.|[\x50-\x53\x55-\x57].|\x54..|[\x90-\x93\x95-\x97]....|\x94.....))",
+        tuple(range(8)),
+        # jmp *address, *distance(%ebx); push $number, jmp distance; push address, jmp *address, or both by %ebx
+        rb"(?s:(?:\xf3\x0f\x1e\xfb)?(?:\xff[\x25\xa3].{4}|\x68.{4}\xe9.{4}|\xff[\x35\xb3].{4}\xff[\x25\xa3].{4}).*)",
+        16,
     ),
     tls_variant=2,
     tcb_size=0,

@@ -43,7 +43,7 @@ class BoundCallbacks:
             address = self.find_symbol(name)
         except SymbolNotFound:
             return None, None
-        return self._process.declared_inside(address), self._process.line_of(address, entry=True)[1]
+        return self._process.declared_inside(address), self._process.construct_line(address)[1]
 
     def read(self, address: int, size: int) -> bytes:
         """See :meth:`Memory.read`."""

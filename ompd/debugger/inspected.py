@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, Variable
+from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, TailCall, Variable
 from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.bound import BoundCallbacks
 from ompd.debugger.callsites import CallSites
@@ -44,11 +44,14 @@ from ompd.errors import (
 )
 
 if TYPE_CHECKING:
+    from ompd.debugger.decode import Decoder
     from ompd.debugger.emulate import Emulator
     from ompd.debugger.emutls import EmulatedTls
+    from ompd.debugger.formats.dwarf_calls import Call
     from ompd.debugger.formats.dwarf_types import TypeInfo
     from ompd.debugger.linking import Linkage
     from ompd.debugger.locals import FunctionLocals, Locals
+    from ompd.debugger.tail_calls import Chain, TailCalls
     from ompd.debugger.variables import Variables
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
@@ -83,6 +86,8 @@ class InspectedProcess:
         self._code: dict[tuple[int, int], bytes] = {}  # what lies before a pc, by how much of it
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
+        self._start_cache: dict[tuple[int, str], int | None] = {}
+        self._construct_cache: dict[int, tuple[str | None, int | None]] = {}
         self._source_cache: dict[int, tuple[SourceFrame, ...]] = {}
         self._name_cache: dict[tuple[int, str], str] = {}
         self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
@@ -95,6 +100,11 @@ class InspectedProcess:
     def begin_question(self) -> None:
         """Allow :attr:`max_reads` reads and :attr:`max_bytes` bytes from here on."""
         self._reads_left, self._bytes_left = self.max_reads, self.max_bytes
+
+    def limit_reads(self, count: int) -> None:
+        """Allow a question at most *count* reads from here on."""
+        self.max_reads = min(self.max_reads, count)
+        self.begin_question()
 
     @property
     def spent(self) -> TooMuch | None:
@@ -113,6 +123,7 @@ class InspectedProcess:
         other = InspectedProcess(target, self._finder, modules=self._modules)
         other._steps, other._types, other._variables = self._steps, self._types, self._variables
         other._locations, other._line_cache = self._locations, self._line_cache
+        other._construct_cache = self._construct_cache
         other._source_cache, other._name_cache = self._source_cache, self._name_cache
         return other
 
@@ -520,6 +531,24 @@ class InspectedProcess:
             pass  # damaged debug information tells nothing
         return None, None
 
+    def construct_line(self, entry: int) -> tuple[str | None, int | None]:
+        """Return file and line of the construct of which a compiler made the function that begins at *entry*, ``(None,
+        None)`` where no debug information tells them.
+        """
+        found = self._construct_cache.get(entry)
+        if found is None:
+            found = self._construct_cache[entry] = self._construct_line(entry)
+        return found
+
+    def _construct_line(self, entry: int) -> tuple[str | None, int | None]:
+        loaded = self._modules.at(entry)
+        try:
+            if loaded is not None and loaded.lines is not None:
+                return loaded.lines.construct(entry - loaded.bias) or (None, None)
+        except OmpdError:
+            pass  # damaged debug information tells nothing
+        return None, None
+
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
         """See :meth:`Process.source_frames`. Where no debug information tells them, names are those of symbols."""
         found = self._source_cache.get(address)
@@ -651,11 +680,14 @@ class InspectedProcess:
             return False
         return True
 
-    def progress(self, thread: int) -> str | None:
-        """See :meth:`Process.progress`. A handler of a signal is no end to a wait."""
+    def progress(self, thread: int, flags: int = 0) -> str | None:
+        """See :meth:`Process.progress`. A handler of a signal is no end to a wait, but it may wait itself."""
         calls = self._target.architecture.system_calls
         frames = self.stack(thread).frames
         handled = next((i for i in range(len(frames) - 1, -1, -1) if frames[i].is_signal_frame), -1) + 1
+        if calls is not None and handled and self._has_called(frames[0], calls.instruction):
+            number = self._number_in_register(thread, calls) or self._number_of_call(frames[0], calls)
+            handled = 0 if number in calls.futexes else handled
         if calls is None or handled >= len(frames):
             return None
         frame = frames[handled]
@@ -686,17 +718,136 @@ class InspectedProcess:
                 return None
         except MemoryFault:
             return None
-        return "blocked" if now == expected & 0xFFFFFFFF else "released"
+        return "released" if (now ^ expected) & 0xFFFFFFFF & ~flags else "blocked"
 
     def routine_called(self, pc: int) -> str | None:
         """See :meth:`Process.routine_called`."""
         return self._call_sites.called(pc)
 
+    def function_named(self, pc: int) -> int | None:
+        """Return where the function begins that is called by the instruction before *pc*, None if neither the code nor
+        debug information tells.
+        """
+        target = self._call_sites.target(pc)
+        if target is None:
+            calls = self._described_calls(pc - 1) or ()
+            target = next((call.start for call in calls if call.behind == pc and not call.is_tail), None)
+        return target
+
+    def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
+        """See :meth:`Process.addresses_passed`."""
+        inside = pc - 1
+        called = self.function_named(pc) if routine is not None else None
+        if routine is not None and called not in (None, routine):
+            chain = self.described_tail_calls(called, routine)
+            if not chain.is_whole or chain.steps[0].jump is None:
+                return ()
+            inside = chain.steps[0].jump
+        loaded = self._modules.at(inside)
+        try:
+            if loaded is not None and loaded.lines is not None:
+                return [address + loaded.bias for address in loaded.lines.passed(inside - loaded.bias)]
+        except OmpdError:
+            pass  # damaged debug information tells nothing
+        return ()
+
+    def described_tail_calls(self, called: int, runs: int) -> Chain:
+        """Return the functions that left the stack between the one that begins at *called* and the one that does at
+        *runs*; see :class:`ompd.debugger.tail_calls.TailCalls`.
+        """
+        return self._tail_calls.between(called, runs)
+
+    @cached_property
+    def _tail_calls(self) -> TailCalls:
+        from ompd.debugger.tail_calls import TailCalls  # noqa: PLC0415  for one question alone
+
+        return TailCalls(self._described_calls)
+
+    def _described_calls(self, address: int) -> Sequence[Call] | None:
+        loaded = self._modules.at(address)
+        if loaded is None or loaded.lines is None:
+            return None
+        if loaded.record.is_system_library:
+            return ()  # they do not end by a jump to the code of others
+        link_address = address - loaded.bias
+        try:
+            if loaded.lines.function_entry(link_address) is None:
+                return None
+            calls = loaded.lines.calls(link_address)
+        except OmpdError:
+            return None  # damaged debug information tells nothing
+        bias = loaded.bias
+        return [
+            call._replace(
+                inside=call.inside + bias,
+                behind=call.behind + bias if call.behind is not None else None,
+                start=call.start + bias if call.start is not None else self._start_of(loaded, call.name),
+            )
+            for call in calls
+        ]
+
+    def _start_of(self, loaded: LoadedModule, name: str | None) -> int | None:
+        # Where the function begins that code of a module calls by a linker's name: one of its own, or another's.
+        key = loaded.start, name or ""
+        if name is not None and key not in self._start_cache:
+            symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
+            own = {symbol.address for symbol in symbols if symbol.name == name}
+            try:
+                start = own.pop() + loaded.bias if len(own) == 1 else None if own else self.find_symbol(name)
+            except OmpdError:
+                start = None
+            self._start_cache[key] = start
+        return self._start_cache.get(key)
+
+    def calls_by_pointer(self, pc: int) -> bool:
+        """See :meth:`Process.calls_by_pointer`."""
+        return self._call_sites.calls_by_pointer(pc)
+
+    def function_called(self, frame: Frame) -> int | None:
+        """See :meth:`Process.function_called`."""
+        return self._call_sites.function_called(frame)
+
+    def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
+        """See :meth:`Process.tail_calls`."""
+        return self._call_sites.tail_calls(function, reached)
+
+    def is_linkage(self, address: int) -> bool:
+        """See :meth:`Process.is_linkage`: by its code, since these entries have no symbols."""
+        return self._call_sites.is_stub(address) and self.locate(address).symbol is None
+
+    def _read_code(self, address: int, size: int) -> bytes:
+        # From the module's file, where that is known to be what is mapped: it costs a stopped process nothing. A
+        # snapshot has to have the pages.
+        loaded = self._modules.at(address) if self._pages_read is None else None
+        code = loaded.read_file(address, size) if loaded is not None and not loaded.damaged_bytes else None
+        return code if code is not None else self.read(address, size)
+
+    def is_direct_call(self, pc: int) -> bool | None:
+        """See :meth:`Process.is_direct_call`."""
+        module = self._modules.at(pc)
+        return self._call_sites.is_direct(pc, lambda at: module is not None and self._modules.at(at) is module)
+
     @cached_property
     def _call_sites(self) -> CallSites:
         return CallSites(
-            self, self._target.architecture, lambda address: self.locate(address).symbol, self._linkage_table
+            self,
+            self._read_code,
+            self._target.architecture,
+            lambda address: self.locate(address).symbol,
+            self._linkage_table,
+            self._extent_at,
         )
+
+    def _extent_at(self, address: int) -> tuple[int, int] | None:
+        # Where the function at an address begins and ends, by unwind data, which stripped modules have, too.
+        loaded = self._modules.at(address)
+        try:
+            row = loaded.row(address - loaded.bias) if loaded is not None else None
+        except MalformedFile:
+            return None
+        if row is None or loaded is None:
+            return None
+        return row.function_start + loaded.bias, row.function_end + loaded.bias
 
     def _linkage_table(self, address: int) -> int | None:
         # Where the module with an address has its table that is shared with the loader, None without one.
@@ -787,6 +938,10 @@ class InspectedProcess:
         :param thread: the native id of the thread that the frame is of, for thread-local variables
         """
         return self._locals.of_frame(frame, thread)
+
+    def local_names(self, frame: Frame) -> Collection[str]:
+        """Return the names of the variables of the functions that a physical frame is in, as far as files tell them."""
+        return self._locals.names_at(frame)
 
     @cached_property
     def _locals(self) -> Locals:
@@ -923,6 +1078,22 @@ class InspectedProcess:
         if isinstance(emulator, Unavailable):
             raise Unavailable(str(emulator), hint=emulator.hint) from emulator
         return emulator.call(routine, thread, arguments)
+
+    def evaluate(self, routine: int, thread: int) -> CallResult:
+        """See :meth:`Process.evaluate`."""
+        try:
+            return self._decoder.call(routine, thread)
+        except Unavailable as undecoded:
+            try:
+                return self.call(routine, thread)
+            except Unavailable as error:
+                raise Unavailable(f"{undecoded}; {error}", hint=error.hint or undecoded.hint) from error
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        from ompd.debugger.decode import Decoder  # noqa: PLC0415  as for the emulator
+
+        return Decoder(self, self._target.architecture, self._is_code)
 
     @cached_property
     def _emulator(self) -> Emulator | Unavailable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -125,12 +125,7 @@ class _ModuleLocals:
         self._codes: dict[int, _Code | OmpdError] = {}
         self._around: dict[Key, set[tuple[str, int | None]]] = {}
 
-    def variables(self, frame: Frame, thread: int | None) -> list[FunctionLocals]:
-        """Return the variables of each function that the frame is in, innermost first.
-
-        :raises OmpdError: if the debug information does not tell them
-        """
-        address = frame.call_site - self._module.bias
+    def _code(self, address: int) -> _Code:
         code = self._codes.get(address)
         if code is None:
             try:
@@ -140,6 +135,22 @@ class _ModuleLocals:
             self._codes[address] = code
         if isinstance(code, OmpdError):
             raise code
+        return code
+
+    def names_at(self, address: int) -> set[str]:
+        """Return the names of the variables of the functions at *address* of the target.
+
+        :raises OmpdError: if the debug information does not tell them
+        """
+        code = self._code(address - self._module.bias)
+        return {row.told.name for rows in code.scopes for row in rows if row.told.name}
+
+    def variables(self, frame: Frame, thread: int | None) -> list[FunctionLocals]:
+        """Return the variables of each function that the frame is in, innermost first.
+
+        :raises OmpdError: if the debug information does not tell them
+        """
+        code = self._code(frame.call_site - self._module.bias)
         registers = frame.registers
         if code.by_stack_pointer:
             number = self._process.stack_pointer
@@ -382,6 +393,13 @@ class Locals:
         self._process = process
         self._options = Options(elements=elements, x87=x87, bare=True)
         self._modules: dict[int, _ModuleLocals | None] = {}
+
+    def names_at(self, frame: Frame) -> Collection[str]:
+        """Return the names of the variables of the functions that a frame is in, as far as files tell them."""
+        try:
+            return self._in_module(frame).names_at(frame.call_site)
+        except OmpdError:
+            return ()
 
     def of_frame(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
         """Return the variables of each function that a frame is in, one for each of ``source_frames(frame.call_site)``.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ompd.debugger.files import Progress, open_mapped
 from ompd.errors import BadFile
+from ompd.reading import open_regular
 
 if TYPE_CHECKING:
     from ompd.debugger.compressed import Unpacked
@@ -35,17 +34,24 @@ def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None =
 
 def _unpack_file(path: str, name: str, max_size: int, progress: Progress | None) -> Unpacked | None:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
-            return None
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            head = file.read(6)
-    except (OSError, ValueError):
+        head = _head(path)
+    except BadFile:
         return None  # whoever opens it to map it says why not
     if head.startswith(_ELF_MAGIC):
         return None
     import ompd.debugger.compressed as compressed  # noqa: PLC0415  lzma, tempfile and more, for these files only
 
     return compressed.unpack(path, name, max_size, progress) if compressed.is_compressed(head) else None
+
+
+def _head(path: str) -> bytes:
+    descriptor, _ = open_regular(path)
+    try:
+        return os.pread(descriptor, 6, 0)
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unpacked:
@@ -58,8 +64,7 @@ def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unp
         return kept.dump(max_size, progress)
     if not os.access(path, os.R_OK):
         raise BadFile(name, f"no permission to read {path}", hint="become its owner or root")
-    with Path(path).open("rb") as file:
-        head = file.read(6)
+    head = _head(path)
     if compressed.is_compressed(head):
         unpacked = compressed.unpack(path, name, max_size, progress)
         return unpacked._replace(fault=unpacked.fault or kept.fault)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ompd.debugger.disk_cache import FileCache
 from ompd.debugger.formats.dwarf_lines import Function, LineInfo
 from ompd.debugger.formats.dwarf_units import Unit
 
-_WHAT = "places"
+if TYPE_CHECKING:
+    from ompd.debugger.formats.dwarf_calls import Call
+
+_WHAT = "places-2"  # another one where what is told changes
 # A stack has some dozen addresses, a process with many threads some thousand.
 _MAX_KEPT = 1 << 14
 
@@ -43,6 +46,16 @@ class ToldPlaces:
             if row is None or _is_place(row):
                 return None if row is None else (row[0], row[1])
         found = self._lines.locate(link_address, entry=entry)
+        self._keep(key, found)
+        return found
+
+    def construct(self, link_address: int) -> Place | None:
+        """See :meth:`LineInfo.construct`."""
+        key = f"construct {link_address:x}"
+        row = self._rows.get(key, 0)
+        if row is None or _is_place(row):
+            return None if row is None else (row[0], row[1])
+        found = self._lines.construct(link_address)
         self._keep(key, found)
         return found
 
@@ -79,6 +92,14 @@ class ToldPlaces:
     def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
         """See :meth:`LineInfo.function_entry`."""
         return self._lines.function_entry(link_address)
+
+    def calls(self, link_address: int) -> Sequence[Call]:
+        """See :meth:`LineInfo.calls`."""
+        return self._lines.calls(link_address)
+
+    def passed(self, inside: int) -> Sequence[int]:
+        """See :meth:`LineInfo.passed`."""
+        return self._lines.passed(inside)
 
     def _keep(self, key: str, value: object) -> None:
         if self._lines.is_whole and len(self._rows) < _MAX_KEPT:

@@ -20,7 +20,7 @@ from ompd.errors import MalformedFile, MemoryFault, Unavailable
 if TYPE_CHECKING:
     from ompd.debugger.guesses import Guesser
 
-MAX_FRAMES = 10_000
+MAX_FRAMES = 100_000
 # Of all stacks together so many frames are kept, which take some 200 MB. Each may still have a few beyond that: those
 # of a thread that is not in a recursion.
 MAX_ALL_FRAMES, _ALWAYS = 1 << 18, 48

@@ -109,7 +109,12 @@ class Variables:
         others = [m for m in self._modules if not m.record.is_program]
         yield program, name
         yield [m for m in others if not m.record.is_system_library], name
-        yield [m for m in others if m.record.is_system_library], name
+        if name.scopes:
+            # The C library and the loader have hundreds of names that users have too, as "data".
+            yield self._system_libraries(), name
+
+    def _system_libraries(self) -> list[LoadedModule]:
+        return [m for m in self._modules if m.record.is_system_library]
 
     def _in_modules(
         self, modules: Sequence[LoadedModule], name: VariableName, faults: dict[str, str]
@@ -342,6 +347,13 @@ class Variables:
             more = "" if len(without) <= _MAX_NEAR else f" and {len(without) - _MAX_NEAR} more"
             unread.append(f"no debug information of {', '.join(without[:_MAX_NEAR])}{more}")
         reasons = f" ({'; '.join(unread)})" if unread else ""
+        beneath = self._in_modules(self._system_libraries(), name, {}) if not name.scopes else []
+        if beneath:
+            named = list(dict.fromkeys(_in_module(variable).name for variable in _best(beneath, name)))
+            return NoAnswer(
+                f"no variable {name.text} of the program or its libraries in static storage{reasons}",
+                hint=f"the C library and the loader have variables of their own: {', '.join(named[:_MAX_NEAR])}",
+            )
         return NoAnswer(f"no variable {name.text} in static storage{reasons}", hint=hint)
 
     def _near(self, name: VariableName) -> list[str]:

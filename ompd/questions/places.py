@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, UNKNOWN, USER, entry_of
 from ompd.contract.code import owner as owner_of
-from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.contract.process import Frame
+from ompd.contract.plugin import AddressSpace, ConstructCode, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
+from ompd.questions.facts import Facts
 from ompd.session import Session
 
 _WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)")
 _ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")
+
+NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function has the construct"
+"""Why the function of a construct's code is not known."""
 
 
 def innermost_user_place(
@@ -32,18 +36,35 @@ def innermost_user_place(
     """
     stack = session.process.stack(thread)
     unknown, called, untold = False, None, 0
+    passed: list[int] = []  # frames of libraries, or programs, that have no debug information
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
+        if owner == USER and outlined.is_added(_symbol(session, frame.call_site) or ""):
+            continue  # what a compiler put between functions of the source
         if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
-            if untold and session.process.line_of(frame.call_site) == (None, None):
+            has_line = session.process.line_of(frame.call_site) != (None, None)
+            if untold and not has_line:
                 break  # what it called may be the user's as well
-            place = _place(session, frame.call_site, _function(session, stack.frames[index:], context))
-            # The way to this frame leads through the unwind tables of the inner ones.
-            return _as_far_as_proven(session, place, [inner.call_site for inner in stack.frames[: index + 1]])
+            if has_line:
+                return _user_place(session, stack.frames, index, context, passed)
+            passed.append(index)
+            if context is not None and index + 1 < len(stack.frames):
+                left = _place_left(session, stack.frames, index, context[1])
+                if left is not None:
+                    return replace(left, calling=_library_function(session, frame))
+        elif passed and owner == RUNTIME and any(_symbol(session, stack.frames[at].call_site) for at in passed):
+            break  # what encloses a library's own regions is not where it is
+        elif not passed and context is not None and index + 1 < len(stack.frames):
+            left = _place_left(session, stack.frames, index, context[1])
+            if left is not None:
+                return left
         if owner != called:
             untold += owner == UNKNOWN
             untold -= called == UNKNOWN and owner == RUNTIME and _waits(session, frame)
         unknown, called = unknown or owner == UNKNOWN, owner
+    if passed:
+        named = (at for at in passed if _symbol(session, stack.frames[at].call_site) is not None)
+        return _user_place(session, stack.frames, next(named, passed[0]), context, [])
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
     if session.process.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
@@ -51,6 +72,139 @@ def innermost_user_place(
     if unknown:
         raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
     return None
+
+
+def _user_place(
+    session: Session,
+    frames: Sequence[Frame],
+    index: int,
+    context: tuple[AddressSpace, ThreadHandle] | None,
+    passed: Sequence[int],
+) -> Place:
+    frame = frames[index]
+    place = _place(session, frame.call_site, _function(session, frames[index:], context))
+    if passed:
+        place = replace(place, calling=_library_function(session, frames[passed[-1]]))
+    # The way to this frame leads through the unwind tables of the inner ones.
+    return _as_far_as_proven(session, place, [inner.call_site for inner in frames[: index + 1]])
+
+
+def _library_function(session: Session, frame: Frame) -> str | None:
+    return _as_in_source(session, frame.call_site, _symbol(session, frame.call_site))
+
+
+class CodeLeft(NamedTuple):
+    """How code of a construct that has no frame any more was left: the jumps by which its functions ended, innermost
+    first, and where it begins, None if that is not known. There are no jumps if which ones it were is not known;
+    ``is_certain`` is False if it may have been others that are at the same lines.
+    """
+
+    jumps: Sequence[TailCall]
+    entry: int | None
+    is_certain: bool = True
+
+
+def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, handle: ThreadHandle) -> CodeLeft | None:
+    """Return how the *code* of a construct on the stack of a thread was left, None if it was not.
+
+    :param frames: all frames of the thread
+    """
+    frame = frames[code.frame]
+    owner = code_owner(session, frame.call_site)
+    if owner == UNKNOWN or code.frame + 1 >= len(frames):
+        return None
+    process = session.process
+    entry = process.function_called(frames[code.frame + 1])
+    try:
+        known = code.task if code.kind == "task" else code.region
+        if entry is None or code_owner(session, entry) != USER:
+            entry = known.function() if known is not None else None
+    except OmpdError:
+        entry = None
+    if owner == USER:
+        return _left_for_users(session, frame, entry)
+    reached = entry_of(process, frame.call_site) or frame.function_start
+    if entry is None or reached is None:
+        return CodeLeft((), entry)
+    ways = {
+        tuple(jump for jump in way if code_owner(session, jump.function) == USER)
+        for way in process.tail_calls(entry, reached)
+    }
+    if len(ways) > 1:
+        noted = _noted_barrier(session, handle)
+        here = {way for way in ways if noted is not None and process.line_of(way[-1].address) == (noted[0], noted[2])}
+        ways = here or ways
+    sources = {tuple(tuple(process.source_frames(jump.address)) for jump in way) for way in ways}
+    return CodeLeft(min(ways)[::-1] if len(sources) == 1 else (), entry, len(ways) == 1)
+
+
+def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLeft | None:
+    # Whether code of a construct, which begins at *entry*, ended by a jump to another function of the user's.
+    process, reached = session.process, entry_of(session.process, frame.call_site)
+    if entry is None or reached is None or reached == entry or code_owner(session, entry) != USER:
+        return None
+    ways = process.tail_calls(entry, reached)
+    return CodeLeft(tuple(ways[0])[::-1], entry) if len(ways) == 1 else None
+
+
+def _noted_barrier(session: Session, handle: ThreadHandle) -> tuple[str, str, int] | None:
+    for runtime in session.runtimes:
+        try:
+            source = runtime.space.internals().barrier_source(handle) if runtime.space is not None else None
+        except OmpdError:
+            continue
+        if source is not None:
+            return outlined.source_place(source)
+    return None
+
+
+def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: ThreadHandle) -> Place:
+    """Return where the code of a construct is that has no frame any more, as far as that is known."""
+    function = _function_left(session, code)
+    if left.jumps:
+        jump = left.jumps[0]
+        for written in session.process.source_frames(jump.address):
+            if written.function is not None and outlined.parse(written.function) is None:
+                function = written.function
+                break
+        place = _place(session, jump.address, function)
+        place = place if left.is_certain else replace(place, address=None)
+    else:
+        place = Place(None, function)
+    noted = _noted_barrier(session, handle) if place.line is None else None
+    return replace(place, file=noted[0], line=noted[2]) if noted is not None else place
+
+
+def _function_left(session: Session, code: ConstructCode) -> str | None:
+    try:
+        if code.kind == "parallel" and code.region is not None:
+            known = region_function(session, code.region)
+            return known.function if known is not None else None
+        for runtime in session.runtimes:
+            if code.task is not None and runtime.space is not None:
+                known = task_function(session, runtime.space, code.task)
+                return known.function if known is not None else None
+    except OmpdError:
+        pass
+    return None
+
+
+def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: ThreadHandle) -> Place | None:
+    # Where the code of a construct is whose frame is missing between this frame and the next one.
+    if code_owner(session, frames[index + 1].call_site) != RUNTIME:
+        return None
+    if not session.process.calls_by_pointer(frames[index + 1].pc):
+        return None
+    try:
+        code = next((code for code in handle.construct_code() if code.frame == index), None)
+        left = code_left(session, frames, code, handle) if code is not None else None
+    except OmpdError:
+        return None  # `stack` says why
+    if code is None or left is None:
+        return None
+    place = place_left(session, code, left, handle)
+    addresses = [frame.call_site for frame in frames[: index + 2]]
+    return _as_far_as_proven(session, place, addresses + [jump.address for jump in left.jumps])
 
 
 def calls_entry(session: Session, called: Frame) -> bool:
@@ -103,6 +257,18 @@ def code_owner(session: Session, address: int) -> str:
     return known[address]
 
 
+def named(facts: Facts, key: str, found: RegionFunction | None) -> RegionFunction | None:
+    """Return *found*, after noting among *facts* why its function is not known, where it is not."""
+    if found is not None and found.function is None:
+        facts.unavailable[f"{key}.function"] = NO_FUNCTION
+    return found
+
+
+def is_of_construct(session: Session, address: int) -> bool:
+    """Tell whether the code at *address* is that of a function that a compiler made of a construct."""
+    return outlined.parse(_symbol(session, address) or "") is not None
+
+
 def is_user_frame(session: Session, frame: Frame) -> bool:
     """Tell whether a frame's code is the user's."""
     return code_owner(session, frame.call_site) == USER
@@ -111,13 +277,13 @@ def is_user_frame(session: Session, frame: Frame) -> bool:
 def region_function(session: Session, region: ParallelHandle) -> RegionFunction | None:
     """Return what is known of the function the compiler made of a region's code, None if the region has none.
 
-    ``function`` is the user's function that has the construct in it.
+    ``function`` is the user's function that has the construct in it, None where nothing tells it.
     """
     entry = region.function()
     if entry is None:
         return None
-    name = source_function(session, region) or _symbol(session, entry)
-    file, line = session.process.line_of(entry, entry=True)
+    name = source_function(session, region) or _written(_symbol(session, entry))
+    file, line = session.process.construct_line(entry)
     noted = noted_place(session, region) if line is None else None
     if noted is not None:
         file, _, line = noted
@@ -128,19 +294,19 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
 def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
     """Return what is known of the function the compiler made of an explicit task's code, None if the task has none.
 
-    ``function`` is the user's function that has the construct in it.
+    ``function`` is the user's function that has the construct in it, None where nothing tells it.
     """
     entry = task.function()
     if entry is None:
         return None
-    file, line = session.process.line_of(entry, entry=True)
+    file, line = session.process.construct_line(entry)
     noted = noted_task_place(space, task)
     if noted is not None and line is None:
         file, _, line = noted
     name = _symbol(session, entry)
     known = outlined.parse(name or "")
     if known is not None:
-        name = known.parent or (noted[1] if noted is not None else name)
+        name = known.parent or (noted[1] if noted is not None else session.process.declared_inside(entry))
     found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
     return _as_far_as_proven(session, found, [entry])
 
@@ -209,6 +375,8 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
     if declared is not None:
         return declared
     frames = region.encountering_frames()
+    if code_owner(session, frames[0].call_site) == RUNTIME:
+        return None  # code of the enclosing region, which ended by a jump
     for written in session.process.source_frames(frames[0].call_site):
         if written.inlined and written.function is not None and outlined.parse(written.function) is None:
             return written.function
@@ -249,22 +417,26 @@ def _function(
     known = outlined.parse(name) if name is not None else None
     if known is None or known.parent is not None:
         return known.parent if known is not None else name
-    # Where nothing tells better the symbol has to do; but not if what would tell better may have been lost.
-    symbol = name if session.target.loss is None else None
-    if context is None:
-        return symbol
+    declared = session.process.declared_inside(frames[0].call_site)
+    if declared is not None or context is None:
+        return declared
     space, handle = context
     try:
         region, task = handle.current_parallel(), handle.current_task()
         if task is not None and task.kind() == "explicit":
             if task.function() in _starts(session, frames):
                 noted = noted_task_place(space, task)
-                return noted[1] if noted is not None else symbol
+                return noted[1] if noted is not None else None
         elif region is not None and _is_code_of(session, frames, region):
-            return source_function(session, region) or symbol
+            return source_function(session, region)
     except OmpdError:
         pass
-    return symbol
+    return None
+
+
+def _written(symbol: str | None) -> str | None:
+    # A linker's name, unless a compiler made it.
+    return symbol if symbol is not None and outlined.parse(symbol) is None else None
 
 
 def _place(session: Session, address: int, function: str | None) -> Place:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, entry_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle, ThreadHandle
-from ompd.contract.process import Frame, SourceFrame
-from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
+from ompd.contract.process import Frame, Module, SourceFrame
+from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, Construct, LocalRecord, StackFrame, StackRecord
 from ompd.questions import places
+from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
+from ompd.questions.signals import signal_of
 from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
 
 # Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
 _BEGIN = "_start"
-_MAX_LEVELS = 10_000
+_MAX_LEVELS = 1 << 20
 # What clang gives the code of a taskloop construct beside what that of a task is given.
 _LOWER_BOUND = ".lb."
 _FORTRAN_PROGRAM = "MAIN__"
+_NO_LINE = "it has left the stack by a tail call, and which one cannot be told"
+_UNKNOWN_TASK = "the code of a task has left the stack by a tail call, and of which one cannot be told"
+_GAP = "functions that it called have left the stack by tail calls, and cannot be told"
 
 
 def ask(
@@ -74,11 +79,28 @@ def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
         frames = tuple(
             (f.function, f.file, f.line, f.kind, f.construct, f.inlined, _values(f.locals)) for f in row.frames
         )
-        key = row.runtime, row.idle, row.level, row.team_size, row.thread_num is None, row.stopped, frames
+        # Why the program ended stands alone.
+        failed = row.native_thread_id if row.failed is not False and row.signal is not None else None
+        key = (
+            row.runtime,
+            row.idle,
+            row.level,
+            row.team_size,
+            row.thread_num is None,
+            row.stopped,
+            row.about_to_begin,
+            frames,
+            failed,
+        )
         groups.setdefault(key, []).append(row)
     for group in groups.values():
         first, natives = group[0], tuple(row.native_thread_id for row in group)
-        yield replace(first, threads=natives, thread_nums=tuple(row.thread_num for row in group))
+        yield replace(
+            first,
+            threads=natives,
+            thread_nums=tuple(row.thread_num for row in group),
+            ancestors=tuple(row.ancestors[0] for row in group),
+        )
 
 
 def _values(variables: tuple[LocalRecord, ...] | None) -> object:
@@ -86,9 +108,11 @@ def _values(variables: tuple[LocalRecord, ...] | None) -> object:
 
 
 class _Item(NamedTuple):
-    # A frame of a thread's own stack, with the index of the physical one that it is of. Glue is what a compiler put
-    # around the code of a construct.
+    # A frame of a thread's own stack, with the index of the physical one that it is of, or, if it was left by a jump,
+    # of that which has its place, and the address to look up. Glue is what a compiler put around the code of a
+    # construct.
     place: int
+    call_site: int
     frame: StackFrame
     is_glue: bool = False
     is_outermost: bool = False  # of the code of a construct
@@ -107,6 +131,7 @@ class _Own(NamedTuple):
     physical: int  # how many frames no guess led to
     boundaries: str | None
     stopped: str | None
+    codes: Sequence[ConstructCode] = ()
 
 
 class _Reader:
@@ -128,9 +153,12 @@ class _Reader:
         self._runtimes = runtimes
         self._problems = problems
         self._matching = Matching(session, runtimes, problems)
+        self._ancestry = {runtime.id: Ancestry() for runtime in runtimes}
         self._own: dict[int, _Own] = {}
         self._continuations: dict[str, _Continuation | OmpdError] = {}
         self._kinds: dict[int, str | None] = {}
+        self._called: dict[int, int | None] = {}  # where functions begin, by the pc behind the call
+        self._begun: dict[str, int | None] = {}  # those of regions, by the region
         self._constructs: dict[tuple[int, str | None], Construct] = {}
 
     def chosen(self, thread: int | None) -> list[int]:
@@ -198,9 +226,16 @@ class _Reader:
                         stopped = stopped or _UNTOLD.format(error)
             elif "parallel" in facts.unavailable and not self._raw:
                 stopped = stopped or _UNTOLD.format(facts.unavailable["parallel"])
+        if stopped is not None and stopped != own.stopped:
+            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
         if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
             # Without the user's code, and the runtime's, there is nothing to hide.
             frames = tuple(item.frame for item in own.frames)
+        ancestors: tuple[int, ...] | None = ()
+        if "level" in facts.unavailable:
+            facts.unavailable["ancestors"], ancestors = facts.unavailable["level"], None
+        elif found is not None and region is not None:
+            ancestors = facts.get("ancestors", partial(self._ancestry[found[0].id].of, region))
         return StackRecord(
             native_thread_id=native,
             runtime=found[0].id if found is not None else None,
@@ -214,6 +249,9 @@ class _Reader:
             frames=frames,
             threads=(native,),
             thread_nums=(number,),
+            about_to_begin=found is not None and found[1].is_about_to_begin(),
+            ancestors=(ancestors,),
+            **signal_of(self._session, native, facts)._asdict(),
             unavailable=facts.unavailable,
         )
 
@@ -236,8 +274,14 @@ class _Reader:
         # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
         # the code that met the region in which it is a worker, on that region's primary thread.
         levels = 0
+        outside = handle.outside_of_target()
+        around = outside.region if outside is not None else None
+        if region is None:
+            region, around = around, None
         while region is not None and region.thread(0).address == handle.address:
             region, levels = region.enclosing(), levels + 1
+            if region is None:
+                region, around = around, None
             if levels > _MAX_LEVELS:
                 raise CorruptState(handle.address, "the regions around a thread do not end")
         if region is None:
@@ -256,10 +300,9 @@ class _Reader:
 
     def _met(self, region: ParallelHandle) -> _Continuation:
         primary = region.thread(0)
-        outside = len(region.encountering_frames())
         native = native_thread(self._session, primary)
         own = self._own_stack(native)
-        first = own.physical - outside
+        first = self._first_outside(region, own)
         frames = tuple(_as_written([item for item in own.frames if item.place >= first], self._where_met(region)))
         others, stopped = self._continuation(primary, region.enclosing())
         frames, stopped = frames + others, own.stopped or stopped
@@ -270,6 +313,17 @@ class _Reader:
                 others, fault = self._continuation(other, other.current_parallel())
                 frames, stopped = frames + others, stopped or fault
         return frames, stopped
+
+    def _first_outside(self, region: ParallelHandle, own: _Own) -> int:
+        # The place on the primary thread's stack where what met the region begins.
+        try:
+            return own.physical - len(region.encountering_frames())
+        except Unavailable:
+            # The function that met it may have left the stack by a tail call, and is known by that.
+            inside = [code.frame for code in own.codes if code.region is not None and code.region.id == region.id]
+            if len(inside) == 1 and any(i.place > inside[0] and i.frame.how == "tail-call" for i in own.frames):
+                return inside[0] + 1
+            raise
 
     def _where_met(self, region: ParallelHandle) -> tuple[str | None, Construct] | None:
         try:
@@ -306,7 +360,7 @@ class _Reader:
         frames = self._frames(native, physical, codes, found, whole=stopped is None)
         sources = {code.source for code in codes if code.source is not None}
         boundaries = None if not codes else "runtime" if sources == {"runtime"} else "derived"
-        return _Own(frames, count, boundaries, stopped)
+        return _Own(frames, count, boundaries, stopped, codes)
 
     def _frames(
         self,
@@ -344,16 +398,137 @@ class _Reader:
                 found_locals = self._process.local_variables(frame, native)
             for source, variables in zip(sources, found_locals, strict=True):
                 shown = _frame(frame, source, kind, task, native, name, unproven)
-                frames.append(_Item(index, shown, variables=variables))
+                is_stub = kind == SYSTEM and self._process.is_linkage(frame.call_site)
+                frames.append(_Item(index, frame.call_site, shown, is_stub, variables=variables))
+            code, outer = outermost.get(index), physical[index + 1] if index + 1 < len(physical) else None
+            left: Sequence[_Item] = ()
+            if code is not None:
+                left = self._frames_left(physical, code, found, task, native, unproven)
+            frames += left or self._left(frames[-1], frame, outer, code)
             if index in outermost:
                 frames[-1] = frames[-1]._replace(is_outermost=True)
-                if kind == USER:
+                if frames[-1].frame.kind == USER:
                     begins[len(frames) - 1] = outermost[index]
         linked = [item.frame.function for item in frames]
         for at in reversed(range(len(frames))):
-            self._read_as_source(frames, at, begins, physical)
+            self._read_as_source(frames, at, begins)
+        self._name_glue(frames)
         self._give_undeferred_tasks(frames, found, {task for task in tasks if task is not None})
         return self._with_locals(frames, linked) if self._locals else frames
+
+    def _frames_left(
+        self,
+        physical: Sequence[Frame],
+        code: ConstructCode,
+        found: Found | None,
+        task: str | None,
+        native: int,
+        unproven: str | None,
+    ) -> list[_Item]:
+        # The frames of the construct's code that was left by jumps, innermost first.
+        if found is None or self._raw:
+            return []
+        left = places.code_left(self._session, physical, code, found[1])
+        if left is None:
+            return []
+        items: list[_Item] = []
+        for jump in left.jumps:
+            module = self._process.module_at(jump.address)
+            for source in self._process.source_frames(jump.address):
+                address = jump.address if left.is_certain else None
+                frame = _frame_left(source, address, task, native, module, unproven)
+                items.append(_Item(code.frame, jump.address, frame))
+        place = places.place_left(self._session, code, left, found[1])
+        if items and items[0].frame.line is None:
+            items[0] = items[0]._replace(frame=replace(items[0].frame, file=place.file, line=place.line))
+        if not items and left.entry is not None:
+            source = SourceFrame(self._symbol_of(left.entry), place.file, place.line, False)
+            frame = _frame_left(source, None, task, native, self._process.module_at(left.entry), unproven)
+            items.append(_Item(code.frame, left.entry, frame))
+        owner = places.code_owner(self._session, physical[code.frame].call_site)
+        if not items and code.kind == "task" and owner == RUNTIME:
+            # It is shown nonetheless: code that the runtime calls for a task is the user's, whatever it ended with.
+            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
+            frame = _frame_left(SourceFrame(None, None, None, False), None, task, native, None, unproven)
+            gone = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
+            items.append(_Item(code.frame, 0, replace(frame, unavailable=gone)))
+        return items
+
+    def _symbol_of(self, entry: int) -> str | None:
+        return self._process.locate(entry).symbol
+
+    def _left(self, inner: _Item, frame: Frame, outer: Frame | None, code: ConstructCode | None) -> list[_Item]:
+        # The frames of the user's between one of the stack and the next outer one that left it by tail calls, innermost
+        # first.
+        runs, called = entry_of(self._process, frame.call_site), None
+        if self._raw or runs is None or outer is None or frame.is_signal_frame or frame.guessed:
+            return []
+        try:
+            if code is None:
+                # The runtime's routines call code of the user's in ways of their own.
+                is_users = places.code_owner(self._session, outer.call_site) == USER
+                called = self._function_called(outer.pc) if is_users and not outer.guessed else None
+            elif outlined.parse(self._process.locate(runs).symbol or "") is None:
+                called = self._function_begun(code)
+        except OmpdError:
+            return []  # what cannot be read shows nothing
+        if called in (None, runs) or places.code_owner(self._session, called) != USER:
+            return []
+        chain = self._process.described_tail_calls(called, runs)
+        frames: list[_Item] = []
+        for number, (start, jump) in enumerate(chain.steps):
+            gap = None if chain.is_whole or number != chain.inner else _GAP
+            frames += self._frames_of_step(inner, start, jump, gap)
+        return frames
+
+    def _function_begun(self, code: ConstructCode) -> int | None:
+        # The function that the runtime called for a construct, which may be none of those on the stack.
+        if code.kind == "parallel":
+            return self._function_of_region(code.region) if code.region is not None else None
+        return code.task.function() if code.task is not None and code.task.kind() == "explicit" else None
+
+    def _function_called(self, pc: int) -> int | None:
+        if pc not in self._called:
+            self._called[pc] = self._process.function_named(pc)
+        return self._called[pc]
+
+    def _function_of_region(self, region: ParallelHandle) -> int | None:
+        if region.id not in self._begun:
+            try:
+                self._begun[region.id] = region.function()
+            except OmpdError:
+                self._begun[region.id] = None
+        return self._begun[region.id]
+
+    def _frames_of_step(self, inner: _Item, start: int, jump: int | None, gap: str | None) -> list[_Item]:
+        # A function that left the stack, with those that were inlined where it jumped.
+        call_site = jump if jump is not None else start
+        sources: Sequence[SourceFrame] = self._process.source_frames(call_site)
+        if jump is None:
+            sources = [sources[-1]._replace(file=None, line=None)]
+        module = self._process.module_at(call_site)
+        items = []
+        for source in sources:
+            unavailable = dict.fromkeys(("address", "file", "line"), _NO_LINE) if jump is None else {}
+            if gap is not None:
+                unavailable["callee"] = gap
+            shown = replace(
+                inner.frame,
+                function=source.function,
+                file=source.file,
+                line=source.line,
+                address=jump,
+                cfa=None,
+                kind=USER,
+                inlined=source.inlined,
+                module=module.name if module is not None else None,
+                how="tail-call",
+                signal=False,
+                unavailable=unavailable,
+            )
+            items.append(_Item(inner.place, call_site, shown))
+            gap = None
+        return items
 
     def _with_locals(self, frames: Sequence[_Item], linked: Sequence[str | None]) -> list[_Item]:
         # How a construct has its variables is told by what the linker calls the function that was made of it.
@@ -418,12 +593,10 @@ class _Reader:
             return SYSTEM
         return owner
 
-    def _read_as_source(
-        self, frames: list[_Item], at: int, begins: Mapping[int, ConstructCode], physical: Sequence[Frame]
-    ) -> None:
+    def _read_as_source(self, frames: list[_Item], at: int, begins: Mapping[int, ConstructCode]) -> None:
         # Make of a compiler's function what it is in the source. Called for the outer frames first.
         frame = frames[at].frame
-        if frame.kind == USER and self._is_added(frame, physical[frames[at].place - 1] if at else None):
+        if frame.kind == USER and self._is_added(frame, frames[at - 1].call_site if at else None):
             frames[at] = frames[at]._replace(is_glue=True)
             return
         known = outlined.parse(frame.function or "") if frame.kind == USER else None
@@ -446,30 +619,44 @@ class _Reader:
         )
         parent = known.parent if known is not None else None
         if parent is not None and kind in (None, "task") and outlined.is_by_gcc(frame.function or ""):
-            told = self._kind_of_gcc(physical[frames[outer].place], parent)
+            told = self._kind_of_gcc(frames[outer].call_site, parent)
             kind = told or (kind if self._session.target.loss is None else None)
-        elif kind == "task" and self._process.has_parameter(physical[frames[at].place].call_site, _LOWER_BOUND):
+        elif kind == "task" and self._process.has_parameter(frames[at].call_site, _LOWER_BOUND):
             kind = "taskloop"
         if parent is not None:
-            function: str | None = self._as_in_source(physical[frames[at].place], parent)
+            function: str | None = self._as_in_source(frames[at].call_site, parent)
         elif around is not None:
             function = around.function  # where it was met, since it is inlined there
         elif caller is not None and caller.kind == USER:
             function = caller.function
         else:
-            function = self._function_of(code, physical[frames[outer].place], frame.function)
+            function = self._function_of(code, frames[outer].call_site, frame.function)
         if around is not None:
             construct = Construct(kind, around.file, around.line)
         else:
-            construct = self._construct(code, kind, physical[frames[outer].place])
+            construct = self._construct(code, kind, frames[outer].call_site)
         if not self._raw and not is_inlined:
             frame = replace(frame, inlined=False)  # only into what is not shown
+        if function is None and known is not None:
+            frame = replace(frame, unavailable={**frame.unavailable, "function": places.NO_FUNCTION})
         frame = replace(frame, function=function, construct=construct)
         frames[at] = frames[at]._replace(frame=frame, is_inlined_task=around is not None and kind == "task")
 
-    def _kind_of_gcc(self, physical: Frame, parent: str) -> str | None:
+    def _name_glue(self, frames: list[_Item]) -> None:
+        # What a compiler put around the code of a construct has no name in the source: it is called as that code, and
+        # where there is none as what is around it.
+        for at, item in enumerate(frames):
+            if item.is_glue and item.frame.kind == USER and item.frame.function != "main":
+                inner = frames[at - 1].frame if at else None
+                near = inner if inner is not None and inner.kind == USER else self._around(frames, at)
+                frames[at] = item._replace(frame=replace(item.frame, function=near.function if near else None))
+
+    def _around(self, frames: Sequence[_Item], at: int) -> StackFrame | None:
+        return next((item.frame for item in frames[at + 1 :] if item.frame.kind == USER and not item.is_glue), None)
+
+    def _kind_of_gcc(self, call_site: int, parent: str) -> str | None:
         # gcc's names do not tell the construct. What its code passes the function to does.
-        entry = entry_of(self._process, physical.call_site)
+        entry = entry_of(self._process, call_site)
         if entry is None:
             return None
         if entry not in self._kinds:
@@ -477,18 +664,18 @@ class _Reader:
             self._kinds[entry] = next((name for name in names if name is not None), None)
         return self._kinds[entry]
 
-    def _is_added(self, frame: StackFrame, inner: Frame | None) -> bool:
+    def _is_added(self, frame: StackFrame, inner: int | None) -> bool:
         # What compilers put between functions of the source: clang around the combiner of a reduction, gfortran a main
         # that calls the program.
         if frame.function == "main" and inner is not None:
-            return self._process.locate(inner.call_site).symbol == _FORTRAN_PROGRAM
+            return self._process.locate(inner).symbol == _FORTRAN_PROGRAM
         return outlined.is_added(frame.function or "")
 
-    def _construct(self, code: ConstructCode | None, kind: str | None, physical: Frame) -> Construct:
-        entry = entry_of(self._process, physical.call_site)
-        key = entry or physical.call_site, kind
+    def _construct(self, code: ConstructCode | None, kind: str | None, call_site: int) -> Construct:
+        entry = entry_of(self._process, call_site)
+        key = entry or call_site, kind
         if key not in self._constructs:
-            file, line = self._process.line_of(entry, entry=True) if entry is not None else (None, None)
+            file, line = self._process.construct_line(entry) if entry is not None else (None, None)
             if line is None:
                 noted = self._noted(code)
                 file, line = (noted[0], noted[2]) if noted is not None else (None, None)
@@ -505,21 +692,20 @@ class _Reader:
                 return places.noted_task_place(runtime.space, code.task)
         return None
 
-    def _function_of(self, code: ConstructCode | None, physical: Frame, symbol: str | None) -> str | None:
+    def _function_of(self, code: ConstructCode | None, call_site: int, symbol: str | None) -> str | None:
         # Of code whose name does not tell.
         if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
-            function = function or self._process.declared_inside(physical.call_site)
+            function = function or self._process.declared_inside(call_site)
         else:
             noted = self._noted(code)
-            function = noted[1] if noted is not None else self._process.declared_inside(physical.call_site)
-        if function is not None:
-            return self._as_in_source(physical, function)
-        # The symbol has to do; but not if what would tell better may have been lost.
-        return symbol if self._session.target.loss is None else None
+            function = noted[1] if noted is not None else self._process.declared_inside(call_site)
+        if function is None and outlined.parse(symbol or "") is None and self._session.target.loss is None:
+            function = symbol
+        return self._as_in_source(call_site, function) if function is not None else None
 
-    def _as_in_source(self, physical: Frame, symbol: str) -> str:
-        return self._process.source_name(self._process.module_at(physical.call_site), symbol)
+    def _as_in_source(self, call_site: int, symbol: str) -> str:
+        return self._process.source_name(self._process.module_at(call_site), symbol)
 
 
 def _frame(
@@ -549,6 +735,30 @@ def _frame(
     )
 
 
+def _frame_left(
+    source: SourceFrame, address: int | None, task: str | None, native: int, module: Module | None, unproven: str | None
+) -> StackFrame:
+    unavailable = {}
+    if address is None:
+        reason = "it ended by a jump, and which one is not known"
+        unavailable = {key: reason for key in ("address", "file", "line") if key == "address" or source.line is None}
+    return StackFrame(
+        function=source.function,
+        file=source.file,
+        line=source.line,
+        address=address,
+        cfa=None,
+        kind=USER,
+        task=task,
+        thread=native,
+        inlined=source.inlined,
+        module=module.name if module is not None else None,
+        how="tail-call",
+        unproven=unproven,
+        unavailable=unavailable,
+    )
+
+
 def _kind_by_name(name: str, glue: str) -> str | None:
     # gcc gives all its functions the same name, clang has an entry around those of tasks.
     known = outlined.parse(glue)
@@ -564,7 +774,7 @@ def _is_glue(outer: StackFrame, inner: StackFrame) -> bool:
     known, body = outlined.parse(name), outlined.parse(called)
     if known is None or body is None or body.construct == "task" or inner.kind != USER:
         return False
-    return known.construct == "task" or ("_debug__" in called and "_debug__" not in name)
+    return known.construct == "task" or (outlined.is_body(called) and not outlined.is_body(name))
 
 
 def _as_written(frames: Sequence[_Item], met: tuple[str | None, Construct] | None = None) -> Iterator[StackFrame]:
@@ -572,8 +782,9 @@ def _as_written(frames: Sequence[_Item], met: tuple[str | None, Construct] | Non
     # the user called is. The code that met a parallel construct is at that, whatever line gcc gave the call: where the
     # construct begins a block it is that of the block.
     shown = False
-    for number, (_, frame, is_glue, is_outermost, *_) in enumerate(frames):
-        if is_glue or frame.kind == RUNTIME:
+    for number, item in enumerate(frames):
+        frame, is_outermost = item.frame, item.is_outermost
+        if item.is_glue or frame.kind == RUNTIME:
             continue
         if frame.kind == SYSTEM and not is_outermost:
             outer = frames[number + 1].frame.kind if number + 1 < len(frames) else None

@@ -281,7 +281,8 @@ class UnwindTable:
             return fde.start, fde.end - fde.start
         if head.begin + layout.size > head.end:
             raise MalformedFile(f"{self._name}: an entry is too short", offset=head.begin)
-        start, size = layout.unpack_from(self._data, self._offset + head.begin)
+        at = self._offset + head.begin
+        start, size = layout.unpack(self._data[at : at + layout.size])
         if reader.is_relative:
             start += self._address + head.begin
         return start & self._mask, size & self._mask

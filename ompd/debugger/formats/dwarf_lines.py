@@ -7,11 +7,13 @@ addresses are link-time addresses. Section numbers in comments are those of DWAR
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import gt
-from typing import NamedTuple
+from itertools import starmap
+from operator import gt, itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
+from ompd.contract.code import is_construct
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_files import INFO, DebugFiles, OtherFiles
 from ompd.debugger.formats.dwarf_names import Names, has_no_scopes, text_of
@@ -19,6 +21,7 @@ from ompd.debugger.formats.dwarf_units import (
     DW_AT_CALL_FILE,
     DW_AT_CALL_LINE,
     DW_AT_COMP_DIR,
+    DW_AT_LINKAGE_NAME,
     DW_AT_NAME,
     DW_AT_STMT_LIST,
     DW_TAG_INLINED_SUBROUTINE,
@@ -33,10 +36,16 @@ from ompd.debugger.formats.dwarf_units import (
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MalformedFile
 
+if TYPE_CHECKING:
+    from ompd.debugger.formats.dwarf_calls import Call
+
 _MAX_ROWS = 1 << 21
 _MAX_DEPTH = 1 << 10
 _MAX_INLINED = 1 << 16
 _MAX_PARAMETERS = 64
+_MAX_FIRST_ROWS = 8
+# How gcc calls the functions that it makes of constructs.
+_OF_GCC = "._omp_fn."
 
 _DW_TAG_FORMAL_PARAMETER = 0x05
 _DW_AT_DECL_FILE, _DW_AT_DECL_LINE, _DW_AT_DECLARATION = 0x3A, 0x3B, 0x3C
@@ -103,6 +112,8 @@ class LineInfo:
         self._names = Names(self._files)
         self._tables: dict[int, _LineTable] = {}
         self._functions: dict[tuple[str, int, bool], _Functions] = {}
+        self._declarations: dict[tuple[str, int], list[tuple[str | None, int, str, str | None]]] = {}
+        self._calls: dict[tuple[str, int, int], list[Call]] = {}
         self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
 
     @property
@@ -130,6 +141,44 @@ class LineInfo:
             return None
         file, line, _ = row
         return (table.path(file), line) if line > 0 else None
+
+    def construct(self, link_address: int) -> tuple[str, int] | None:
+        """Return file and line of the construct of which a compiler made the function that begins at *link_address*,
+        None where nothing tells them.
+
+        clang declares such a function there; what is optimised begins with the lines of what was inlined into it. gcc
+        tells by the first row of its lines. For a loop of tasks releases before 12 put the last line of another
+        function into that row, and the construct's into the next.
+
+        :raises MalformedFile: if the entries or tables that lead there are malformed
+        """
+        entry = self.function_entry(link_address)
+        name = self._names.function(*entry) if entry is not None else None
+        if entry is None or name is None:
+            return self.locate(link_address, entry=True)
+        unit, offset = entry
+        file, line = self._declared(unit, offset)
+        if file is not None and line and is_construct(name):
+            return file, line
+        around, mark, _ = name.partition(_OF_GCC)
+        table = self._table(unit.skeleton or unit)
+        if not mark or table is None:
+            return self.locate(link_address, entry=True)
+        rows = table.first_rows(link_address, _MAX_FIRST_ROWS)
+        if not rows:
+            return None
+        row = rows[0]
+        other = next((other for other in rows if other[1] != row[1]), None)
+        # In a large unit of C++ it takes long to find out which function has a line.
+        if other is not None and other[0] == row[0] and (has_no_scopes(unit) or other[1] < row[1]):
+            file = table.path(row[0])
+            if not self._is_in(unit, around, file, row[1]) and self._is_in(unit, around, file, other[1]):
+                row = other
+        return (table.path(row[0]), row[1]) if row[1] > 0 else None
+
+    def _is_in(self, unit: Unit, name: str, file: str, line: int) -> bool:
+        found = self._function_with_line(unit, file, line)
+        return found is not None and name in found[1:]
 
     def functions(self, link_address: int) -> list[Function]:
         """Return the functions that the source has at *link_address*, innermost first: those that were inlined, and
@@ -179,24 +228,33 @@ class LineInfo:
         :raises MalformedFile: if the entries that lead there are malformed
         """
         entries = [(unit, offset) for unit, offset, _ in self._entries_at(link_address)]
-        made = next((entry for entry in entries if ".omp_" in (self._names.function(*entry) or "")), None)
-        if made is None or not has_no_scopes(made[0]):
+        # clang from 19 on does not say where the code of a task is declared, but where the function around it is.
+        made = [entry for entry in entries if is_construct(self._names.function(*entry) or "")]
+        if not made or not has_no_scopes(made[0][0]):
             return None
-        file, line = self._declared(*made)
+        file, line = next((place for place in starmap(self._declared, made) if place[1] is not None), (None, None))
         if line is None:
             return None
-        best: tuple[int, str] | None = None
-        unit = made[0]
+        found = self._function_with_line(made[0][0], file, line)
+        return found[1] if found is not None else None
+
+    def _function_with_line(self, unit: Unit, file: str | None, line: int) -> tuple[int, str, str | None] | None:
+        # Line and names of the function of the source that begins last before a line: in languages whose functions do
+        # not lie in each other the line is its own.
+        key = unit.section, unit.offset
+        if key not in self._declarations:
+            self._declarations[key] = list(self._iter_declarations(unit))
+        rows = [row[1:] for row in self._declarations[key] if row[0] == file and row[1] <= line]
+        return max(rows, key=itemgetter(0), default=None)
+
+    def _iter_declarations(self, unit: Unit) -> Iterator[tuple[str | None, int, str, str | None]]:
         for *_, offset, attributes in unit.iter_entries(DW_TAG_SUBPROGRAM):
             if _DW_AT_DECLARATION in attributes:
                 continue
-            begin_file, begin = self._declared(unit, offset)
+            file, line = self._declared(unit, offset)
             name = self._names.function(unit, offset)
-            if begin is None or begin_file != file or begin > line or name is None or ".omp_" in name:
-                continue
-            if best is None or begin > best[0]:
-                best = begin, name
-        return best[1] if best is not None else None
+            if line is not None and name is not None and ".omp" not in name and not is_construct(name):
+                yield file, line, name, text_of(self._names.described(unit, offset)[0], DW_AT_LINKAGE_NAME)
 
     def _declared(self, unit: Unit, offset: int) -> tuple[str | None, int | None]:
         known, _, _ = self._names.described(unit, offset)
@@ -227,6 +285,36 @@ class LineInfo:
         if number is None or table is None or (number == 0 and table.version < 5):
             return None
         return table.path(number)
+
+    def calls(self, link_address: int) -> list[Call]:
+        """Return the calls that are described of the function at *link_address*, none where nothing describes it.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        entry = self.function_entry(link_address)
+        if entry is None:
+            return []
+        unit, offset = entry
+        key = unit.section, unit.offset, offset
+        if key not in self._calls:
+            from ompd.debugger.formats.dwarf_calls import read_calls  # noqa: PLC0415  for one question alone
+
+            self._calls[key] = read_calls(self._files, self._names, unit, offset)
+        return self._calls[key]
+
+    def passed(self, inside: int) -> list[int]:
+        """Return the functions and variables, by their addresses, that a call passes as arguments.
+
+        :param inside: :attr:`Call.inside` of it
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        call = next((call for call in self.calls(inside) if call.inside == inside), None)
+        entry = self.function_entry(inside) if call is not None else None
+        if call is None or entry is None:
+            return []
+        from ompd.debugger.formats.dwarf_calls import read_passed  # noqa: PLC0415  for one question alone
+
+        return read_passed(entry[0], call)
 
     # Units
 
@@ -300,6 +388,13 @@ class LineInfo:
                 rows += [(start, end, inlined) for start, end in unit.ranges(entry.attributes)]
             self._inlined[key] = rows
         return self._inlined[key]
+
+
+def _first_of_function(addresses: Sequence[int], rows: Sequence[_Row], last: int) -> int:
+    # Index of the row with which a function begins, from the last one at its address. gcc closes a function that ends
+    # by a jump with a row at the address behind it, where another may begin; that row begins no statement.
+    first = bisect_left(addresses, addresses[last])
+    return next((number for number in range(first, last + 1) if rows[number][2]), first)
 
 
 class _LineTable:
@@ -391,7 +486,7 @@ class _LineTable:
         _, _, addresses, rows = sequences[index]
         last = bisect_right(addresses, address) - 1
         if entry:
-            return rows[bisect_left(addresses, addresses[last])]
+            return rows[_first_of_function(addresses, rows, last)]
         # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
         for candidate in range(last, -1, -1):
             if addresses[candidate] != addresses[last]:
@@ -399,6 +494,16 @@ class _LineTable:
             if rows[candidate][2]:
                 return rows[candidate]
         return rows[last]
+
+    def first_rows(self, address: int, most: int) -> list[_Row]:
+        """Return some rows from the first one at *address* on, none where a sequence has none there."""
+        sequences = self._sequences
+        index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
+        if index < 0 or address >= sequences[index].end:
+            return []
+        _, _, addresses, rows = sequences[index]
+        begin = _first_of_function(addresses, rows, bisect_right(addresses, address) - 1)
+        return list(rows[begin : begin + most])
 
     @cached_property
     def _sequences(self) -> list[_Sequence]:

@@ -154,7 +154,7 @@ def parse_header(data: Buffer, name: str = "ELF image") -> Header:
     layout = struct.Struct(order_mark(byte_order) + _EHDR[ident_class])
     if len(data) < layout.size:
         raise MalformedFile(f"{name}: cut off inside the ELF header", offset=len(data))
-    return Header(ident_class, byte_order, *layout.unpack_from(data))
+    return Header(ident_class, byte_order, *layout.unpack(bytes(data[: layout.size])))
 
 
 def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF image") -> tuple[Segment, ...]:
@@ -288,7 +288,7 @@ class ElfFile:
         offset = self.header.e_shoff + index * layout.size
         if self.header.e_shoff == 0 or self.header.e_shentsize != layout.size or offset + layout.size > len(self.data):
             raise MalformedFile(f"{self.name}: section header {index} is not in the file", offset=offset)
-        return layout.unpack_from(self.data, offset)
+        return layout.unpack(bytes(self.data[offset : offset + layout.size]))
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:

@@ -38,6 +38,12 @@ AT_SYSINFO_EHDR = 33
 _FNAME_SIZE = 16
 _PSARGS_SIZE = 80
 
+# siginfo_t: si_signo, si_errno, si_code of 4 bytes each, then a union at the next multiple of a pointer's size, which
+# begins with si_pid (4 bytes) or si_addr (a pointer).
+_SI_CODE = 8
+# What a snapshot has in place of a si_code that its target does not tell: no kernel and no program uses it.
+_UNKNOWN_CODE = -(1 << 31)
+
 # struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
 _DESCRIPTOR = "IIII"
 _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its limit in pages, usable
@@ -51,6 +57,18 @@ class FileMapping:
     end: int
     offset: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalInfo:
+    """What ``siginfo_t`` says of a signal: ``si_signo``, ``si_code``, and two readings of what follows, ``si_pid`` and
+    ``si_addr``, of which ``si_code`` decides. None is what nothing tells.
+    """
+
+    number: int
+    code: int | None = None
+    sender: int | None = None
+    address: int | None = None
 
 
 def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
@@ -105,14 +123,37 @@ def parse_command(data: bytes) -> str:
     return (arguments or name).decode("utf-8", "surrogateescape")
 
 
-def parse_signal(data: bytes, byte_order: ByteOrder) -> int:
-    """Return ``si_signo`` of an ``NT_SIGINFO`` note.
+def parse_siginfo(data: bytes, pointer_size: int, byte_order: ByteOrder) -> SignalInfo:
+    """Return what an ``NT_SIGINFO`` note says. Of one that is cut short the number alone may be known.
 
-    :raises MalformedFile: if the note is too short to hold one
+    :raises MalformedFile: if the note is too short for a number
     """
     if len(data) < 4:
         raise MalformedFile(f"NT_SIGINFO note has {len(data)} bytes")
-    return int.from_bytes(data[:4], byte_order, signed=True)
+    union = -(-(_SI_CODE + 4) // pointer_size) * pointer_size
+    number = int.from_bytes(data[:4], byte_order, signed=True)
+    if len(data) < union + pointer_size:
+        return SignalInfo(number)
+    code = int.from_bytes(data[_SI_CODE : _SI_CODE + 4], byte_order, signed=True)
+    if code == _UNKNOWN_CODE:
+        return SignalInfo(number)
+    sender = int.from_bytes(data[union : union + 4], byte_order, signed=True)
+    return SignalInfo(number, code, sender, int.from_bytes(data[union : union + pointer_size], byte_order))
+
+
+def format_siginfo(info: SignalInfo, pointer_size: int, byte_order: ByteOrder, *, by_address: bool) -> bytes:
+    """Return the ``NT_SIGINFO`` note, 128 bytes as the kernel's.
+
+    :param by_address: the union holds ``si_addr``, else ``si_pid``
+    """
+    code = _UNKNOWN_CODE if info.code is None else info.code
+    head = b"".join(number.to_bytes(4, byte_order, signed=True) for number in (info.number, 0, code))
+    head += bytes(-len(head) % pointer_size)
+    if by_address:
+        head += (info.address or 0).to_bytes(pointer_size, byte_order)
+    else:
+        head += (info.sender or 0).to_bytes(4, byte_order, signed=True)
+    return head.ljust(128, b"\0")
 
 
 def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:

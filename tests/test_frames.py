@@ -1,0 +1,346 @@
+"""Where threads are whose stacks show less than a person knows: programs of ``tests/frames``, live, on each runtime.
+
+Code that ended by a jump has no frame; a library without debug information has frames that tell nobody anything; a
+thread in ``omp_get_thread_num`` is in no code of the user's, and works nonetheless.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import ompd
+from ompd.commands.main import cli
+from ompd.model import Answer, StackFrame, ThreadRecord
+from ompd.plugins import entries
+from tests.support import FULL, clean_environment, require
+from tests.support.build import compiler
+from tests.support.cache import entry, key_of
+from tests.support.lldb import batch, lldb
+from tests.support.machine import intel_runtime
+from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read
+from tests.support.runtimes import RUNTIMES
+
+FOLDER = Path(__file__).parent / "frames"
+SOURCE = (FOLDER / "ends.c").read_text()
+PAIRS = [("gcc", "libgomp"), ("clang", "libomp-19"), ("clang", "intel"), ("gcc", "stub")]
+if FULL:
+    PAIRS += [("gcc", name) for name in ("libgomp-wheel", "libomp-13", "libomp-14", "libomp-16", "libomp-19", "intel")]
+    PAIRS += [("clang", name) for name in ("libomp-13", "libomp-14", "libomp-16")]
+EVERYWHERE = pytest.mark.parametrize(("compiler_name", "runtime"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
+LEVELS = ("-O0", "-O1", "-O2", "-O3") if FULL else ("-O2",)
+BARRIERS = {"wait_barrier", "wait_barrier_explicit"}
+
+
+def line_of(mark: str) -> int:
+    (line,) = (number for number, text in enumerate(SOURCE.splitlines(), 1) if f"/* {mark} */" in text)
+    return line
+
+
+def built(compiler_name: str, runtime: str, flags: Sequence[str]) -> Path:
+    openmp, used, gcc = RUNTIMES[runtime], compiler(compiler_name), compiler("gcc")
+    library, headers = openmp.file().parent, intel_runtime() / "opt" / "compiler" / "include"
+    command = [str(used.path), "-Wall", "-Wextra", "-Werror", "-fopenmp", "-idirafter", str(headers), *flags]
+    linking = [f"-L{library}", f"-Wl,-rpath,{library}", *openmp.options, "-lpthread"]
+    shared = ["-O1", "-fPIC", "-shared", "-s", str(FOLDER / "library.c"), "-o", "libhidden.so"]
+
+    def make(folder: Path) -> None:
+        for words in (
+            [*command, "-c", str(FOLDER / "ends.c"), "-o", "ends.o"],
+            [str(gcc.path), *shared],
+            [str(gcc.path), "ends.o", "-o", "ends", "-L.", "-lhidden", "-Wl,-rpath,$ORIGIN", *linking],
+        ):
+            subprocess.run(words, cwd=folder, check=True, env=clean_environment())
+
+    texts = [SOURCE, (FOLDER / "library.c").read_text()]
+    key = key_of("frames", texts, used.version, gcc.version, command, shared, linking, openmp.version())
+    return entry("programs", key, make) / "ends"
+
+
+@contextmanager
+def at(place: str, compiler_name: str, runtime: str, level: str = "-O2", *flags: str) -> Iterator[tuple[int, str]]:
+    """Run the program until it is on its way to *place*; gives its number, and the line that it said."""
+    program = built(compiler_name, runtime, ["-g", level, *flags])
+    # A program that forks: the child has to be killed as well.
+    process = subprocess.Popen(
+        [str(program), place],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT},
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert can_be_read(process.stdout.fileno(), READY_SECONDS)
+        yield process.pid, process.stdout.readline().strip()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def asked_until(process_id: int, is_it: Callable[[Answer[ThreadRecord]], bool]) -> ompd.Inspection:
+    """Return a session of the process whose threads are as they are meant to be, which they come to be in time."""
+    end = time.monotonic() + READY_SECONDS
+    while True:
+        session = ompd.attach(process_id)
+        answer = session.ask_threads()
+        if is_it(answer):
+            return session
+        session.close()
+        assert time.monotonic() < end, answer
+
+
+def members(answer: Answer[ThreadRecord]) -> dict[int, ThreadRecord]:
+    return {row.thread_num: row for row in answer.rows if row.thread_num is not None and row.level == 1}
+
+
+def three_wait(answer: Answer[ThreadRecord]) -> bool:
+    rows = members(answer)
+    return len(rows) == 4 and [rows[number].state in BARRIERS for number in range(4)] == [True, True, True, False]
+
+
+def place(row: ThreadRecord | StackFrame | None) -> tuple[str | None, str | None, int | None]:
+    here = row.where if isinstance(row, ThreadRecord) else row
+    assert here is not None
+    return here.function, here.file and Path(here.file).name, here.line
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@EVERYWHERE
+def test_a_thread_at_a_barrier_that_its_code_jumped_to_is_in_the_region(
+    compiler_name: str, runtime: str, level: str
+) -> None:
+    region, barrier = line_of("region of the barrier"), line_of("the barrier")
+    with at("barrier", compiler_name, runtime, level) as (pid, _), asked_until(pid, three_wait) as session:
+        answer, stacks = session.ask_threads(), session.ask_stacks()
+    assert answer.complete and stacks.complete, (answer.warnings, stacks.warnings)
+    rows = members(answer)
+    assert [place(rows[number]) for number in range(3)] == [("at_barrier", "ends.c", barrier)] * 3
+    assert all(rows[number].where.address is not None for number in range(3))  # type: ignore[union-attr]
+    by_number = {row.thread_num: row for row in stacks.rows}
+    for number in range(3):
+        inner, *outer = by_number[number].frames
+        assert place(inner) == ("at_barrier", "ends.c", barrier)
+        assert inner.construct is not None and (inner.construct.kind, inner.construct.line) == ("parallel", region)
+        assert inner.task == rows[number].task and inner.thread == rows[number].native_thread_id
+        assert [frame.function for frame in outer] == ["at_barrier", "main"]
+        assert {frame.thread for frame in outer} == {rows[0].native_thread_id}
+    if level in ("-O2", "-O3"):
+        assert {by_number[number].frames[0].how for number in range(3)} == {"tail-call"}
+
+
+@EVERYWHERE
+def test_functions_that_jumped_on_are_all_there(compiler_name: str, runtime: str) -> None:
+    with at("orphan", compiler_name, runtime) as (pid, _), asked_until(pid, three_wait) as session:
+        stacks = session.ask_stacks()
+    by_number = {row.thread_num: row for row in stacks.rows}
+    for number in range(3):
+        frames = by_number[number].frames
+        assert [place(frame) for frame in frames[:2]] == [
+            ("meet", "ends.c", line_of("the orphaned barrier")),
+            ("at_orphan", "ends.c", line_of("calls the orphan")),
+        ]
+        assert frames[0].construct is None and frames[1].construct is not None
+        assert frames[1].construct.line == line_of("region of the orphan")
+
+
+@pytest.mark.parametrize(("compiler_name", "runtime"), [pair for pair in PAIRS if pair[1] != "stub"])
+def test_a_region_that_ends_with_another_one_goes_on_in_the_stacks_of_its_workers(
+    compiler_name: str, runtime: str
+) -> None:
+    def all_stay(answer: Answer[ThreadRecord]) -> bool:
+        rows = [row for row in answer.rows if row.level == 2]
+        return len(rows) == 4 and all(row.where is not None and row.where.function == "stay" for row in rows)
+
+    with at("nested", compiler_name, runtime) as (pid, _), asked_until(pid, all_stay) as session:
+        stacks = session.ask_stacks()
+    assert stacks.complete, stacks.warnings
+    outer, inner = line_of("outer region"), line_of("inner region")
+    for row in stacks.rows:
+        written = [(frame.function, frame.line, frame.construct and frame.construct.line) for frame in row.frames[-3:]]
+        assert written[:2] == [("nested", inner, outer), ("nested", outer, None)] and written[2][0] == "main"
+
+
+@EVERYWHERE
+def test_a_library_without_debug_information_is_what_the_users_code_called(compiler_name: str, runtime: str) -> None:
+    def is_there(answer: Answer[ThreadRecord]) -> bool:
+        where = [row.where for row in members(answer).values()]
+        return len(where) == 4 and all(here is not None and here.calling is not None for here in where)
+
+    with at("library", compiler_name, runtime) as (pid, _), asked_until(pid, is_there) as session:
+        answer = session.ask_threads()
+        text = CliRunner().invoke(cli, ["threads", str(pid)]).stdout
+    for row in members(answer).values():
+        assert place(row) == ("in_library", "ends.c", line_of("calls the library"))
+        assert row.where is not None and row.where.calling == "library_wait" and row.state == "work_parallel"
+    assert f"ends.c:{line_of('calls the library')} in_library, in library_wait" in " ".join(text.split())
+
+
+def test_a_library_that_is_called_outside_of_all_regions() -> None:
+    def is_there(answer: Answer[ThreadRecord]) -> bool:
+        return any(row.where is not None and row.where.calling for row in answer.rows)
+
+    with at("serial", "gcc", "libgomp") as (pid, _), asked_until(pid, is_there) as session:
+        (row,) = session.ask_threads().rows
+    assert place(row) == ("main", "ends.c", line_of("calls the library outside"))
+
+
+def works(row: ThreadRecord) -> bool:
+    # At one of the calls, or at the loop around it.
+    asks = {number for number, text in enumerate(SOURCE.splitlines(), 1) if "/* asks */" in text}
+    function, file, line = place(row)
+    return (row.state, function, file) == ("work_parallel", "asking", "ends.c") and {
+        line,
+        (line or 0) + 1,
+    } & asks != set()
+
+
+@EVERYWHERE
+def test_a_thread_that_asks_openmp_something_works(compiler_name: str, runtime: str) -> None:
+    in_runtime, end = False, time.monotonic() + READY_SECONDS
+    with at("asking", compiler_name, runtime) as (pid, _):
+        asked_until(pid, lambda answer: len(members(answer)) == 4 and all(map(works, answer.rows))).close()
+        while not in_runtime:
+            assert time.monotonic() < end
+            with ompd.attach(pid) as session:
+                assert all(map(works, session.ask_threads().rows))
+                raw = session.ask_stacks(raw=True).rows
+            # A thread's frames up to the code of the region, which the runtime called.
+            inner = (row.frames[: [frame.function for frame in row.frames].index("asking")] for row in raw)
+            in_runtime = any(frame.kind == "runtime" for frames in inner for frame in frames)
+
+
+def test_a_thread_in_an_entry_of_the_linkage_table_is_where_that_is_called(tmp_path: Path) -> None:
+    program, core = built("gcc", "libgomp", ["-g", "-O2"]), tmp_path / "core"
+    words = [
+        "break asking",
+        f"run asking > {tmp_path / 'output'}",
+        "break *'omp_get_thread_num@plt'",
+        "continue",
+        f"gcore {core}",
+        "kill",
+    ]
+    command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]
+    command += [part for word in words for part in ("-ex", word)]
+    done = subprocess.run([*command, str(program)], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert core.exists(), done.stdout + done.stderr
+    with ompd.open_core(core) as session:
+        rows, raw, shown = session.ask_threads().rows, session.ask_stacks(raw=True).rows, session.ask_stacks().rows
+    inner = {row.native_thread_id: row.frames[0] for row in raw}
+    stubs = {
+        native for native, frame in inner.items() if frame.kind == "system" and (frame.module or "").endswith("ends")
+    }
+    assert stubs
+    where = {row.native_thread_id: row for row in rows}
+    first = {row.native_thread_id: row.frames[0] for row in shown}
+    for native in stubs:
+        assert place(where[native])[:2] == place(first[native])[:2] == ("asking", "ends.c")
+        assert where[native].state == "work_parallel"
+
+
+# The stub lets tasks pile up.
+@pytest.mark.parametrize(("compiler_name", "runtime"), [pair for pair in PAIRS if pair[1] != "stub"])
+def test_a_thread_that_makes_tasks_or_hands_out_a_loop_is_in_the_runtimes_overhead(
+    compiler_name: str, runtime: str
+) -> None:
+    states: set[str | None] = set()
+    with at("making", compiler_name, runtime) as (pid, _):
+        asked_until(pid, lambda answer: len(members(answer)) == 4).close()
+        for _ in range(8):
+            with ompd.attach(pid) as session:
+                states |= {row.state for row in members(session.ask_threads()).values()}
+    assert "overhead" in states and states <= {"overhead", "work_parallel"}
+
+
+@pytest.mark.parametrize("runtime", ["libgomp", "intel"])
+def test_a_child_of_fork_has_one_thread_of_its_team(runtime: str) -> None:
+    with at("forked", "gcc", runtime) as (_, said):
+        result = CliRunner().invoke(cli, ["parallel", said, "-v"])
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert f"[{said} ? ?]" in text and text.count("it is a fork") == 2 and "has not begun" not in text
+
+
+def test_which_routines_wait_for_nobody() -> None:
+    asks = (
+        "omp_get_thread_num",
+        "omp_get_wtime",
+        "omp_set_num_threads",
+        "omp_in_parallel",
+        "omp_test_lock",
+        "omp_get_level_",
+    )
+    waits = (
+        "omp_set_lock",
+        "omp_set_nest_lock",
+        "omp_set_lock_",
+        "omp_pause_resource",
+        "omp_target_memcpy",
+        "GOMP_barrier",
+    )
+    busy = (
+        "GOMP_parallel",
+        "GOMP_task",
+        "GOMP_loop_dynamic_next",
+        "__kmpc_omp_task",
+        "__kmpc_fork_call",
+        "__kmpc_dispatch_init_4",
+    )
+    others = (
+        "GOMP_taskwait",
+        "GOMP_taskloop",
+        "GOMP_taskgroup_end",
+        "GOMP_barrier",
+        "__kmpc_omp_taskwait",
+        "__kmpc_taskloop",
+        "__kmpc_barrier",
+    )
+    assert all(entries.asks_only(name) for name in asks) and not any(entries.asks_only(name) for name in waits)
+    assert all(entries.is_overhead(name) for name in busy)
+    assert not any(entries.is_overhead(name) for name in (*others, *waits))
+
+
+@pytest.mark.parametrize("version", (14, 19, 22) if FULL else (19,))
+def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path) -> None:
+    # The first thread at a breakpoint stops all others: those that have not begun have their places in the team.
+    program = tmp_path / "rounds"
+    source = FOLDER / "rounds.c"
+    command = [str(compiler("gcc").path), "-g", "-O0", "-fopenmp", str(source), "-o", str(program)]
+    subprocess.run(command, check=True, env=clean_environment())
+    (line,) = (n for n, text in enumerate(source.read_text().splitlines(), 1) if "/* stop here */" in text)
+    load = f"command script import {Path(ompd.__file__).with_name('lldb_script.py')}"
+    asked = [f"ompd {name} --json" for name in ("threads", "parallel", "tasks", "stack")] + ["ompd thread 3"]
+    commands = [load, f"breakpoint set -f rounds.c -l {line}", "run", *asked, *(["continue", *asked] * 5), "kill"]
+    printed = batch(lldb(version), commands, str(program), cwd=tmp_path)
+    pieces = re.split(r"^\(lldb\) (.*)\n", printed, flags=re.MULTILINE)
+    replies = list(zip(pieces[1::2], pieces[2::2], strict=True))
+    answers = {name: [text for said, text in replies if said == name] for name in asked}
+    begins = 0
+    for threads, parallel, tasks, stack, thread in zip(*answers.values(), strict=True):
+        rows = {row["native_thread_id"]: row for row in json.loads(threads)["threads"]}
+        (region,) = json.loads(parallel)["parallel"]
+        assert [rows[native]["thread_num"] for native in region["threads"]] == [0, 1, 2, 3]
+        assert {rows[native]["parallel"] for native in region["threads"]} == {region["id"]}
+        implicit = [row for row in json.loads(tasks)["tasks"] if row["kind"] == "implicit"]
+        assert {row["thread"]: row["id"] for row in implicit} == {native: rows[native]["task"] for native in rows}
+        for row in json.loads(stack)["stack"]:
+            same = rows[row["native_thread_id"]]
+            assert all(row[key] == same[key] for key in ("thread_num", "parallel", "about_to_begin"))
+            assert not same["about_to_begin"] or (same["state"] == "overhead" and same["where"] is None)
+        begins += sum(row["about_to_begin"] for row in rows.values())
+        last = rows[region["threads"][3]]
+        assert ("about to begin" in thread) == last["about_to_begin"] and "OpenMP thread 3/4 at level 1" in thread
+    assert begins

@@ -1,0 +1,58 @@
+"""What the code before a return address says of the call, over invented memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from ompd.debugger.architecture import X86_64
+from ompd.debugger.callsites import CallSites
+from ompd.errors import MemoryFault
+
+PC, START, END = 0x7F0000001000, 0x7F0000000000, 0x7F0000002000
+
+
+class Code:
+    """Memory that ends at PC; before it are nops and these bytes."""
+
+    byte_order = "little"
+    pointer_size = 8
+
+    def __init__(self, code: bytes, held: int) -> None:
+        self._code = (b"\x90" * held + code)[-held:] if held else b""
+
+    def read(self, address: int, size: int) -> bytes:
+        at = address - (PC - len(self._code))
+        if at < 0 or at + size > len(self._code):
+            raise MemoryFault(address, size)
+        return self._code[at : at + size]
+
+
+def sites(memory: Code) -> CallSites:
+    return CallSites(memory, memory.read, X86_64, lambda _: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+
+
+def distance(target: int) -> bytes:
+    return (target - PC).to_bytes(4, "little", signed=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_direct"),
+    [
+        (b"\xe8" + distance(START + 0x10), True),  # call into the module
+        (b"\xe8" + distance(END - 1), True),
+        (b"\xff\xd3", False),  # call *%rbx
+        (b"\x41\xff\xd4", False),  # call *%r12
+        (b"\xff\x54\x24\x08", False),  # call *8(%rsp)
+        (b"\xff\x15" + distance(START), False),  # call *…(%rip)
+        (b"\xe8\x48\x89\xff\xd3", False),  # what ends in call *%rbx looks like a call to far outside
+        (b"\xe8" + distance(END), None),  # no call that this module may make
+        (b"\x48\x89\xc7", None),  # mov %rax, %rdi
+        (b"", None),
+    ],
+)
+def test_a_call_by_a_distance_is_told_from_one_by_an_address(code: bytes, is_direct: bool | None) -> None:
+    assert sites(Code(code, 16)).is_direct(PC, lambda address: START <= address < END) is is_direct
+
+
+def test_code_that_is_lost_says_nothing() -> None:
+    assert sites(Code(b"\xff\xd3", 2)).is_direct(PC, lambda _: True) is None
