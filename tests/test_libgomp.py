@@ -21,13 +21,16 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import Field, StructLayout
+from ompd.debugger.decode import Decoder
 from ompd.debugger.formats.elf import PF_W
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
+from ompd.model import StackFrame
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import proof
 from ompd.questions import regions, stacks, tasks, threads
 from ompd.session import Session
+from tests.builds import undecoded
 from tests.stacks import Kind, stopped_at_work
 from tests.stub.programs import FOLDER
 from tests.support import FULL, Missing, Stopped, clean_environment, intel_runtime, running, stopped
@@ -149,6 +152,7 @@ def test_without_an_emulator_an_unknown_build_is_refused(monkeypatch: pytest.Mon
     core = on_libgomp("nested")
     unnamed(monkeypatch)
     monkeypatch.setitem(sys.modules, "unicorn", None)
+    monkeypatch.setattr(Decoder, "call", undecoded)
     with pytest.raises(LayoutUnavailable) as refused:
         layouts_of(core)
     assert "build-id" in str(refused.value) and "ompd[emulate]" in refused.value.hint
@@ -156,8 +160,12 @@ def test_without_an_emulator_an_unknown_build_is_refused(monkeypatch: pytest.Mon
 
 def test_without_an_emulator_a_known_build_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "unicorn", None)
+    assert compare(on_libgomp("nested")).differences == []
+    # What routines answer that do more than load is all that is missing.
+    monkeypatch.setattr(Decoder, "call", undecoded)
     found = compare(on_libgomp("nested"))
     assert all("cancel-var" in text or "max-task-priority-var" in text for text in found.differences)
+    assert found.differences != []
 
 
 # Mutants: each breaks one thing that the comparison stands for, and has to be noticed by it
@@ -335,8 +343,10 @@ def ways_to_wait(core: Stopped) -> set[str | None]:
         return {row.wait.how for row in threads.ask(session).rows if row.wait is not None}
 
 
-def test_threads_that_need_not_wait_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if the kernel had not scheduled them yet: the team's barrier has another count than the one they sleep on.
+@pytest.mark.parametrize(("changed", "how"), [(8, "released"), (1, "blocked"), (2, "blocked"), (3, "blocked")])
+def test_threads_that_need_not_wait_any_more(changed: int, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if the kernel had not scheduled them yet: the team's barrier has another count than the one they sleep on. That
+    # there are tasks to execute lets nobody go (bar.h: BAR_TASK_PENDING, BAR_WAITING_FOR_TASK).
     core = on_libgomp("barrier")
     with Session.open_core(core.core) as session:
         waiting = [row.native_thread_id or 0 for row in threads.ask(session).rows if row.wait is not None]
@@ -346,10 +356,34 @@ def test_threads_that_need_not_wait_any_more(monkeypatch: pytest.MonkeyPatch) ->
     def read(self: CoreTarget, address: int, size: int) -> bytes:
         data = honest(self, address, size)
         at = word - address
-        return data[:at] + bytes([data[at] ^ 8]) + data[at + 1 :] if 0 <= at < size else data
+        return data[:at] + bytes([data[at] ^ changed]) + data[at + 1 :] if 0 <= at < size else data
 
     monkeypatch.setattr(CoreTarget, "read", read)
-    assert ways_to_wait(core) == {"released"}
+    assert ways_to_wait(core) == {how}
+
+
+def test_a_task_lets_nobody_go_who_sleeps_in_the_barrier(tmp_path: Path) -> None:
+    # One thread is woken up to execute the task; the others sleep on, on a word that has changed.
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(void) {
+            #pragma omp parallel num_threads(4)
+            if (omp_get_thread_num() == 3) {
+                usleep(200000);
+                #pragma omp task
+                { usleep(200000); abort(); }
+            }
+        }
+        """,
+        {"OMP_WAIT_POLICY": "passive"},
+    )
+    with Session.open_core(told) as session:
+        found = [row.wait for row in threads.ask(session).rows if row.wait is not None]
+    assert [(wait.kind, wait.how, wait.arrived, wait.expected) for wait in found] == [("barrier", "blocked", 4, 4)] * 3
 
 
 # Other programs, and other ways to have the library
@@ -547,6 +581,54 @@ def test_workers_whose_code_ended_with_a_jump_to_a_lock_are_not_idle(tmp_path: P
         rows = [row for row in threads.ask(session).rows if row.runtime is not None]
     assert [(row.thread_num, row.team_size, row.level) for row in rows] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
     assert "idle" not in {row.state for row in rows}
+
+
+def test_tasks_that_each_ended_with_a_jump_to_a_wait_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A worker executes them at its region's end: between the runtime's frames there is none of the user's.
+    core = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static void deep(int n) {
+            if (n == 0) abort();
+            #pragma omp task
+            deep(n - 1);
+            #pragma omp taskwait
+        }
+        int main(void) {
+            #pragma omp parallel num_threads(2)
+            if (omp_get_thread_num() == 0) {
+                #pragma omp task
+                deep(5);
+                for (;;) pause();
+            }
+        }
+        """,
+        flags=("-O2",),
+    )
+
+    def bodies() -> tuple[list[StackFrame], bool]:
+        with Session.open_core(core) as session:
+            answer = stacks.ask(session)
+            threads_of = {row.id: row.thread for row in tasks.ask(session).rows if row.kind == "explicit"}
+        (row,) = (row for row in answer.rows if row.thread_num == 1)
+        found = [frame for frame in row.frames if frame.construct is not None and frame.construct.kind == "task"]
+        assert all(threads_of[frame.task] == row.native_thread_id for frame in found if frame.task is not None)
+        return found, answer.complete
+
+    found, complete = bodies()
+    assert [(f.function, f.construct and f.construct.line) for f in found] == [("deep", 7)] * 5 + [("main", 14)]
+    assert [f.how == "tail-call" for f in found] == [False, *[True] * 5]
+    assert len({f.task for f in found}) == 6 and complete
+    # Where nothing shows whose code they were, they are there nonetheless.
+    monkeypatch.setattr("ompd.plugins.libgomp.stacks._likely", lambda *_: {})
+    found, complete = bodies()
+    assert [f.function for f in found] == ["deep", *[None] * 5] and not complete
+    assert all({"function", "callee", "address"} <= set(f.unavailable) for f in found[1:])
 
 
 def test_a_worker_whose_code_ended_with_a_jump_to_the_c_library(tmp_path: Path) -> None:

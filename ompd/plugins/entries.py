@@ -4,6 +4,7 @@ and others stand in for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ompd.contract.ompt import State
@@ -27,3 +28,31 @@ WAITING: Mapping[str, State] = {
     "GOMP_taskgroup_end": State.WAIT_TASKGROUP,
 }
 """What a thread waits for that is in one of these routines."""
+
+_ROUTINE = re.compile(
+    r"(?:omp_(?:get|in|is|test|init|destroy|unset|capture)_"
+    r"|omp_set_(?!(?:nest_)?lock(?:_|$)))"
+    r"|ompc_(?:get|set|in|is|capture)_|omp_fulfill_event"
+)
+# What begins, ends or hands out parts of a construct. Some of gcc's also wait: for a task's dependences, at barriers.
+_OVERHEAD = re.compile(
+    r"GOMP_(?:parallel|task(?:yield|group_start|group_reduction_\w+)?(?:$|@)|loop|sections|single_start|cancel"
+    r"|critical_(?:name_)?end|ordered_end|atomic_end|doacross_(?:ull_)?post|workshare_task_reduction_register"
+    r"|scope_start|masked_start)"
+    r"|__kmpc_(?:(?:end_)?serialized_parallel|fork_(?:call|teams)|omp_(?:reg_)?task(?!wait|loop)|omp_reg_task"
+    r"|task_reduction_|taskred_|taskgroup$|proxy_task|(?:dist_)?for_static_|dispatch_|dist_dispatch_|(?:end_)?(?:single|master|masked)$"
+    r"|sections_|next_section|end_sections|end_(?:critical|ordered|scope)$|scope$|flush|push_|doacross_(?:post|fini)"
+    r"|atomic_end$|threadprivate|cancel$|cancellationpoint$)"
+)
+
+
+def asks_only(routine: str) -> bool:
+    """Tell whether a routine that user code called is one of the specification's that waits for nobody, as
+    ``omp_get_thread_num``: who is in it does what it did before.
+    """
+    return _ROUTINE.match(routine) is not None
+
+
+def is_overhead(routine: str) -> bool:
+    """Tell whether a routine that user code called has to do with a construct, and by itself waits for nobody."""
+    return _OVERHEAD.match(routine) is not None

@@ -69,7 +69,7 @@ def _queried(runtime: Runtime, thread: Thread, routine: str) -> int:
     address = runtime.process.symbol_in(runtime.module, routine)
     if address is None:
         raise Unavailable(f"{runtime.module.name} does not export {routine}")
-    return runtime.process.call(address, thread.native).value & 0xFFFFFFFF
+    return runtime.process.evaluate(address, thread.native).value & 0xFFFFFFFF
 
 
 def _run_sched(task: Task | InitialTask) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_signed
 from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import CorruptState, MemoryFault, Unavailable
-from ompd.plugins.libgomp import stacks, states
+from ompd.plugins.libgomp import barriers, stacks
 from ompd.plugins.libgomp.regions import Region
 from ompd.plugins.libgomp.threads import Thread
 
 if TYPE_CHECKING:
     from ompd.plugins.libgomp.plugin import Runtime
 
-# bar.h: what the low bits of a barrier's counter say
-_WAITING_FOR_TASK = 2
 # A mutex is 0 while it is free, 1 while it is held, -1 while it is held and somebody waits.
 _HELD = (1, -1)
 _PLAIN_LOCKS = ("omp_set_lock", "omp_set_lock_")
@@ -32,58 +30,12 @@ class Internals:
 
     # Barriers
 
-    def barrier(self, handle: ParallelHandle) -> BarrierState | None:
-        """Return who has arrived at the barrier that a team gathers at, by the stacks of its threads.
+    def barriers(self, handle: ParallelHandle) -> Sequence[BarrierState]:
+        """Return who waits at the barrier of a region's end, and who at the team's other one.
 
-        :raises Unavailable: if the barrier's own count is another one: then threads were caught on their way
+        :raises Unavailable: if a thread's stack does not show at which it is
         """
-        region = _region(handle)
-        arrived: list[int] = []
-        missing: list[int] = []
-        for number in range(region.size()):
-            thread = region.thread(number)
-            (arrived if self._has_arrived(thread, region) else missing).append(thread.native)
-        if not arrived:
-            return None
-        counted = self._counted(region)
-        if len(arrived) not in counted:
-            raise Unavailable(
-                f"{len(arrived)} threads are seen at the team's barrier, which has counted {counted[0]}: they were on"
-                " their way"
-            )
-        return BarrierState(len(arrived), region.size(), tuple(missing))
-
-    def _has_arrived(self, thread: Thread, region: Region) -> bool:
-        # Its implicit task has called a routine at whose end there is a barrier, or its code is over.
-        if not thread.memberships:
-            return True  # a worker that has gone back to the pool has passed the barrier at the region's end
-        at = stacks.hosted(thread).groups.get(region.address)
-        if at is None and stacks.runs_other_code(thread):
-            return False  # but for one that runs a task there: then the counts differ
-        if at is None:
-            raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
-        groups = stacks.parsed(thread).groups
-        if groups[at].code != stacks.PARALLEL:
-            return stacks.waits_for_team(thread, groups[at], region)
-        return at > 0 and groups[at - 1].entry in states.BARRIERS
-
-    def _counted(self, region: Region) -> tuple[int, ...]:
-        # How many of its threads each of the team's two barriers has counted: that of the region's end has a counter of
-        # its own. The last one to arrive counts for all, and has the others wait until no task is left.
-        view = region.barrier
-        total = view.unsigned("barrier.total")
-        if total != region.nthreads:
-            raise CorruptState(region.address, f"a barrier for {total} threads in a team of {region.nthreads}")
-        counts = []
-        for member in ("barrier.awaited", "barrier.awaited_final"):
-            awaited = view.unsigned(member)
-            if awaited > total:
-                raise CorruptState(region.address, f"a barrier that awaits {awaited} of {total} threads")
-            if awaited != total:
-                counts.append(total - awaited)
-        if view.unsigned("barrier.generation") & _WAITING_FOR_TASK:
-            counts.append(total)
-        return tuple(counts) or (0,)
+        return barriers.barriers_of(_region(handle))
 
     # Locks
 
@@ -161,9 +113,29 @@ class Internals:
 
     # Tasks
 
-    def queued_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks that are not over, those that wait for a dependence or for an event among them."""
-        return tuple(self._runtime.explicit_tasks.values())
+    def queued_tasks(self) -> Iterator[TaskHandle]:
+        """Yield the explicit tasks that are not over, those that wait for a dependence or for an event among them."""
+        return self._runtime.iter_explicit_tasks()
+
+    def waiting_tasks(self) -> Sequence[TaskHandle]:
+        """Return none: :meth:`queued_tasks` has them, too."""
+        return ()
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """See :meth:`RuntimeInternals.unlisted_tasks`: by ``task_count``, of teams that nobody is changing it of."""
+        runtime = self._runtime
+        known: dict[str, int] = {}
+        for task in runtime.found_tasks.values():
+            region = task.parallel() if task.is_counted else None
+            if region is not None:
+                known[region.id] = known.get(region.id, 0) + 1
+        found: dict[str, int] = {}
+        for team in runtime.live_teams if not runtime.faults else ():
+            view = StructView(runtime.heap, runtime.layouts["gomp_team"], team)
+            region = runtime.team_at(team)
+            if not view.unsigned("task_lock") and view.unsigned("task_count") > known.get(region.id, 0):
+                found[region.id] = view.unsigned("task_count") - known.get(region.id, 0)
+        return found
 
     def prioritized_tasks(self) -> Sequence[TaskHandle]:
         """Return none: :meth:`queued_tasks` has those with a priority, too."""
@@ -173,6 +145,9 @@ class Internals:
         """gcc notes nothing of constructs."""
 
     def region_source(self, handle: ParallelHandle) -> str | None:
+        """gcc notes nothing of constructs."""
+
+    def barrier_source(self, handle: ThreadHandle) -> str | None:
         """gcc notes nothing of constructs."""
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:

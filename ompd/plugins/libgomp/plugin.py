@@ -4,13 +4,13 @@ were proven on the very image (:mod:`ompd.plugins.libgomp.proof`); what it does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ompd.contract.code import RUNTIME
+from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, IcvDescription
+from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
 from ompd.plugins.defaults import Common, Plain
@@ -18,14 +18,24 @@ from ompd.plugins.layout import table
 from ompd.plugins.libgomp import icvs, proof
 from ompd.plugins.libgomp.internals import Internals
 from ompd.plugins.libgomp.regions import Region
-from ompd.plugins.libgomp.stacks import TARGETS, Hosted, Parsed, owner_at
+from ompd.plugins.libgomp.stacks import BEGIN, TARGETS, Group, Parsed, code_of, parsed, parsed_of
 from ompd.plugins.libgomp.structures import Layouts
-from ompd.plugins.libgomp.tasks import MAX_TASKS, TIED, Task
-from ompd.plugins.libgomp.threads import LostThread, Membership, Thread
+from ompd.plugins.libgomp.tasks import TIED, Task
+from ompd.plugins.libgomp.threads import LostThread, Membership, NewThread, Thread
+from ompd.plugins.libgomp.walk import Walk, walk
 from ompd.plugins.pages import Heap
 
 # A team has no more threads than the process, but for those that could not be found.
 _MAX_THREADS_EACH, _MAX_THREADS = 8, 1 << 16
+
+
+def _begins(group: Group) -> bool:
+    # A worker's first routine, which has called no code of a region.
+    return group.entry == BEGIN and group.code is None
+
+
+def _is_constructs(entry: str | None) -> bool:
+    return entry is not None and not entry.startswith("omp_")
 
 
 class LibgompPlugin(Common):
@@ -53,9 +63,12 @@ class Runtime(Plain):
         self._offset = offset
         self._regions: dict[int, Region] = {}
         self._tasks: dict[int, Task] = {}
-        # By native id, for stacks; by address, whose code it is.
+        # By native id: threads' stacks, where regions are on them, and whose code is where.
         self.stacks: dict[int, Parsed] = {}
-        self.hosted: dict[int, Hosted] = {}
+        self.hosted: dict[int, Mapping[int, int] | OmpdError] = {}
+        self.codes: dict[int, Sequence[ConstructCode] | OmpdError] = {}
+        # The regions of tasks, or why they are not known, by the task's address.
+        self.task_regions: dict[int, Region | OmpdError | None] = {}
         self.owners: dict[int, str] = {}
 
     @property
@@ -127,17 +140,90 @@ class Runtime(Plain):
                 return None
             address = block
             if not any(self.process.read(address, self.layouts.size("gomp_thread"))):
-                # The runtime has not met it, or that was lost; but it knows whoever executes a region or a task.
-                where = self._routine_inside(native)
-                if where is None:
-                    return None
-                if where.startswith(TARGETS):
-                    return Thread(self, native, address)  # libgomp itself clears it for a target region's code
-                raise CorruptState(address, "nothing but zeros where the runtime keeps a thread that is in its code")
+                return self._without_place(native, address)
             thread = Thread(self, native, address)
-            return thread if thread.is_registered else None
+            if not thread.is_registered:
+                return None
+            return NewThread(self, native, address) if self._is_new(thread) else thread
         except OmpdError as error:
             return LostThread(self, native, address, error)
+
+    def _is_new(self, thread: Thread) -> bool:
+        # Whether a worker has just begun to take its place: pool, team and task are noted one after the other, and the
+        # team's and the pool's lists of threads last.
+        if thread.has_left:
+            return False
+        view = thread.view
+        if view.pointer("task") is not None and view.pointer("ts.team") is not None:
+            try:
+                thread.claims  # noqa: B018  what contradicts itself is half of it, if it is no damage
+            except CorruptState:
+                pass
+            except OmpdError:
+                return False
+            else:
+                return False
+        groups = parsed_of(self, thread.native).groups
+        return bool(groups) and _begins(groups[-1]) and not self._is_noted(thread.address)
+
+    def _without_place(self, native: int, address: int) -> Thread | None:
+        # A thread whose gomp_thread is all zeros: the runtime has not met it, has cleared it for the code of a target
+        # region, or what was there is lost. For it knows whoever executes a region or a task.
+        groups = parsed_of(self, native).groups
+        if any((group.entry or "").startswith(TARGETS) for group in groups):
+            return Thread(self, native, address)
+        lost = CorruptState(address, "nothing but zeros where the runtime keeps a thread that is in its code")
+        if any(group.code is not None for group in groups):
+            thread = Thread(self, native, address)
+            if len(thread.contexts) > 1:
+                return thread
+            raise lost
+        if not groups:
+            return None
+        if _begins(groups[-1]):
+            if self._is_noted(address):
+                raise lost
+            return NewThread(self, native, address)
+        if any(group.forks for group in groups):
+            raise Unavailable("the thread begins or ends a region, or what the runtime kept of it is lost")
+        # It is in a routine that needs no more than that: a critical section outside of all regions, or a task there
+        # that is not its own yet, or no longer. What anyone may ask makes no thread OpenMP's.
+        return Thread(self, native, address) if any(_is_constructs(group.entry) for group in groups) else None
+
+    def _is_noted(self, address: int) -> bool:
+        # Whether the runtime has the gomp_thread at *address* noted as that of a worker, as each does itself when it
+        # has taken its place: in its pool, and in its team.
+        release = address + self.layouts["gomp_thread"].field("release").offset
+        pools, teams = set(), set()
+        for native in self.process.threads():
+            other = self.gomp_thread(native)
+            if other is None or other == address:
+                continue
+            try:
+                view = Thread(self, native, other).view
+                pools.add(view.pointer("thread_pool"))
+                teams.add(view.pointer("ts.team"))
+            except OmpdError:
+                continue
+        return any(address in self._pooled(pool) for pool in pools if pool is not None) or any(
+            release in self._released(team) for team in teams if team is not None
+        )
+
+    def _pooled(self, pool: int) -> Sequence[int]:
+        view = StructView(self.heap, self.layouts["gomp_thread_pool"], pool)
+        try:
+            threads, count = view.pointer("threads"), view.unsigned("threads_used")
+            return read_words(self.heap, threads, count) if threads is not None and count <= self.most_threads else ()
+        except OmpdError:
+            return ()
+
+    def _released(self, team: int) -> Sequence[int]:
+        region = self.team_at(team)
+        try:
+            releases = region.view.pointer("ordered_release")
+            return read_words(self.heap, releases, region.nthreads) if releases is not None else ()
+        except OmpdError:
+            return ()
 
     def gomp_thread(self, native: int) -> int | None:
         """Return where a thread has its ``gomp_thread``, None if it has no thread-local storage of this module.
@@ -146,19 +232,6 @@ class Runtime(Plain):
         """
         block = self.process.thread_local_block(self.module, native)
         return block[0] + self._offset if block is not None else None
-
-    def _routine_inside(self, native: int) -> str | None:
-        # The outermost of the runtime's routines on a stack, "" for one without a name, None if there is none, or only
-        # one that anyone may ask.
-        found: str | None = None
-        for frame in self.process.stack(native).frames:
-            place = self.process.locate(frame.call_site)
-            if place.module is not self.module or owner_at(self, frame.call_site) != RUNTIME:
-                continue
-            is_told = found is not None and found.startswith(TARGETS)
-            if not (is_told or (place.symbol or "").startswith("omp_")):
-                found = place.symbol or found or ""
-        return found
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`.
@@ -224,7 +297,25 @@ class Runtime(Plain):
             self._regions[address] = Region(self, address)
         return self._regions[address]
 
+    @cached_property
+    def last_teams(self) -> frozenset[int]:
+        """Teams whose region is over, which pools keep for the next one (``last_team``), as far as they can be read."""
+        found: set[int | None] = set()
+        for native in self.process.threads():
+            try:
+                address = self.gomp_thread(native)
+                pool = Thread(self, native, address).thread_pool if address is not None else None
+                layout = self.layouts["gomp_thread_pool"]
+                found.add(StructView(self.heap, layout, pool).pointer("last_team") if pool is not None else None)
+            except OmpdError:
+                continue
+        return frozenset(team for team in found if team is not None)
+
     # Tasks
+
+    def implicit_task_at(self, team: int, number: int) -> int:
+        """Return where the implicit task of a thread of a team lies."""
+        return self.team_at(team).first_task + number * self.layouts.size("gomp_task")
 
     def task_at(self, address: int) -> Task:
         """Return the task whose ``gomp_task`` lies at *address*, read once."""
@@ -302,28 +393,141 @@ class Runtime(Plain):
             raise unasked
         return False
 
-    @cached_property
+    @property
     def explicit_tasks(self) -> Mapping[int, Task]:
         """The explicit tasks that are not over: those that threads execute, those that generated them, and all that
         tasks of live regions have generated, by address.
 
-        :raises CorruptState: if they do not end
+        :raises OmpdError: what keeps some of them from being found
         """
-        waiting = [task for address in self.current_tasks for task in self.task_at(address).lineage()]
-        waiting += [self.task_at(address) for address in self.implicit_tasks]
-        seen = {task.address for task in waiting}
-        found: dict[int, Task] = {}
-        while waiting:
-            task = waiting.pop()
-            if task.address not in self.implicit_tasks and task.kind() == "explicit":
-                found[task.address] = task
-            for child in task.children():
-                if child.address not in seen:
-                    if len(seen) >= MAX_TASKS:
-                        raise CorruptState(child.address, "there are more tasks than any program has")
-                    seen.add(child.address)
-                    waiting.append(child)
+        for fault in self.faults:
+            raise fault
+        return self.found_tasks
+
+    def iter_explicit_tasks(self) -> Iterator[Task]:
+        """Yield :attr:`explicit_tasks` as far as they are found.
+
+        :raises OmpdError: at the end, what kept others from being found
+        """
+        yield from self.found_tasks.values()
+        for fault in self.faults:
+            raise fault
+
+    @property
+    def found_tasks(self) -> Mapping[int, Task]:
+        """Those of :attr:`explicit_tasks` that were found; :attr:`faults` are why there may be more."""
+        return self._walked.explicit
+
+    @property
+    def faults(self) -> Sequence[OmpdError]:
+        """Why not all of them may have been found."""
+        return self._walked.faults
+
+    @property
+    def predecessors(self) -> Mapping[int, Sequence[Task]]:
+        """The tasks that each waits for that waits for a dependence, by its address."""
+        return self._walked.predecessors
+
+    def region_of(self, task: Task) -> Region | None:
+        """Return the region to which a task belongs that has lost the task that generated it: that of the team in whose
+        lists it is, or of the thread that executes it.
+        """
+        team = self._walked.teams.get(task.address)
+        if team is not None:
+            return self.team_at(team)
+        thread = self.current_tasks.get(task.address)
+        return thread.current_parallel() if thread is not None else None
+
+    def count_children(self, parent: int | str) -> int:
+        """Return how many explicit tasks that are not over a task has generated, by its address, or by its id where it
+        has none.
+
+        :raises OmpdError: what keeps some from being found
+        """
+        for fault in (*self.faults, self._asked[1], self._placed[1], self.unread):
+            if fault is not None:
+                raise fault
+        return self.child_counts.get(parent, 0)
+
+    @cached_property
+    def child_counts(self) -> Mapping[int | str, int]:
+        """How many explicit tasks that are not over each task has generated, by its address; by its id where it has
+        none.
+        """
+        found: dict[int | str, int] = {}
+        for task in self.found_tasks.values():
+            parent: int | str | None = task.parent
+            if parent is None and task.is_undeferred:
+                generating = task.generating()
+                parent = generating.id if generating is not None else None
+            if parent is not None:
+                found[parent] = found.get(parent, 0) + 1
         return found
+
+    @cached_property
+    def _walked(self) -> Walk:
+        return walk(self)
+
+    def tasks_are_changing(self) -> bool:
+        """Tell whether a thread was about to change a team's lists of tasks: it holds their lock (``task_lock``)."""
+        for team in self.live_teams:
+            try:
+                if self.team_at(team).view.unsigned("task_lock"):
+                    return True
+            except OmpdError:
+                continue  # the region's own row complains
+        return False
+
+    @cached_property
+    def undeferred_tasks(self) -> Sequence[int]:
+        """The addresses of those of them that are not deferred, in order.
+
+        :raises OmpdError: as :attr:`explicit_tasks`
+        """
+        return sorted(address for address, task in self.explicit_tasks.items() if task.is_undeferred)
+
+    @cached_property
+    def code_of_tasks(self) -> Mapping[int, Mapping[str, Sequence[ConstructCode]]]:
+        """Where on the stack of each thread, by its native id, tasks have their code, by their ids: threads whose
+        stacks can be read.
+        """
+        found: dict[int, dict[str, list[ConstructCode]]] = {}
+        for thread in self.threads():
+            try:
+                codes = code_of(thread)
+            except OmpdError:
+                continue  # a stack that cannot be read says nothing; the others may
+            own = found.setdefault(thread.native, {})
+            for code in codes:
+                if code.task is not None:
+                    own.setdefault(code.task.id, []).append(code)
+        return found
+
+    @cached_property
+    def suspended(self) -> Mapping[str, Thread]:
+        """The first thread on whose stack a task has code, by the task's id."""
+        found: dict[str, Thread] = {}
+        for thread in self.threads():
+            for task in self.code_of_tasks.get(thread.native, ()):
+                found.setdefault(task, thread)
+        return found
+
+    @cached_property
+    def stack_extents(self) -> Sequence[tuple[int, int, int, Thread]]:
+        """Where the frames of each thread's stack begin and end, in order, and the furthest end up to there."""
+        found: list[tuple[int, int, Thread]] = []
+        for thread in self.threads():
+            try:
+                frames = parsed(thread).frames
+            except OmpdError:
+                continue  # as above
+            if frames:
+                found.append((frames[0].sp, frames[-1].cfa or frames[-1].sp, thread))
+        extents, furthest = [], 0
+        for low, high, thread in sorted(found, key=lambda extent: extent[:2]):
+            furthest = max(furthest, high)
+            extents.append((low, high, furthest, thread))
+        return extents
 
     @cached_property
     def begun_tasks(self) -> Mapping[int, Task]:

@@ -2,8 +2,9 @@
 
 Debug information of the very build tells. Else there are tables of releases, and a stripped library does not say of
 which release it is. A table is used if the library's build-id is one that it names; or if, for each of some threads,
-the addresses that the library's own routines read when they are run in an emulator are those that the table says. In
-either case what the structures of all threads hold must agree with each other. One contradiction rejects a table.
+the addresses that the library's own routines read are those that the table says. Most of these routines are a few
+loads, which are decoded; others are run in an emulator. In either case what the structures of all threads hold must
+agree with each other. One contradiction rejects a table.
 
 A user's own table comes before a shipped one that names the same build-id; if it is rejected, the shipped ones serve.
 """
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _RUNTIME = "libgomp"
 _THREADS_SYMBOL = "gomp_tls_data"
+_ADD = "ompd layout add FILE, where FILE has the debug information of this very build"
 # Teams have many threads that would all say the same.
 _MAX_ASKED = 4
 
@@ -53,6 +55,8 @@ _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_limit", "task", "icv.thread_limit_var"),
     ("omp_get_default_device", "task", "icv.default_device_var"),
 )
+# Without these four a table would be believed although nothing shows what a team, or a task, is.
+_NEEDED = frozenset(("omp_get_thread_num", "omp_get_level", "omp_get_num_threads", "omp_in_final"))
 _POINTS_TO = {"ts.team": "gomp_team", "task": "gomp_task"}
 
 
@@ -89,10 +93,10 @@ def _told(process: Process, module: Module) -> Layouts | None:
 
 
 def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[tuple[table.Table, Layouts]]:
-    found = table.tables(_RUNTIME, _architecture(process))
+    found = table.tables(_RUNTIME, process.architecture_name)
     for known in table.naming(found, module.build_id) if by_build_id else found:
         try:
-            layouts = chosen(known.structs, table.SOURCE, _releases(known))
+            layouts = chosen(known.structs, table.SOURCE, releases_of(known))
         except LayoutUnavailable:
             if known.is_shipped:
                 raise
@@ -101,20 +105,14 @@ def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[
         yield known, replace(layouts, proof=f"build-id of {build}") if build is not None else layouts
 
 
-def _releases(known: table.Table) -> str:
-    # "GCC 9 to 10"; a user may call a table what he likes
+def releases_of(known: table.Table) -> str:
+    """Return what a table is of, for people, as ``GCC 9 to 10``; the user's may be called anything."""
     majors = [re.match(r"GCC (\d{1,4})\b", release) for release in known.releases]
     numbers = sorted({int(major[1]) for major in majors if major is not None})
     if not numbers or None in majors:
         return ", ".join(known.releases) or known.name
     first, last = numbers[0], numbers[-1]
     return f"GCC {first}" if first == last else f"GCC {first} to {last}"
-
-
-def _architecture(process: Process) -> str:
-    threads = process.threads()
-    registers = process.registers(threads[0]) if threads else {}
-    return "aarch64" if "x0" in registers else "x86_64"
 
 
 def _offset(process: Process, module: Module, layouts: Layouts) -> int:
@@ -174,11 +172,14 @@ def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Ru
             proof = f"{count} addresses that its own code reads, and its structures agree"
             runtime.layouts = replace(runtime.layouts, proof=proof)
             found.append(runtime)
+    if not found and not rejected:
+        none = f"there are no layouts of libgomp for {process.architecture_name}"
+        raise LayoutUnavailable(f"which release {module.name} is, is not known: {none}", hint=_ADD)
     if not found:
-        raise LayoutUnavailable(f"no layout that is known fits {module.name}: {'; '.join(rejected)}")
+        raise LayoutUnavailable(f"no layout that is known fits {module.name}: {'; '.join(rejected)}", hint=_ADD)
     if len(found) > 1:
         names = ", ".join(runtime.layouts.of for runtime in found)
-        raise LayoutUnavailable(f"nothing in the process tells which of these {module.name} is: {names}")
+        raise LayoutUnavailable(f"nothing in the process tells which of these {module.name} is: {names}", hint=_ADD)
     return found[0]
 
 
@@ -200,7 +201,7 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
     for thread in process.threads()[:_MAX_ASKED]:
         try:
             block = process.thread_local_block(module, thread)
-            reads = process.call(routine, thread).reads
+            reads = process.evaluate(routine, thread).reads
         except (Unavailable, MemoryFault) as error:
             fault = error
             continue
@@ -211,23 +212,25 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
             return inside[-1] - number.offset
     raise LayoutUnavailable(
         f"which release {module.name} is, is not known: its build-id ({module.build_id or 'none'}) is none of those"
-        f" that are, and its own routines could not be asked{f': {fault}' if fault is not None else ''}",
-        hint=fault.hint if fault is not None else "",
+        f" that are, and its own routines cannot be followed{f': {fault}' if fault is not None else ''}",
+        hint="; or ".join(filter(None, (fault.hint if fault is not None else "", _ADD))),
     )
 
 
 def _misread(runtime: Runtime) -> tuple[str | None, int]:
     # What a routine read elsewhere than the layout says, and how many reads were where it does.
     told = 0
+    followed: set[str] = set()
     for thread in _most_telling(runtime.threads())[:_MAX_ASKED]:
         for routine, member, pointed in _QUERIES:
             entry = runtime.process.symbol_in(runtime.module, routine)
             if entry is None:
                 continue
             try:
-                reads = runtime.process.call(entry, thread.native).reads
+                reads = runtime.process.evaluate(entry, thread.native).reads
             except Unavailable:
                 continue
+            followed.add(routine)
             for address, size in _expected(thread, member, pointed):
                 # A routine may read a part: it answers with an int.
                 if not any(at == address and length <= size for at, length in reads):
@@ -236,7 +239,8 @@ def _misread(runtime: Runtime) -> tuple[str | None, int]:
                         told,
                     )
                 told += 1
-    return None if told else "none of its routines could be asked", told
+    missing = sorted(_NEEDED - followed)
+    return f"{', '.join(missing)} cannot be followed" if missing else None, told
 
 
 def _expected(thread: Thread, member: str, pointed: str | None) -> Iterator[tuple[int, int]]:
@@ -281,7 +285,7 @@ def _contradiction(runtime: Runtime) -> str | None:
 
 def _contradiction_of(thread: Thread) -> str | None:
     runtime = thread.runtime
-    claims = thread.claims
+    claims = thread.contexts[0].claims
     live = [claim for claim in claims if claim.team in runtime.live_teams]
     level = thread.view.unsigned("ts.level")
     if claims and claims[0] in live and runtime.team_at(claims[0].team).level() != level:
@@ -305,7 +309,7 @@ def _contradiction_of(thread: Thread) -> str | None:
 def _contradiction_of_task(thread: Thread) -> str | None:
     # The implicit tasks of a team lie one after the other behind it, in the order of its threads' numbers.
     runtime = thread.runtime
-    claim = thread.claims[0]
+    claim = thread.contexts[0].claims[0]
     address = thread.view.pointer("task")
     if address is None:
         return "it is in a team and has no task"

@@ -10,7 +10,7 @@ from ompd.contract.process import Frame
 from ompd.errors import BadInput, CorruptState, Unavailable
 from ompd.plugins.libgomp import stacks
 from ompd.plugins.libgomp.structures import NO_TOOL_DATA, copied
-from ompd.plugins.libgomp.tasks import Task
+from ompd.plugins.libgomp.tasks import IMPLICIT, Task
 
 if TYPE_CHECKING:
     from ompd.plugins.libgomp.plugin import Runtime
@@ -87,13 +87,32 @@ class Region:
         self._check(thread_num)
         found = self.runtime.members(self.address).get(thread_num)
         if found is None:
+            there = len(self.runtime.process.threads())
+            if there < self.nthreads:
+                # fork() gives the child one thread, and a copy of the team.
+                left = f"the team has {self.nthreads} threads, the process {there}: it is a fork, or threads are lost"
+                raise Unavailable(f"no thread has number {thread_num} in the team: {left}")
             raise Unavailable(f"no thread has number {thread_num} in the team: it has not begun, or is lost")
         return found
 
     def implicit_task(self, thread_num: int) -> Task:
-        """Return an element of ``implicit_task``."""
+        """Return an element of ``implicit_task``.
+
+        :raises Unavailable: if it has not been made yet
+        """
         self._check(thread_num)
-        return self.runtime.task_at(self.first_task + thread_num * self.runtime.layouts.size("gomp_task"))
+        if not self.has_task(thread_num):
+            raise Unavailable(f"thread {thread_num} has not joined its team yet")
+        return self.runtime.task_at(self.runtime.implicit_task_at(self.address, thread_num))
+
+    def has_task(self, thread_num: int) -> bool:
+        """Tell whether the implicit task of a thread has been made, which is done before the thread itself is: until
+        then its memory holds what was there before.
+        """
+        if thread_num == 0 or thread_num in self.runtime.members(self.address):
+            return True
+        first, own = (self.runtime.task_at(self.runtime.implicit_task_at(self.address, at)) for at in (0, thread_num))
+        return own.parent == first.parent and own.gomp_kind == IMPLICIT and own.view.unsigned("icv.nthreads_var") != 0
 
     @property
     def first_task(self) -> int:

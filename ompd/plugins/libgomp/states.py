@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.errors import Unavailable
-from ompd.plugins.entries import WAITING
+from ompd.plugins.entries import WAITING, asks_only, is_overhead
 from ompd.plugins.libgomp import stacks
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ def thread_state(thread: Thread) -> ThreadState:
     """
     if thread.is_idle:
         return ThreadState(State.IDLE, None, DERIVED)
+    if thread.is_about_to_begin():
+        return ThreadState(State.OVERHEAD, None, DERIVED)
+    if thread.has_left_region():
+        return ThreadState(State.WAIT_BARRIER_IMPLICIT_PARALLEL, None, DERIVED)
     return ThreadState(_derived(thread), None, DERIVED)
 
 
@@ -56,24 +60,54 @@ def _derived(thread: Thread) -> State:
         if not stacks.reaches_user(thread) and not stacks.runs_other_code(thread):
             _, _, stopped = stacks.parsed(thread)
             raise Unavailable(f"the stack shows no code of the user's{': ' + stopped if stopped else ''}")
-        # In the user's own code, or in a library called from it: level 0 is outside of all regions.
-        return State.WORK_PARALLEL if thread.memberships else State.WORK_SERIAL
+        return _working(thread)
     state = ROUTINE_STATES.get(group.entry or "")
     if state is not None:
         return state
     if group.entry == stacks.BEGIN and group.code == stacks.PARALLEL:
         return State.WORK_PARALLEL  # in what the region's code has jumped to
-    if group.forks and group.code is None and _is_at_end(thread, group):
-        return _last_barrier(thread)
+    at = _unnamed_barrier(thread, group)
+    if at is not None:
+        return at
+    may_be_at_end = group.forks or not stacks.is_entry(group.entry)
+    if may_be_at_end and group.code is None and _is_at_end(thread, group):
+        return _last_barrier(thread, group)
+    if asks_only(group.entry or ""):
+        return _working(thread)
+    if is_overhead(group.entry or "") and (not group.forks or stacks.is_told_apart(thread, group)):
+        return State.WAIT_TASKWAIT if _waits_for_dependence(thread, group) else State.OVERHEAD
     raise Unavailable(f"{group.entry or 'the innermost routine of the runtime'} does not tell it")
 
 
-def _last_barrier(thread: Thread) -> State:
-    # A region's code may end with a jump to a routine with a barrier of its own: the other one of the team's two.
-    view = thread.runtime.team_at(thread.memberships[0].team).barrier
-    total = view.unsigned("barrier.total")
-    plain, final = (view.unsigned(f"barrier.{name}") != total for name in ("awaited", "awaited_final"))
-    return State.WAIT_BARRIER if plain and not final else State.WAIT_BARRIER_IMPLICIT_PARALLEL
+def _working(thread: Thread) -> State:
+    # In the user's own code, or in a library called from it: level 0 is outside of all regions.
+    return State.WORK_PARALLEL if thread.inner else State.WORK_SERIAL
+
+
+def _waits_for_dependence(thread: Thread, group: stacks.Group) -> bool:
+    # A task that is not deferred is begun once those that it depends on are over; GOMP_task notes that it waits.
+    if group.code is not None or not (group.entry or "").startswith("GOMP_task"):
+        return False
+    address = thread.view.pointer("task")
+    return address is not None and thread.runtime.task_at(address).view.pointer("taskwait") is not None
+
+
+def _unnamed_barrier(thread: Thread, group: stacks.Group) -> State | None:
+    # User code has jumped to a routine with a barrier, so that nothing names it; or the region's end has.
+    if not thread.memberships or group.code is not None:
+        return None
+    region = thread.runtime.team_at(thread.memberships[0].team)
+    if not stacks.is_at_unnamed_barrier(thread, group, region):
+        return None
+    at = stacks.hosted(thread).get(region.address)
+    has_left_region = at is not None and stacks.parsed(thread).groups[at] is group
+    return _last_barrier(thread, group) if has_left_region else State.WAIT_BARRIER
+
+
+def _last_barrier(thread: Thread, group: stacks.Group) -> State:
+    region = thread.runtime.team_at(thread.memberships[0].team)
+    at = stacks.barrier_at_end(thread, group, region)
+    return State.WAIT_BARRIER if at == stacks.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
 
 
 def _is_at_end(thread: Thread, group: stacks.Group) -> bool:
@@ -81,4 +115,4 @@ def _is_at_end(thread: Thread, group: stacks.Group) -> bool:
     if not thread.memberships:
         return False
     region = thread.runtime.team_at(thread.memberships[0].team)
-    return stacks.hosted(thread).groups.get(region.address) is not None and stacks.waits_for_team(thread, group, region)
+    return stacks.hosted(thread).get(region.address) is not None and stacks.waits_for_team(thread, group, region)

@@ -25,15 +25,16 @@ WANTED: Mapping[str, tuple[str, ...]] = {
         *("nthreads", "prev_ts.team", "prev_ts.team_id", "prev_ts.level", "prev_ts.active_level", "ordered_release"),
         *("barrier.total", "barrier.generation", "barrier.awaited", "barrier.awaited_final"),
         *("task_queue", "task_count", "task_queued_count", "task_running_count", "task_lock", "implicit_task"),
+        "master_release",
     ),
     "gomp_task": (
-        *("parent", "children_queue", "taskgroup", "taskwait", "depend_count", "num_dependees", "pnode"),
+        *("parent", "children_queue", "taskgroup", "dependers", "taskwait", "depend_count", "num_dependees", "pnode"),
         *("icv.nthreads_var", "icv.run_sched_var", "icv.run_sched_chunk_size", "icv.default_device_var"),
         *("icv.thread_limit_var", "icv.dyn_var", "icv.max_active_levels_var", "icv.bind_var", "icv"),
         *("fn", "kind", "final_task"),
     ),
-    "gomp_thread_pool": ("threads", "threads_size", "threads_used", "threads_dock.bar.generation"),
-    "gomp_taskgroup": ("prev", "taskgroup_sem", "num_children"),
+    "gomp_thread_pool": ("threads", "threads_size", "threads_used", "last_team", "threads_dock.bar.generation"),
+    "gomp_taskgroup": ("prev", "taskgroup_queue", "taskgroup_sem", "num_children"),
     "gomp_taskwait": ("taskwait_sem",),
     "gomp_work_share": ("ordered_team_ids", "ordered_num_used", "ordered_owner", "ordered_cur"),
     "omp_nest_lock_t": ("lock", "count", "owner"),
@@ -48,7 +49,11 @@ OPTIONAL = frozenset(("icv.max_active_levels_var",))
 QUEUE_ROOT, QUEUE_LIST = 0, 8
 LIST_TASKS = 8
 TREE_LIST, TREE_LEFT, TREE_RIGHT = 0, 24, 32
-NODE_NEXT, NODE_SIZE = 0, 16
+NODE_SIZE = 16  # the next node, and the one before
+# libgomp.h, the same since GCC 5: the tasks that wait for another, a count and, behind how many there is room for,
+# pointers to them; and behind a task the items of its depend clause, each with an address and whether its type is in.
+DEPENDERS_COUNT, DEPENDERS_TASKS = 0, 16
+DEPEND_ADDRESS, DEPEND_IS_IN, DEPEND_SIZE = 0, 32, 40
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, ThreadState
+from ompd.contract.plugin import ConstructCode, Outside, ThreadState
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable, Unsupported
-from ompd.plugins.libgomp import stacks, states
+from ompd.plugins.libgomp import stacks, states, targets
 from ompd.plugins.libgomp.structures import NO_TOOL_DATA, WANTED, copied
 from ompd.plugins.libgomp.tasks import InitialTask, Task
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ompd.plugins.libgomp.plugin import Runtime
     from ompd.plugins.libgomp.regions import Region
 
-# Regions nest no deeper in a program that runs.
-MAX_NESTING = 1 << 12
+# Each region takes some of the stack of its primary thread, and of the heap; a chain has each team once.
+MAX_NESTING = 1 << 20
 
 
 class Membership(NamedTuple):
@@ -27,6 +27,15 @@ class Membership(NamedTuple):
 
     team: int
     number: int
+
+
+class Context(NamedTuple):
+    """What a thread is inside of a target region that it executes, or inside of none: ``claims`` are the teams that it
+    says it is in, innermost first. ``target`` is the target region inside of this, None for the innermost.
+    """
+
+    target: targets.Target | None
+    claims: tuple[Membership, ...]
 
 
 class Thread:
@@ -74,15 +83,40 @@ class Thread:
 
     @cached_property
     def claims(self) -> tuple[Membership, ...]:
-        """The teams that it says it is in, innermost first.
+        """The teams that it says it is in, innermost first, those outside of target regions that it executes included.
 
         It is the primary thread of all but the last; what encloses a team in which it is a worker is the matter of
         that team's primary thread. A worker goes on saying so when the region is over.
 
         :raises CorruptState: if the chain of ``prev_ts`` does not end, or contradicts itself
         """
-        team, number = self.view.pointer("ts.team"), self.view.unsigned("ts.team_id")
-        level = self.view.unsigned("ts.level")
+        contexts = self.contexts
+        if len(contexts) == 1:
+            return contexts[0].claims
+        return tuple(claim for known in contexts for claim in known.claims)
+
+    @cached_property
+    def contexts(self) -> tuple[Context, ...]:
+        """What it is, innermost first: what its ``gomp_thread`` says; and, for each target region that it executes,
+        what it is outside of that.
+
+        :raises CorruptState: as :attr:`claims`
+        :raises Unavailable: if it executes a target region, and what it is outside of that cannot be told
+        """
+        view = self.view
+        own = self._chain(view.pointer("ts.team"), view.unsigned("ts.team_id"), view.unsigned("ts.level"))
+        found = [Context(None, own)]
+        start, claims = 0, own
+        while not claims or claims[-1].number == 0:  # a target region begins with an initial thread
+            target = targets.around(self, start, len(claims))
+            if target is None:
+                break
+            level = self.runtime.team_at(target.team).level() if target.team is not None else 0
+            start, claims = target.group + 1, self._chain(target.team, target.number, level)
+            found.append(Context(target, claims))
+        return tuple(found)
+
+    def _chain(self, team: int | None, number: int, level: int) -> tuple[Membership, ...]:
         found: list[Membership] = []
         seen: set[int] = set()
         while team is not None:
@@ -104,6 +138,9 @@ class Thread:
     def memberships(self) -> tuple[Membership, ...]:
         """The teams that it is in, innermost first, none while it is idle or outside of all regions.
 
+        A worker is in a team from when its primary thread says so until that has left it, also while it waits in the
+        pool before it begins, or after it is done.
+
         :raises OmpdError: as :attr:`claims`; or if it cannot be told whether it is idle
         """
         claims = self.claims
@@ -112,8 +149,7 @@ class Thread:
         return claims
 
     def _is_in(self, claim: Membership) -> bool:
-        # A team is live while its primary thread has it in its own chain; a worker that waits in the pool for the next
-        # region has left it, even if the primary thread has not.
+        # A team is live while its primary thread has it in its own chain.
         if claim.team not in self.runtime.live_teams:
             # Its primary thread may be one that could not be read.
             if self.runtime.unread is not None and not stacks.is_docked(self):
@@ -124,7 +160,39 @@ class Thread:
         other = self.runtime.members(claim.team).get(claim.number)
         if other is not None and other is not self:
             raise CorruptState(claim.team, f"threads {self.native} and {other.native} are both number {claim.number}")
-        return not stacks.is_docked(self)
+        return True
+
+    @cached_property
+    def _is_docked(self) -> bool:
+        # Whether a worker of a team waits in the pool, before it begins the region's code or after it has done it.
+        try:
+            return bool(self.memberships) and self.memberships[-1].number != 0 and stacks.is_docked(self)
+        except OmpdError:
+            return False
+
+    def has_left_region(self) -> bool:
+        """Tell whether it waits in the pool though the team goes on: it is over for this thread, but the primary thread
+        has not left it.
+        """
+        return self._is_docked and not self.is_about_to_begin()
+
+    def is_about_to_begin(self) -> bool:
+        """See :meth:`ThreadHandle.is_about_to_begin`.
+
+        The primary thread sets ``fn`` of those that wait in the pool before it wakes them up, and they clear it
+        (team.c, ``gomp_team_start``, ``gomp_thread_start``). Of one that was made for the team it is not set; but while
+        the primary thread is in the region's code, or not all have arrived at its end, nobody can have left it.
+        """
+        if not self._is_docked:
+            return False
+        try:
+            if self.view.pointer("fn") is not None:
+                return True
+            region = self.runtime.team_at(self.memberships[0].team)
+            awaited, total = (region.barrier.unsigned(f"barrier.{name}") for name in ("awaited_final", "total"))
+            return 0 < awaited < total or stacks.is_in_code(region.thread(0), region)
+        except OmpdError:
+            return False
 
     @cached_property
     def thread_pool(self) -> int | None:
@@ -161,13 +229,33 @@ class Thread:
 
     def thread_num(self) -> int | None:
         """Return ``ts.team_id``, None while the thread is idle."""
-        if self.memberships:
-            return self.memberships[0].number
-        return None if self._is_worker else 0
+        if self.inner:
+            return self.inner[0].number
+        return None if self.is_idle else 0
+
+    @cached_property
+    def numbers(self) -> Mapping[int, int]:
+        """Its number in each of :attr:`memberships`, by the team's address."""
+        return dict(self.memberships)
+
+    @cached_property
+    def inner(self) -> tuple[Membership, ...]:
+        """Those of :attr:`memberships` that are inside of the innermost target region that it executes; all if it
+        executes none.
+        """
+        return self.memberships[: len(self.contexts[0].claims)]
 
     def current_parallel(self) -> Region | None:
         """See :meth:`ThreadHandle.current_parallel`."""
-        return self.runtime.team_at(self.memberships[0].team) if self.memberships else None
+        return self.runtime.team_at(self.inner[0].team) if self.inner else None
+
+    def outside_of_target(self) -> Outside | None:
+        """See :meth:`ThreadHandle.outside_of_target`: what ``gomp_target_fallback`` has put aside."""
+        if len(self.contexts) == 1:
+            return None
+        claims = self.contexts[1].claims
+        region = self.runtime.team_at(claims[0].team) if claims else None
+        return Outside(region, claims[0].number if claims else 0, self.task_outside(1))
 
     def hosted_regions(self) -> tuple[Region, ...]:
         """Return the regions whose code lies on this thread's own stack, innermost first."""
@@ -178,11 +266,31 @@ class Thread:
         if self.is_idle:
             return None
         address = self.view.pointer("task")
-        if address is None:
-            if self.memberships:
-                raise CorruptState(self.address, "a thread of a team has no task")
-            return InitialTask(self)
-        return self.runtime.task_at(address)
+        if address is not None:
+            return self.runtime.task_at(address)
+        if self.inner:
+            raise CorruptState(self.address, "a thread of a team has no task")
+        return self.initial_task(None)
+
+    def task_outside(self, depth: int) -> Task | InitialTask:
+        """Return the task that met a target region that it executes, the *depth*-th from the innermost, from 1 on.
+
+        :raises Unavailable: if that is not known
+        """
+        target = self.contexts[depth].target
+        if target is not None and target.task is not None:
+            return self.runtime.task_at(target.task)
+        if target is None or target.team is not None:
+            raise Unavailable("which explicit task met the target region is not to be told from the stack")
+        return InitialTask(self, len(self.contexts) - 1 - depth)
+
+    def initial_task(self, team: int | None) -> InitialTask:
+        """Return its initial task, outside of all regions: that of the target region around the region of *team*, if
+        there is one; of the innermost target region where *team* is None.
+        """
+        contexts = self.contexts
+        inside = (at for at, known in enumerate(contexts) if any(claim.team == team for claim in known.claims))
+        return InitialTask(self, len(contexts) - 1 - next(inside, 0))
 
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`: always derived."""
@@ -199,6 +307,32 @@ class Thread:
     def threadprivate_address(self, address: int) -> int | None:
         """libgomp keeps no copies: threadprivate variables are thread-local ones."""
         raise BadInput("libgomp keeps no copies of threadprivate variables: thread-local storage has them")
+
+
+class NewThread(Thread):
+    """A worker that has just been made, before it has noted what its place is."""
+
+    reason = "the runtime has just made the thread, which has not noted yet what its place is"
+    contexts = (Context(None, ()),)
+
+    def thread_type(self) -> str:
+        """It is a worker."""
+        return "worker"
+
+    @property
+    def memberships(self) -> tuple[Membership, ...]:
+        """Not known yet."""
+        raise Unavailable(self.reason)
+
+    def current_parallel(self) -> None:
+        """It has not begun any."""
+
+    def current_task(self) -> None:
+        """It has not begun any."""
+
+    def state(self) -> ThreadState:
+        """It is in the runtime, on its way to a region."""
+        raise Unavailable(self.reason)
 
 
 class LostThread(Thread):
