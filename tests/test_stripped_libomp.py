@@ -565,4 +565,4 @@ def test_how_a_runtime_is_known_is_told() -> None:
         (row,) = runtimes.ask(session).rows
         assert (row.kind, row.layout, row.keeps_states, row.version) == ("libomp", "table", False, None)
         assert set(row.unavailable) == {"version", "omp_version", "dll_locations", "dlls"}
-        assert row.layout_proof is not None and "Debian libomp5-19 1:19.1.7" in row.layout_proof
+        assert row.layout_proof is not None and "Debian 12, libomp5-19 1:19.1.7" in row.layout_proof

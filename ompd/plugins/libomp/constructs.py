@@ -11,12 +11,12 @@ that it is the one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import outlined
-from ompd.contract.code import RUNTIME, SYSTEM, USER, entry_of, owner
+from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, construct_passed, entry_of, owner
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
@@ -35,11 +35,13 @@ _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
 )
 
+_ENTRIES = ("GOMP_", "omp_", "__kmpc_")
+
 # What gcc's own invoker calls of the entry points that are there for clang's code.
 _OWN_CALLS = frozenset(
     (
         *("__kmpc_serialized_parallel", "__kmpc_end_serialized_parallel", "__kmpc_fork_call"),
-        *("__kmpc_push_num_threads", "__kmpc_push_proc_bind", "__kmpc_global_thread_num"),
+        *("__kmpc_push_num_threads", "__kmpc_push_proc_bind", "__kmpc_global_thread_num", "GOMP_parallel_end"),
     )
 )
 
@@ -49,7 +51,8 @@ _RUNTIMES_OWN = re.compile(r"GOMP_|__kmp|omp_")
 TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
 
 # The barrier at a region's end; its second half is where workers wait for the next region.
-CLOSING_BARRIERS = frozenset(("__kmp_join_barrier", "__kmp_fork_barrier"))
+JOIN_BARRIER, FORK_BARRIER = "__kmp_join_barrier", "__kmp_fork_barrier"
+CLOSING_BARRIERS = frozenset((JOIN_BARRIER, FORK_BARRIER))
 
 # Teams have many threads that would all say the same; one that does not tell is seldom alone.
 _MAX_ASKED = 8
@@ -123,6 +126,13 @@ def region_entry(region: Region) -> int:
         entry = _outlined_entry(region.team.runtime, stack.frames, stack.places.get(region))
         if entry is not None:
             return entry
+    try:
+        # The call that began it says which function it passed.
+        entry = construct_passed(region.team.runtime.process, encountering_frames(region)[0].pc, None)
+    except OmpdError:
+        entry = None
+    if entry is not None:
+        return entry
     raise Unavailable(
         f"the runtime does not keep this region's function, and {size} of its threads have left it or its name"
     )
@@ -135,20 +145,26 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
     :raises Unavailable: if that frame is not on the stack, or not to be told from others
     """
     stack = hosted(region.thread(0))
+    runtime, frames = region.team.runtime, stack.frames
+    if region in stack.callers:
+        return frames[stack.callers[region] :]
     if region not in stack.places:
         raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
-    runtime, frames = region.team.runtime, stack.frames
     # The encountering code lies between the region's frame and that of the enclosing one, which may be it.
     order = list(stack.places)
     at = order.index(region)
     outer = [place for place in map(stack.places.get, order[at + 1 :]) if place is not None]
     last = min(outer, default=len(frames) - 1)
+    is_open = False
     for index in range(_behind(runtime, frames, stack.places, at, last), last + 1):
-        if is_users(runtime, frames[index]):
+        if is_users_code(runtime, frames, index):
             called = runtime.process.routine_called(frames[index].pc) if index else None
             if called is not None and not _begins_construct(called):
                 break  # it called the function that met the construct
             return frames[index:]
+        is_open = is_open or owner_at(runtime, frames[index].call_site) == UNKNOWN
+    if is_open:
+        raise Unavailable("which frame outside of the region is the user's cannot be told: nothing but names tells")
     raise Unavailable("the function that encountered the region has left the stack by a tail call")
 
 
@@ -182,13 +198,14 @@ def executes_explicit_task(thread: Thread) -> bool:
     """
     runtime = thread.runtime
     stack = hosted(thread)
+    places = set(stack.places.values())
     for index, frame in enumerate(stack.frames):
-        if index in stack.places.values():
+        if index in places:
             return False
         called = routine_of(runtime, frame)
         known = outlined.parse(runtime.process.locate(frame.call_site).symbol or "") if called is None else None
         if called in TASK_INVOKERS or called == "GOMP_task" or (known is not None and known.construct == "task"):
-            return None not in stack.places.values() and bool(stack.places)
+            return None not in places and bool(places)
     return False
 
 
@@ -196,11 +213,12 @@ class Hosted(NamedTuple):
     """A thread's stack, and the index of the frame of each region whose code is on it.
 
     None for a region that the thread is entering or leaving: the runtime has its own frames there, its function has
-    none.
+    none. ``callers`` has the index of the user's frame that called the runtime to begin a region, where it is known.
     """
 
     frames: tuple[Frame, ...]
     places: dict[Region, int | None]
+    callers: dict[Region, int] = {}  # noqa: RUF012  nobody changes it
 
 
 def hosted(thread: Thread) -> Hosted:
@@ -219,28 +237,81 @@ def _match(thread: Thread) -> Hosted:
     frames = stack.frames
     places = [index for index, pair in enumerate(pairwise(frames)) if begins_region(runtime, *pair)]
     regions = thread.hosted_regions()
+    if len(regions) != len(places) and stack.stopped is not None:
+        return Hosted(frames, {})  # it may be in the part that could not be followed
+    callers = _callers(thread, frames, regions)
+    if callers is not None:
+        known = _between(regions, places, [callers[region] for region in regions if region in callers])
+        if known is not None:
+            return Hosted(frames, known, callers)
+    return Hosted(frames, _in_order(runtime, frames, regions, places))
+
+
+def _callers(thread: Thread, frames: tuple[Frame, ...], regions: tuple[Region, ...]) -> dict[Region, int] | None:
+    # The frames that called the runtime to begin the regions of which the thread is the primary one; None if it is not
+    # one for each: code with a false if clause calls the runtime and then the region's function itself.
+    runtime = thread.runtime
+    # Code of a region that ended by a jump to the runtime has the place of what it jumped to.
+    called = [
+        index + is_users_code(runtime, frames, index + 1)
+        for index, (inner, outer) in enumerate(pairwise(frames))
+        if (is_users_code(runtime, frames, index + 1) and is_fork(_entry_called(runtime, inner, outer)))
+        or (is_fork(routine_of(runtime, inner) or "") and begins_region(runtime, inner, outer))
+    ]
+    begun = [region for region in regions if region.thread(0).address == thread.address]
+    return dict(zip(begun, called, strict=True)) if len(begun) == len(called) else None
+
+
+def _entry_called(runtime: Runtime, inner: Frame, outer: Frame) -> str:
+    # The routine of the runtime that the user's frame called, which may have jumped to another one.
+    routine = routine_of(runtime, inner)
+    if routine is None or is_entry(routine) or is_fork(routine):
+        return routine or ""
+    return routine_name(runtime.process.routine_called(outer.pc))
+
+
+def _between(regions: tuple[Region, ...], places: list[int], callers: list[int]) -> dict[Region, int | None] | None:
+    # The place of each region between the frame that began it and that which began the next inner one, where there is
+    # one at most. A region in which the thread is a worker has none that began it, and is the outermost.
+    ends = [*callers, *[max([*places, *callers], default=0) + 1] * (len(regions) - len(callers))]
+    found: dict[Region, int | None] = {}
+    inner = -1
+    for region, outer in zip(regions, ends, strict=True):
+        here = [place for place in places if inner < place < outer]
+        if len(here) > 1:
+            return None
+        found[region] = here[0] if here else None
+        inner = outer - 1
+    return found if len(places) == sum(place is not None for place in found.values()) else None
+
+
+def _in_order(
+    runtime: Runtime, frames: tuple[Frame, ...], regions: tuple[Region, ...], places: list[int]
+) -> dict[Region, int | None]:
     # A region has no frame while its first or last routine runs. That may be so for the innermost region, and for one
     # at whose end the thread runs tasks, in which it may be in further regions.
     gaps = []
     if _is_forking(runtime, frames) or not any(is_users(runtime, frame) for frame in frames):
         gaps.append(0)
-    task = next((i for i, f in enumerate(frames) if routine_of(runtime, f) in TASK_INVOKERS), None)
-    if task is not None and _is_closing(runtime, frames[task:]):
+    # The task may have begun others, one in the other.
+    invoking = (index for index, frame in enumerate(frames) if routine_of(runtime, frame) in TASK_INVOKERS)
+    task = next((index for index in invoking if _is_closing(runtime, frames, index)), None)
+    if task is not None:
         gaps.append(sum(1 for place in places if place < task) + len(gaps))
     missing = len(regions) - len(places)
-    if missing and stack.stopped is not None:
-        return Hosted(frames, {})  # it may be in the part that could not be followed
-    if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2):
-        return Hosted(frames, {})  # a compiler inlined one of the functions, or it is open which left: nobody can tell
+    # With no region inside of the task both gaps are that of one and the same region.
+    if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2 and gaps[1] > 1):
+        return {}  # a compiler inlined one of the functions, or it is open which left: nobody can tell
     found: list[int | None] = list(places)
     for gap in gaps[:missing]:
         found.insert(gap, None)
-    return Hosted(frames, dict(zip(regions, found, strict=True)))
+    return dict(zip(regions, found, strict=True))
 
 
-def _is_closing(runtime: Runtime, frames: tuple[Frame, ...]) -> bool:
-    # Whether, up to the next frame that is the user's, the routine of a region's closing barrier runs.
-    for frame in frames:
+def _is_closing(runtime: Runtime, frames: tuple[Frame, ...], first: int) -> bool:
+    # Whether, from there up to the next frame that is the user's, the routine of a region's closing barrier runs.
+    for index in range(first, len(frames)):
+        frame = frames[index]
         if is_users(runtime, frame):
             return False
         if routine_of(runtime, frame) in CLOSING_BARRIERS:
@@ -268,17 +339,43 @@ def _is_region_call(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
             return is_users(runtime, inner) or (
                 invoker[0].startswith("__kmp_") and owner_at(runtime, inner.call_site) == SYSTEM
             )
-        # The function ended by jumping to one of the runtime's entry points.
-        return callee.startswith(("GOMP_", "omp_", "__kmpc_")) and callee not in _OWN_CALLS
+        return was_jumped_to(runtime, callee, outer)
     if not is_users(runtime, inner) or not is_users(runtime, outer):
         return False
     locate = runtime.process.locate
     return _is_called_by_user(locate(inner.call_site).symbol, locate(outer.call_site).symbol)
 
 
+def is_entry(routine: str) -> bool:
+    """Tell whether a routine is one that user code calls, and the runtime's routines that call user code do not."""
+    return routine.startswith(_ENTRIES) and routine not in _OWN_CALLS
+
+
+def was_jumped_to(runtime: Runtime, callee: str, outer: Frame) -> bool:
+    """Tell whether the runtime's routine *callee* stands where the code of a construct was, which *outer* called.
+
+    That code ended by a jump to one of the runtime's entry points, which may have jumped on.
+    """
+    if runtime.process.calls_by_pointer(outer.pc):
+        is_own = callee.startswith("__kmp_") and (calls_user_code(callee) or is_fork(callee))
+        return bool(callee) and not is_own
+    # Its own routines that call nothing else; gcc's entry points call clang's.
+    return is_entry(callee) and (routine_of(runtime, outer) or "").startswith("__kmp_")
+
+
 def is_users(runtime: Runtime, frame: Frame) -> bool:
     """Tell whether a frame's code is the user's."""
     return owner_at(runtime, frame.call_site) == USER
+
+
+def is_users_code(runtime: Runtime, frames: Sequence[Frame], index: int) -> bool:
+    """Tell whether the code of a frame of a stack is the user's, also where it is the call of an entry point of the
+    runtime alone that shows it: in a static program names do not tell the user's functions from the C library's.
+    """
+    frame = frames[index]
+    if not index or owner_at(runtime, frame.call_site) != UNKNOWN:
+        return is_users(runtime, frame)
+    return _entry_called(runtime, frames[index - 1], frame).startswith(_ENTRIES)
 
 
 def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | None) -> int | None:
@@ -295,7 +392,7 @@ def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:
     # clang calls the function of a region with a false if clause directly. With -g it may be a pair, whose inner one
     # has the body; a task's function is called by its entry.
     known = outlined.parse(symbol or "")
-    if known is None or known.construct == "task" or "_debug__" in (symbol or ""):
+    if known is None or known.construct is not None or outlined.is_body(symbol or ""):
         return False
     called_by = outlined.parse(caller or "")
     return called_by is None or called_by.construct != "task"

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import read_pointer, read_unsigned
-from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.memory import read_pointer
 from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import CorruptState, Unavailable
-from ompd.plugins.libomp import constructs
+from ompd.plugins.libomp import barriers, states
 from ompd.plugins.libomp.locks import Locks
 from ompd.plugins.libomp.queues import Queues
+from ompd.plugins.libomp.regions import Region
 from ompd.plugins.libomp.tasks import Task
+from ompd.plugins.libomp.waiting import Waiting
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
-# Routines in which a thread has arrived at a barrier of its team. The last two are those of a region's end: a worker
-# that has arrived there waits for the next region already.
-_BARRIERS = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", *constructs.CLOSING_BARRIERS))
-# enum barrier_type of kmp.h: plain 0, fork and join 1, reduction 2. Only those are counted.
-_BARRIER_KINDS, _COUNTED_BARRIERS = 3, (0, 2)
 _MAX_SOURCE = 4096
+_NOTED_BARRIERS = ("__kmpc_barrier", "__kmpc_cancel_barrier")
 # Of a thread's own copy of a threadprivate variable so many bytes are worth keeping.
 _MAX_COPY = 1 << 24
 
@@ -41,6 +39,7 @@ class Internals:
         self._structures = runtime.structures
         self._structures.layout("kmp_base_info_t")
         self._queues = Queues(runtime, runtime.structures)
+        self.waiting = Waiting(runtime, runtime.structures)
 
     def ident_flags(self, thread: Thread) -> int:
         """Return the flags of the ``ident_t`` that the runtime last noted for *thread*, 0 where it has none."""
@@ -52,6 +51,13 @@ class Internals:
         """See :meth:`RuntimeInternals.task_source`: ``td_ident``, which clang's code sets."""
         task = self._runtime.task_at(_structure(handle))
         return self._source(self._structures.view("kmp_taskdata_t", task.address).pointer("td_ident"))
+
+    def barrier_source(self, handle: ThreadHandle) -> str | None:
+        """See :meth:`RuntimeInternals.barrier_source`: ``th_ident``, which clang's barriers set when they begin."""
+        thread = self._runtime.thread_at(handle.address)
+        if states.entry_inside(thread) not in _NOTED_BARRIERS:
+            return None
+        return self._source(self._structures.view("kmp_base_info_t", thread.address).pointer("th_ident"))
 
     def region_source(self, handle: ParallelHandle) -> str | None:
         """See :meth:`RuntimeInternals.region_source`: ``t_ident``, set when a team of several threads forms."""
@@ -90,65 +96,11 @@ class Internals:
         """Tell whether *frames* hold the address of a lock that *thread* proves to wait for."""
         return self._locks.asks_for_one(thread, frames)
 
-    def barrier(self, region: ParallelHandle) -> BarrierState | None:
-        """See :meth:`RuntimeInternals.barrier`: by the stacks of the team's threads."""
-        missing: list[int] = []
-        for number in range(region.size()):
-            thread = self._runtime.thread_at(region.thread(number).address)
-            if not self._has_arrived(thread, region):
-                missing.append(
-                    self._process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
-                )
-        if len(missing) == region.size():
-            return None
-        return BarrierState(region.size() - len(missing), region.size(), tuple(missing))
-
-    def _has_arrived(self, thread: Thread, region: ParallelHandle) -> bool:
-        stack = constructs.hosted(thread)
-        places = {known.id: place for known, place in stack.places.items()}
-        if region.id not in places:
-            raise Unavailable("the region's frame is not to be told from others on a thread's stack")
-        place = places[region.id]
-        routines = [constructs.routine_of(self._runtime, frame) for frame in stack.frames[:place]]
-        unnamed = self._runtime.unnamed
-        if unnamed is not None and any(unnamed.is_doubtful(frame) for frame in stack.frames[:place]):
-            raise Unavailable("nothing shows whether a thread that is in the runtime has arrived at the barrier")
-        if place is None:
-            return any(name in constructs.CLOSING_BARRIERS for name in routines)
-        # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
-        entered = False
-        for name in reversed(routines):
-            if name in _BARRIERS:
-                return self._is_counted(thread, region)
-            if entered and name is None:
-                return False
-            entered = entered or name is not None
-        return False
-
-    def _is_counted(self, thread: Thread, region: ParallelHandle) -> bool:
-        # A thread may still be on its way out of the barrier before. Intel's runtime counts, for explicit and
-        # worksharing barriers and for reductions, how many its team has passed and each worker has reached.
-        info, team = (
-            self._structures.layout("kmp_base_info_t").fields,
-            self._structures.layout("kmp_base_team_t").fields,
-        )
-        needed = ("th_bar", "th_b_worker_arrived"), ("t_bar", "t_b_master_arrived", "t_b_team_arrived")
-        if not all(name in info for name in needed[0]) or not all(name in team for name in needed[1]):
-            return True
-        primary = region.thread(0).address == thread.address
-        start = _structure(region) + team["t_bar"].offset
-        for kind in _COUNTED_BARRIERS:
-            at = start + kind * (team["t_bar"].size // _BARRIER_KINDS)
-            passed = read_unsigned(self._runtime.heap, at + team["t_b_team_arrived"].offset, 8)
-            if primary:
-                reached = read_unsigned(self._runtime.heap, at + team["t_b_master_arrived"].offset, 8)
-            else:
-                bar = info["th_bar"]
-                own = thread.address + bar.offset + kind * (bar.size // _BARRIER_KINDS)
-                reached = read_unsigned(self._runtime.heap, own + info["th_b_worker_arrived"].offset, 8)
-            if reached > passed:
-                return True
-        return False
+    def barriers(self, region: ParallelHandle) -> Sequence[BarrierState]:
+        """See :meth:`RuntimeInternals.barriers`: by the stacks of the team's threads and by what the runtime counts."""
+        if not isinstance(region, Region):
+            raise TypeError(f"not a region of libomp's: {region!r}")
+        return barriers.barriers_of(self._runtime, region)
 
     def waiting_thread(self, task: Task) -> Thread:
         """Return the thread on which *task* waits for its children: ``td_taskwait_thread``, its gtid + 1, is positive
@@ -180,6 +132,18 @@ class Internals:
     def queued_tasks(self) -> list[Task]:
         """See :meth:`RuntimeInternals.queued_tasks`."""
         return self._queues.queued()
+
+    def places_of_queues(self) -> list[int]:
+        """Return what all places of task queues hold, those too that tasks have left."""
+        return self._queues.places()
+
+    def waiting_tasks(self) -> Sequence[Task]:
+        """See :meth:`RuntimeInternals.waiting_tasks`."""
+        return self.waiting.tasks()
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """Return none: each task counts its children, and is kept for them."""
+        return {}
 
     def prioritized_tasks(self) -> list[Task]:
         """See :meth:`RuntimeInternals.prioritized_tasks`."""

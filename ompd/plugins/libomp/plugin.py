@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
+from ompd.contract.memory import Memory, StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription
@@ -29,8 +29,9 @@ from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
 from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.regions import Region, Team
+from ompd.plugins.libomp.stacks import WaitingTasks
 from ompd.plugins.libomp.structures import Structures
-from ompd.plugins.libomp.tasks import Task
+from ompd.plugins.libomp.tasks import Task, Taskdata
 from ompd.plugins.libomp.threadprivate import Threadprivate
 from ompd.plugins.libomp.threads import Thread
 from ompd.plugins.libomp.unnamed import Unnamed
@@ -119,6 +120,7 @@ class Runtime(Plain):
         self._teams: dict[int, Team] = {}
         self._unasked: OmpdError | None = None  # why a thread's current task is not known
         self.flag_words: dict[int, int] = {}  # td_flags of tasks
+        self._taskdata: dict[int, Taskdata] = {}
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
         # and of addresses of code: whose they are, the runtime's routines, calls that begin a region's code
@@ -319,6 +321,18 @@ class Runtime(Plain):
         count = max(len(task.team().regions), 1)
         return Task(self, address, count, count)
 
+    def taskdata(self, address: int) -> Memory:
+        """Return what was read of the ``kmp_taskdata_t`` at *address*, and reads what else is asked for."""
+        known = self._taskdata.get(address)
+        if known is None:
+            known = self._taskdata[address] = Taskdata(self.heap, address, self._task_head)
+        return known
+
+    @cached_property
+    def _task_head(self) -> int:
+        # So much of it is read at once: up to where what tools keep begins, which tasks have of no use else.
+        return self.task_layout.field("ompt_task_info").offset
+
     def is_executing(self, task: int) -> bool:
         """Tell whether a thread executes the task whose ``kmp_taskdata_t`` lies at *task*.
 
@@ -341,6 +355,11 @@ class Runtime(Plain):
             if task is not None:
                 found[task.address] = thread
         return found
+
+    @cached_property
+    def waiting_tasks(self) -> WaitingTasks:
+        """The tasks that wait on threads for those that they generated."""
+        return WaitingTasks(self)
 
     def live_teams(self) -> Sequence[Team]:
         """Return the teams whose regions are being executed, and those of initial threads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import StructView, read_pointer
+from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import CorruptState, LayoutUnavailable
 from ompd.plugins.libomp.names import defined_as
 
@@ -31,16 +31,29 @@ class Queues:
 
     def queued(self) -> list[Task]:
         """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
-        td = self._structures.layout("kmp_thread_data_t")
         found: dict[int, None] = {}
+        for view in self._queues():
+            found.update(dict.fromkeys(self._deque(view)))
+        return [self._runtime.task_at(address) for address in found]
+
+    def places(self) -> list[int]:
+        """Return what all places of these queues hold, those too that tasks have left."""
+        found: dict[int, None] = {}
+        for view in self._queues():
+            array, size = view.pointer("td_deque"), view.signed("td_deque_size")
+            if array is not None and 0 < size <= _MAX_QUEUED_TASKS:
+                found.update(dict.fromkeys(read_words(self._heap, array, size)))
+        return [address for address in found if address]
+
+    def _queues(self) -> Iterator[StructView]:
+        td = self._structures.layout("kmp_thread_data_t")
         for nproc, address in self._task_teams():
             view = self._structures.view("kmp_base_task_team_t", address)
             data = view.pointer("tt_threads_data")
             if data is None or not td.size:
                 continue
             for number in range(min(nproc, max(view.signed("tt_nproc"), 0))):
-                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, data + number * td.size))))
-        return [self._runtime.task_at(address) for address in found]
+                yield StructView(self._heap, td, data + number * td.size)
 
     def prioritized(self) -> list[Task]:
         """Return the queued tasks that were given a priority, highest first (``tt_task_pri_list``).

@@ -6,8 +6,10 @@ told by ``ompt_frame_t`` where the runtime keeps that; else by the order of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ompd import outlined
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 # Routines that call a task's function at once, where it is not deferred. Another name for clang's: its code calls the
 # function itself, between two of the runtime's routines.
 _UNDEFERRED = "GOMP_task"
-_MAX_TASKS = 10_000
+_MAX_TASKS = 1 << 20
 
 
 def construct_code(thread: Thread) -> list[ConstructCode]:
@@ -41,22 +43,23 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
     for index, pair in enumerate(pairwise(stack.frames)):
         if index in regions or constructs.begins_region(runtime, *pair):
             found.append(ConstructCode(index, "parallel", regions.get(index), None, None))
-        elif _begins_task(runtime, *pair):
+        elif begins_task(runtime, *pair):
             found.append(ConstructCode(index, "task", None, None, None))
     kept = runtime.states_are_kept
     return _with_kept_tasks(thread, stack.frames, found) if kept else _with_likely_tasks(thread, stack.frames, found)
 
 
-def _begins_task(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
+def begins_task(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
+    """Tell whether *inner*, called by *outer*, is the frame of an explicit task's code, or of what that jumped to."""
     caller = constructs.routine_of(runtime, outer)
     callee = constructs.routine_of(runtime, inner)
     if caller is not None:
         if caller not in constructs.TASK_INVOKERS and caller != _UNDEFERRED:
             return False
         if callee is None:
-            return constructs.is_users(runtime, inner)
-        # The task's function ended by a jump to one of the runtime's entry points.
-        return callee.startswith(("GOMP_", "__kmpc_", "omp_"))
+            is_added = outlined.is_added(runtime.process.locate(inner.call_site).symbol or "")
+            return constructs.is_users(runtime, inner) and not is_added
+        return constructs.was_jumped_to(runtime, callee, outer)
     if not constructs.is_users(runtime, inner) or not constructs.is_users(runtime, outer):
         return False
     known = outlined.parse(runtime.process.locate(inner.call_site).symbol or "")
@@ -74,10 +77,12 @@ def _with_kept_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[Co
             exits.append((exit_frame.address, owner))
         if owner.kind() == "explicit":
             explicit[owner.id] = owner
+    exits.sort(key=itemgetter(0))
     rows = []
     for code in found:
         low, high = frames[code.frame].cfa, frames[code.frame + 1].cfa
-        inside = [owner for at, owner in exits if low is not None and high is not None and low <= at < high]
+        first = bisect_left(exits, low, key=itemgetter(0)) if low is not None and high is not None else len(exits)
+        inside = [owner for at, owner in exits[first : first + 2] if high is not None and at < high]
         task = inside[0] if len(inside) == 1 else None
         if task is not None and (task.kind() == "explicit") != (code.kind == "task"):
             raise CorruptState(task.address, f"the frame of {task.kind()} task {task.id} is that of a {code.kind}")
@@ -121,15 +126,15 @@ def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[
     except OmpdError:
         current = None
     met = current
-    ancestors = list(_ancestors(current))
+    runtime = thread.runtime
     for number, code in enumerate(rows):
         if code.kind == "parallel":
             met = _encountering(thread, code.region)  # type: ignore[arg-type]
             continue
         task = met if met is not None and met.kind() == "explicit" else None
         if task is None and number:
-            entry = entry_of(thread.runtime.process, frames[code.frame].call_site)
-            likely = [row for row in ancestors if row.thread_or_none() == thread and row.function() == entry]
+            entry = entry_of(runtime.process, frames[code.frame].call_site)
+            likely = runtime.waiting_tasks.on(thread, current).get(entry, ())
             task = likely[0] if len(likely) == 1 else None
         met = None
         if task is not None:
@@ -137,14 +142,48 @@ def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[
     return _with_implicit_tasks(thread, rows)
 
 
-def _ancestors(task: Task | None) -> Iterator[Task]:
-    # The explicit tasks that generated *task*, one the other, within its region.
-    seen: set[str] = set()
-    while task is not None and task.kind() == "explicit" and task.id not in seen and len(seen) < _MAX_TASKS:
-        seen.add(task.id)
-        task = task.generating()
-        if task is not None and task.kind() == "explicit":
-            yield task
+class WaitingTasks:
+    """The explicit tasks that generated others and wait on a thread now. Each is looked at once, whatever it generated.
+
+    Those that generated the current tasks of threads, one the other, within their regions.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        # By the thread's kmp_info_t, and the function; and why those that generated a task are not all known.
+        self._found: dict[int, dict[int | None, list[Task]]] = {}
+        self._faults: dict[int, OmpdError | None] = {}
+        self._current = runtime.current_tasks
+        for address in self._current:
+            self._walk(runtime.task_at(address))
+
+    def on(self, thread: Thread, current: Task | None) -> Mapping[int | None, Sequence[Task]]:
+        """Return those on *thread*, which executes *current*, by their functions.
+
+        :raises OmpdError: if those that generated *current* cannot all be read
+        """
+        fault = self._faults.get(current.address) if current is not None else None
+        if fault is not None:
+            raise fault
+        return self._found.get(thread.address, {})
+
+    def _walk(self, task: Task) -> None:
+        way: list[int] = []
+        fault: OmpdError | None = None
+        here: Task | None = task
+        try:
+            while here is not None and here.kind() == "explicit":
+                if here.address in self._faults:
+                    fault = self._faults[here.address]
+                    break
+                self._faults[here.address] = None
+                way.append(here.address)
+                thread = here.thread_or_none() if here.address not in self._current else None
+                if thread is not None:
+                    self._found.setdefault(thread.address, {}).setdefault(here.function(), []).append(here)
+                here = here.generating()
+        except OmpdError as error:
+            fault = error
+        self._faults.update(dict.fromkeys(way, fault))
 
 
 def _encountering(thread: Thread, region: Region | None) -> Task | None:

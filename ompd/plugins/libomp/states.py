@@ -7,19 +7,21 @@ routines that lie on the thread's stack inside of the user's innermost frame.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ompd.contract.code import UNKNOWN, USER
+from ompd.contract.code import SYSTEM, UNKNOWN, USER
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
 from ompd.contract.process import Frame, Stack
 from ompd.errors import OmpdError, Unavailable
-from ompd.plugins.entries import WAITING
-from ompd.plugins.libomp import constructs
+from ompd.plugins.entries import WAITING, asks_only, is_overhead
+from ompd.plugins.libomp import constructs, stacks
 
 if TYPE_CHECKING:
+    from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.threads import Thread
 
 RUNTIME = "runtime"
@@ -53,8 +55,12 @@ _ROUTINE_STATES = {
     "__kmp_barrier": State.WAIT_BARRIER,
 }
 
+# With which the stack of a worker begins, where it is named. At its region's barriers it is in another one, too.
+_BEGINNINGS = ("__kmp_launch_worker", "__kmp_launch_thread")
 _WORKING = (State.WORK_SERIAL, State.WORK_PARALLEL)
 _UNMARKED = {name for name, state in _ROUTINE_STATES.items() if State.WAIT_TASKWAIT <= state < State.WAIT_TARGET}
+# The C library's, by which the runtime has a thread sleep until another one wakes it up
+_SLEEPING = re.compile(r"pthread_cond_(?:clock|timed)?wait|futex_\w*wait")
 # kmp.h, flags of ident_t
 _IDENT_BARRIER_EXPLICIT, _IDENT_BARRIER_IMPLICIT = 0x20, 0x40
 
@@ -76,6 +82,12 @@ def thread_state(thread: Thread) -> ThreadState:
         if unmarked is not None:
             return ThreadState(unmarked, None, DERIVED)
     return ThreadState(value, wait_id if is_wait(value) and wait_id else None, RUNTIME)
+
+
+def entry_inside(thread: Thread) -> str:
+    """Return the routine of the runtime that the innermost code of a thread called, ``""`` if it is in none."""
+    routines, _ = _routines(thread)
+    return routines[0] if routines else ""
 
 
 def waits_for_no_barrier(routine: str) -> bool:
@@ -105,11 +117,28 @@ def _derived(thread: Thread) -> State:
         state = _barrier_kind(thread) if name == "__kmpc_barrier" else _ROUTINE_STATES.get(name)
         if state is not None:
             return state
-    if reaches_user and not routines:
+    if reaches_user and (not routines or asks_only(routines[0])):
         # In the user's own code, or in a library called from it: level 0 is outside of all regions.
         return State.WORK_PARALLEL if thread.current_parallel() is not None else State.WORK_SERIAL
-    untold = f"{routines[0]} does not tell it" if routines else "its stack could not be followed to code of the user's"
+    if routines and (is_overhead(routines[0]) or routines[0] in _BEGINNINGS) and not _sleeps(thread):
+        return State.OVERHEAD
+    if routines:
+        untold = f"{routines[0] or 'the routine of the runtime that it is in, which has no name,'} does not tell it"
+    else:
+        untold = "its stack could not be followed to code of the user's"
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {untold}")
+
+
+def _sleeps(thread: Thread) -> bool:
+    # Whether it waits for another thread to wake it up, which a routine that goes on by itself does not do.
+    process = thread.runtime.process
+    for frame in _stack(thread).frames:
+        owner = constructs.owner_at(thread.runtime, frame.call_site)
+        if owner == USER:
+            return False
+        if owner == SYSTEM and _SLEEPING.search(process.locate(frame.call_site).symbol or ""):
+            return True
+    return False
 
 
 def _barrier_kind(thread: Thread) -> State:
@@ -140,8 +169,12 @@ def _routines(thread: Thread) -> tuple[list[str], bool]:
 def _routines_in(thread: Thread, frames: Sequence[Frame]) -> tuple[list[str], bool]:
     names: list[str] = []
     unknown = False
-    for frame in frames:
+    for index, frame in enumerate(frames):
         routine = constructs.routine_of(thread.runtime, frame)
+        outer = frames[index + 1] if index + 1 < len(frames) else None
+        if outer is not None and _is_code_left(thread.runtime, frame, outer):
+            # The innermost code has left the stack: it ended by a jump to this.
+            return (names if routine is None else [*names, routine])[::-1], True
         if routine is not None:
             if unknown and not names and constructs.calls_user_code(routine):
                 return [], True  # whatever it is, the runtime called it as user code
@@ -149,8 +182,16 @@ def _routines_in(thread: Thread, frames: Sequence[Frame]) -> tuple[list[str], bo
             continue
         owner = constructs.owner_at(thread.runtime, frame.call_site)
         if owner == USER:
-            return names[::-1], True
+            # The entry point may have jumped to the routine that does its work.
+            called = constructs.routine_name(thread.runtime.process.routine_called(frame.pc)) if names else ""
+            return [called, *names[::-1]] if constructs.is_entry(called) and called != names[-1] else names[::-1], True
         unknown = unknown or owner == UNKNOWN
         if names:
             break
     return names[::-1], False
+
+
+def _is_code_left(runtime: Runtime, frame: Frame, outer: Frame) -> bool:
+    if constructs.owner_at(runtime, frame.call_site) == USER:
+        return False
+    return constructs.begins_region(runtime, frame, outer) or stacks.begins_task(runtime, frame, outer)

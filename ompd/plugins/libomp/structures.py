@@ -31,7 +31,7 @@ _WANTED: Mapping[str, Sequence[str]] = {
     "ident_t": ("psource", "flags"),
     "kmp_base_queuing_lock_t": ("initialized", "tail_id", "head_id", "owner_id"),
     "kmp_base_task_team_t": ("tt_threads_data", "tt_nproc"),
-    "kmp_taskdata_t": ("td_ident", "td_taskwait_thread"),
+    "kmp_taskdata_t": ("td_ident", "td_taskwait_thread", "td_incomplete_child_tasks"),
     # The runtime pads this one to a multiple of a cache line, so that the array's elements are the union's size apart.
     "kmp_thread_data_t": ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks"),
 }
@@ -47,6 +47,24 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_task_team_t.tt_task_pri_list": ("tt_task_pri_list", "tt_task_pri_list.begin"),
     "kmp_task_pri_t": ("td", "next"),
     "kmp_base_info_t.th_pri_head": ("th_pri_head",),
+    "kmp_taskdata_t.td_depnode": (
+        *("td_depnode", "td_dephash", "td_allow_completion_event"),
+        *("td_allow_completion_event.type", "td_allow_completion_event.ed.task"),
+    ),
+    "kmp_tasking_flags_t.proxy": ("proxy", "detachable"),
+    "kmp_base_depnode": ("successors", "task", "npredecessors"),
+    "kmp_depnode_list": ("node", "next"),
+    "kmp_dephash": ("buckets", "size", "last_all"),
+    # LLVM 11 has its last tasks by three kinds.
+    "kmp_dephash_entry": (
+        *("addr", "last_out", "last_set", "prev_set", "last_ins", "last_mtxs", "last_flag", "next_in_bucket"),
+    ),
+    "kmp_bstate": ("b_arrived", "b_go"),
+    "kmp_barrier_union": (),
+    "kmp_barrier_team_union": ("b_arrived",),
+    "kmp_base_info_t.th_bar": ("th_bar",),
+    "kmp_base_team_t.t_bar": ("t_bar",),
+    "kmp_base_team_t.b": ("b",),
     "private_common": ("link", "gbl_addr", "par_addr", "cmn_size"),
 }
 

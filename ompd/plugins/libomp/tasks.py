@@ -10,20 +10,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ompd.contract.memory import StructView
-from ompd.contract.plugin import FrameAddress
-from ompd.errors import CorruptState, OmpdError, Unavailable
+from ompd.contract.memory import ByteOrder, StructView
+from ompd.contract.plugin import FrameAddress, TaskWait
+from ompd.errors import CorruptState, LayoutUnavailable, OmpdError, Unavailable
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.regions import Region, Team
     from ompd.plugins.libomp.threads import Thread
+    from ompd.plugins.pages import Heap
 
 # ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
 _FRAME_SIZE = 24
 _EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
 
 NOT_KEPT = "the runtime keeps this only if OMP_DEBUG=enabled or a tool asked for it at the start"
+
+
+class Taskdata:
+    """The beginning of a ``kmp_taskdata_t`` that was read before; what lies outside of it is read when asked for."""
+
+    __slots__ = ("_data", "_heap", "_start", "byte_order", "pointer_size")
+
+    def __init__(self, heap: Heap, address: int, size: int) -> None:
+        self._heap = heap
+        self._start = address
+        self._data = heap.read(address, size)
+        self.byte_order: ByteOrder = heap.byte_order
+        self.pointer_size = heap.pointer_size
+
+    def read(self, address: int, size: int) -> bytes:
+        """See :meth:`ompd.contract.memory.Memory.read`."""
+        at = address - self._start
+        if at >= 0 and at + size <= len(self._data):
+            return self._data[at : at + size]
+        return self._heap.read(address, size)
 
 
 @dataclass(frozen=True)
@@ -42,8 +63,8 @@ class Task:
 
     @property
     def view(self) -> StructView:
-        """The task's ``kmp_taskdata_t``."""
-        return StructView(self.runtime.heap, self.runtime.task_layout, self.address)
+        """The task's ``kmp_taskdata_t``, read once as far as its nodes: what follows is not asked of every task."""
+        return StructView(self.runtime.taskdata(self.address), self.runtime.task_layout, self.address)
 
     def flag(self, name: str) -> bool:
         """Return a flag of ``td_flags`` by its name in ``kmp_tasking_flags_t``.
@@ -53,10 +74,15 @@ class Task:
         mask = self.runtime.task_flags.get(name)
         if mask is None:
             raise Unavailable(f"the runtime does not publish the task flag {name!r}")
+        return bool(self.flags & mask)
+
+    @property
+    def flags(self) -> int:
+        """``td_flags``, read once."""
         known = self.runtime.flag_words
         if self.address not in known:
             known[self.address] = self.view.unsigned("td_flags")
-        return bool(known[self.address] & mask)
+        return known[self.address]
 
     def team(self) -> Team:
         """Return the team the task belongs to.
@@ -76,13 +102,45 @@ class Task:
 
     def status(self) -> str:
         """See :meth:`TaskHandle.status`."""
-        if self.kind() == "explicit" and not self.flag("started"):
-            return "queued"
-        if self.kind() == "explicit" and self.flag("complete"):
-            return "complete"
+        if self.kind() == "explicit":
+            if not self.flag("started"):
+                return "waiting" if self._before() is not None else "queued"
+            if self.flag("complete"):
+                return "complete"
+            if self._is_detached():
+                return "detached"
         if self.place < self.count:
             return "suspended"
         return "executing" if self.runtime.is_executing(self.address) else "suspended"
+
+    def _before(self) -> TaskWait | None:
+        try:
+            return self.runtime.internals().waiting.before(self)
+        except LayoutUnavailable:
+            return None  # it is in a queue, then
+
+    def _is_detached(self) -> bool:
+        try:
+            return self.runtime.internals().waiting.is_detached(self)
+        except LayoutUnavailable:
+            return False
+
+    def waits_for(self) -> TaskWait | None:
+        """See :meth:`TaskHandle.waits_for`: ``npredecessors``, and the nodes that lead to it; or its event."""
+        status = self.status()
+        if status == "detached":
+            return TaskWait("event", event=self.runtime.internals().waiting.event_of(self))
+        return self._before() if status == "waiting" else None
+
+    def unfinished_children(self) -> int:
+        """See :meth:`TaskHandle.unfinished_children`: ``td_incomplete_child_tasks``.
+
+        :raises Unavailable: if nothing tells where that is
+        """
+        try:
+            return self.runtime.internals().waiting.unfinished_children(self)
+        except LayoutUnavailable as error:
+            raise Unavailable(str(error)) from error
 
     def thread(self) -> Thread | None:
         """See :meth:`TaskHandle.thread`. An implicit task's is told by its place in the array of its team.
@@ -91,7 +149,7 @@ class Task:
         """
         if self.kind() != "explicit":
             return self.team().thread_of_implicit_task(self.address)
-        if self.status() in ("queued", "complete"):
+        if self.status() in ("queued", "waiting", "detached", "complete"):
             return None
         return self.runtime.current_tasks.get(self.address) or self.runtime.internals().waiting_thread(self)
 

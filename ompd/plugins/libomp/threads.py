@@ -152,6 +152,9 @@ class Thread:
             raise Unavailable("the runtime does not tell the task of a serialized region inside of an explicit task")
         return task
 
+    def outside_of_target(self) -> None:
+        """See :meth:`ThreadHandle.outside_of_target`: here it stays in its team."""
+
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
         return states.thread_state(self)
@@ -166,6 +169,10 @@ class Thread:
         """Tell whether ``ompt_thread_info.thread_data``, or the exit frame of its current task, is set."""
         task = self.icv_task()
         return bool(self._view.unsigned("thread_data") or (task is not None and task.exit_frame_as_kept()))
+
+    def is_about_to_begin(self) -> bool:
+        """See :meth:`ThreadHandle.is_about_to_begin`: not told apart."""
+        return False
 
     def tool_data(self) -> int:
         """Return ``ompt_thread_info.thread_data``."""
