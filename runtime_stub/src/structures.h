@@ -282,6 +282,7 @@ struct omp_stub_layout_header {
     member(stub_task, next_sibling) member(stub_task, next_queued) member(stub_task, taskgroup)                        \
     member(stub_task, dependences) member(stub_task, dependence_count) member(stub_task, thread_num)                   \
     member(stub_task, at_barrier) member(stub_task, icvs) record(stub_task)                                                                          \
+    member(stub_dependence, address) member(stub_dependence, is_out) record(stub_dependence)                           \
     member(stub_frame, exit_runtime_frame) member(stub_frame, reenter_runtime_frame)                                   \
     member(stub_frame, exit_frame_flags) member(stub_frame, reenter_frame_flags) record(stub_frame)                    \
     member(stub_icvs, nthreads) member(stub_icvs, dynamic) member(stub_icvs, max_active_levels)                        \

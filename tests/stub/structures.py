@@ -104,8 +104,8 @@ def _all(space: AddressSpace, raw: dict[str, Any]) -> Iterator[tuple[str, object
             yield f"{what} threads", members, team["threads"]
             implicit = [int(region.implicit_task(number).id, 16) for number in range(region.size())]
             yield f"{what} implicit", implicit, team["implicit"]
-            barrier = space.internals().barrier(region)
-            yield f"{what} arrived", barrier.arrived if barrier is not None else 0, team["arrived"]
+            gathered = [(len(known.present), known.doubt) for known in space.internals().barriers(region)]
+            yield f"{what} arrived", gathered, [(team["arrived"], None)] if team["arrived"] else []
     yield from _tasks(space, raw, teams, debug)
     for kind in ("threads", "teams", "tasks", "locks"):
         ids = [row["id"] for row in raw[kind]]
@@ -164,7 +164,9 @@ def _tasks(
         if task is None:
             continue
         yield f"{what} kind", handle.kind(), TASKS[task["type"]]
-        yield f"{what} status", handle.status(), STATUSES[task["status"]]
+        # What waits for others is queued to the stub; the truth that is no structure tells which those are.
+        status = "queued" if handle.status() == "waiting" else handle.status()
+        yield f"{what} status", status, STATUSES[task["status"]]
         generating = handle.generating()
         yield f"{what} generating", int(generating.id, 16) if generating else 0, task["generating"]
         on = handle.thread()

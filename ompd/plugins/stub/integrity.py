@@ -59,7 +59,7 @@ def _of_team(team: Team) -> Iterator[Callable[[], object]]:
     yield lambda: team.level
     yield lambda: (team.threads, team.implicit)
     yield lambda: team.region is not None and team.region.active_level()
-    yield lambda: team.region is not None and team.runtime.internals().barrier(team.region)
+    yield lambda: team.region is not None and team.runtime.internals().barriers(team.region)
 
 
 def _of_thread(thread: Thread) -> Iterator[Callable[[], object]]:

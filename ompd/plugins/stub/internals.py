@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
 from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.errors import CorruptState, Unavailable
+from ompd.errors import CorruptState
 from ompd.plugins.stub.regions import Region, Team
 from ompd.plugins.stub.tasks import MAX_TASKS
 from ompd.plugins.stub.threads import Thread
@@ -65,10 +65,9 @@ class Internals:
             here = thread.view.pointer("next_waiter")
         return tuple(found.values())
 
-    def barrier(self, handle: ParallelHandle) -> BarrierState | None:
-        """Return who is noted to have arrived (``at_barrier``).
+    def barriers(self, handle: ParallelHandle) -> Sequence[BarrierState]:
+        """Return who is noted to have arrived (``at_barrier``). A team has one barrier, whatever threads come for.
 
-        :raises Unavailable: if the barrier has counted others: a thread was caught on its way
         :raises CorruptState: if it has counted more than there are
         """
         team = _region(handle).team
@@ -78,16 +77,13 @@ class Internals:
             raise CorruptState(
                 team.address, f"barrier where {arrived} of {expected} have arrived, of a team of {team.size}"
             )
-        if not arrived:
-            return None
-        members = [team.thread(number) for number in range(team.size)]
+        members = [team.thread(number).native for number in range(team.size)]
         here = [self._runtime.task_at(task).view.signed("at_barrier") for task in team.implicit]
-        missing = tuple(member.native for member, is_here in zip(members, here, strict=True) if not is_here)
-        if len(missing) != expected - arrived:
-            raise Unavailable(
-                f"{expected - len(missing)} threads are at a barrier that has counted {arrived}: one is on its way"
-            )
-        return BarrierState(arrived, expected, missing)
+        present = {member for member, is_here in zip(members, here, strict=True) if is_here}
+        doubt = None
+        if len(present) != arrived:
+            doubt = f"{len(present)} threads are at a barrier that has counted {arrived}: one is on its way"
+        return (BarrierState.gathering(members, present, doubt),) if present or doubt is not None else ()
 
     def queued_tasks(self) -> Sequence[TaskHandle]:
         """Return the explicit tasks that are not complete, those in no queue and those that have begun among them.
@@ -110,6 +106,14 @@ class Internals:
             seen.add(here)
             here = self._runtime.task_at(here).view.pointer("next_queued")
 
+    def waiting_tasks(self) -> Sequence[TaskHandle]:
+        """Return none: :meth:`queued_tasks` has them, too."""
+        return ()
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """Return none: every task has the one that generated it, which is kept for it."""
+        return {}
+
     def prioritized_tasks(self) -> Sequence[TaskHandle]:
         """Return none: :meth:`queued_tasks` has those with a priority, too."""
         return ()
@@ -118,6 +122,9 @@ class Internals:
         """gcc notes nothing of constructs."""
 
     def region_source(self, handle: ParallelHandle) -> str | None:
+        """gcc notes nothing of constructs."""
+
+    def barrier_source(self, handle: ThreadHandle) -> str | None:
         """gcc notes nothing of constructs."""
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:

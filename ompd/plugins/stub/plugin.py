@@ -33,7 +33,7 @@ NOT_KEPT = "the runtime keeps this only with OMP_DEBUG=on, or after omp_debug_en
 _VERSION = "omp_stub_version"
 # OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 12, 8
-_MAX_TEAMS = 1 << 16
+_MAX_TEAMS = 1 << 20
 
 Known = TypeVar("Known")
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ompd.plugins.stub.tasks import Task
     from ompd.plugins.stub.threads import Thread
 
-MAX_NESTING = 10_000
+# Each region takes some of the stack of its primary thread, and of the heap; a chain has each team once.
+MAX_NESTING = 1 << 20
 
 
 class Team:

@@ -83,10 +83,15 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
         explicit.append(current)
     found: list[ConstructCode] = []
     for index, (inner, outer) in enumerate(pairwise(frames)):
-        if not (_is(thread.runtime, inner, USER) and _is(thread.runtime, outer, RUNTIME)):
+        if _is(thread.runtime, inner, USER) and _is(thread.runtime, outer, RUNTIME):
+            entry = entry_of(thread.runtime.process, inner.call_site)
+        elif _is_code_left(thread, outer):
+            entry = thread.runtime.process.function_called(outer)
+        else:
             continue
-        entry = entry_of(thread.runtime.process, inner.call_site)
         next_ = next((number for number, task in enumerate(implicit) if task.function() == entry), None)
+        if next_ is None and implicit and _routine(thread, outer) == _CALLERS[0]:
+            next_ = 0  # what it called ended by a jump to what is there now
         if next_ is not None:
             found.append(_code(index, implicit[next_], "derived"))
             del implicit[: next_ + 1]  # of those between, the code is over
@@ -99,6 +104,11 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
             found.append(_code(index, task, "derived"))
             explicit.remove(task)
     return found
+
+
+def _is_code_left(thread: Thread, outer: Frame) -> bool:
+    # Whether one of the runtime's routines called the code of a construct, which ended by a jump to what is inside.
+    return _routine(thread, outer) in _CALLERS and thread.runtime.process.calls_by_pointer(outer.pc)
 
 
 def _hosted_teams(thread: Thread) -> Iterator[Team]:
@@ -142,6 +152,8 @@ def _calls_of_parallel(primary: Thread, frames: Sequence[Frame]) -> dict[int, in
         if not _is(primary.runtime, outer, RUNTIME) and _routine(primary, inner).startswith(_FORKS)
     ]
     met = [team.address for team in _hosted_teams(primary) if team.level and team.threads[0] == primary.address]
+    if len(calls) == len(met) + 1 and not any(_is(primary.runtime, frame, USER) for frame in frames[: calls[0]]):
+        calls = calls[1:]  # it is forming a team that it is not in yet, or has left one at the region's end
     return dict(zip(met, calls, strict=True)) if len(met) == len(calls) else {}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.ompt import FROM_2015, State, is_wait
 from ompd.contract.plugin import ThreadState
 from ompd.errors import CorruptState, Unavailable
-from ompd.plugins.entries import WAITING
+from ompd.plugins.entries import WAITING, asks_only, is_overhead
 from ompd.plugins.stub import stacks
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ _BARRIERS = {
     2: State.WAIT_BARRIER_IMPLICIT,
     3: State.WAIT_BARRIER_IMPLICIT_PARALLEL,
 }
-# Routines in which a thread makes ready what follows, and waits for nobody.
-_BUSY = ("GOMP_parallel", "GOMP_loop", "GOMP_sections", "GOMP_single_start")
 
 
 def thread_state(thread: Thread) -> ThreadState:
@@ -55,12 +53,12 @@ def _derived(thread: Thread) -> State:
     if task is not None and task.kind() == "implicit" and task.view.signed("at_barrier"):
         barrier = thread.runtime.embedded(thread.team.view, "barrier", "stub_barrier")
         return _BARRIERS.get(barrier.unsigned("kind"), State.WAIT_BARRIER)
-    if stacks.runs_no_routine(thread):
+    entry = "" if stacks.runs_no_routine(thread) else stacks.innermost_entry(thread)
+    if not entry or asks_only(entry):
         return State.WORK_PARALLEL if thread.team.level else State.WORK_SERIAL
-    entry = stacks.innermost_entry(thread)
     state = _ROUTINES.get(entry.removesuffix("_"))
     if state is not None:
         return state
-    if entry.startswith(_BUSY) or (task is not None and not stacks.runs_code_of(thread, task)):
+    if is_overhead(entry) or (task is not None and not stacks.runs_code_of(thread, task)):
         return State.OVERHEAD  # its code is over, or has not begun
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=on makes it), and {entry} does not tell")

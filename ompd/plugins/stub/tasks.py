@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
-from ompd.contract.plugin import FrameAddress
+from ompd.contract.plugin import Dependence, FrameAddress, TaskWait
 from ompd.errors import CorruptState
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _KINDS = {1: "initial", 2: "implicit", 3: "explicit", 4: "explicit", 5: "explicit"}
 _STATUSES = {1: "queued", 2: "executing", 3: "suspended", 4: "detached", 5: "complete"}
 MAX_TASKS = 1 << 20
+_MAX_DEPENDENCES = 1 << 16
 
 
 class Task:
@@ -42,11 +43,66 @@ class Task:
         return self._word("type", _KINDS)
 
     def status(self) -> str:
-        """See :meth:`TaskHandle.status`; ``detached`` if its code is done, and the event it waits for has not come.
+        """See :meth:`TaskHandle.status`.
 
         :raises CorruptState: if there is no such status
         """
-        return self._word("status", _STATUSES)
+        status = self._word("status", _STATUSES)
+        return "waiting" if status == "queued" and self._predecessor_count() else status
+
+    def _predecessor_count(self) -> int:
+        count = self.view.signed("predecessor_count")
+        if not 0 <= count <= MAX_TASKS:
+            raise CorruptState(self.address, f"task that waits for {count} others")
+        return count
+
+    def waits_for(self) -> TaskWait | None:
+        """See :meth:`TaskHandle.waits_for`: ``predecessor_count`` and ``dependences``; a detached task is its event.
+
+        :raises CorruptState: if it has more dependences than any task
+        """
+        status = self.status()
+        if status == "detached":
+            return TaskWait("event", event=self.address)
+        if status != "waiting":
+            return None
+        return TaskWait("dependence", self._predecessor_count(), tuple(self._predecessors()), self.dependences)
+
+    @cached_property
+    def dependences(self) -> tuple[Dependence, ...]:
+        """The items of its depend clauses.
+
+        :raises CorruptState: if it has more than any task
+        """
+        count, array = self.view.signed("dependence_count"), self.view.pointer("dependences")
+        if not 0 <= count <= _MAX_DEPENDENCES or (count and array is None):
+            raise CorruptState(self.address, f"task with {count} dependences")
+        size = self.runtime.layouts["stub_dependence"].size or 0
+        views = (self.runtime.view("stub_dependence", (array or 0) + number * size) for number in range(count))
+        return tuple(Dependence(view.unsigned("address"), not view.signed("is_out")) for view in views)
+
+    def _predecessors(self) -> Iterator[Task]:
+        # The siblings that were created before it, are not complete, and name something that it names, unless both only
+        # read that.
+        parent = self.generating()
+        if parent is None:
+            return
+        own = {item.address: item.is_in for item in self.dependences}
+        for other in parent.children():
+            if other.view.unsigned("id") < self.view.unsigned("id") and any(
+                item.address in own and not (item.is_in and own[item.address]) for item in other.dependences
+            ):
+                yield other
+
+    def unfinished_children(self) -> int:
+        """Return ``child_count``.
+
+        :raises CorruptState: if it cannot be
+        """
+        count = self.view.signed("child_count")
+        if not 0 <= count <= MAX_TASKS:
+            raise CorruptState(self.address, f"task with {count} children")
+        return count
 
     def _word(self, name: str, words: dict[int, str]) -> str:
         value = self.view.unsigned(name)
@@ -68,7 +124,7 @@ class Task:
     def thread(self) -> Thread | None:
         """Return ``thread``."""
         address = self.view.pointer("thread")
-        if self.status() in ("queued", "detached", "complete") or address is None:
+        if self.status() in ("queued", "waiting", "detached", "complete") or address is None:
             return None
         return self.runtime.thread_at(address)
 
@@ -83,7 +139,7 @@ class Task:
 
     def scheduling(self) -> Task | None:
         """Return ``scheduling``, which explicit tasks alone have."""
-        if self.kind() != "explicit" or self.status() == "queued":
+        if self.kind() != "explicit" or self.status() in ("queued", "waiting"):
             return None
         self.runtime.require_debug()
         address = self.view.pointer("scheduling")

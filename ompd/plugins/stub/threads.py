@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # ompt_thread_type_t
 _TYPES = {1: "initial", 2: "worker", 3: "other"}
-_MAX_TASKS = 10_000
+_MAX_TASKS = 1 << 20
 
 
 class Thread:
@@ -110,9 +110,16 @@ class Thread:
         # Whether it is this thread that met the region of an implicit task: its primary one.
         return implicit.team.threads[0] == self.address
 
+    def outside_of_target(self) -> None:
+        """See :meth:`ThreadHandle.outside_of_target`: the stub has no target constructs."""
+
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
         return states.thread_state(self)
+
+    def is_about_to_begin(self) -> bool:
+        """See :meth:`ThreadHandle.is_about_to_begin`: not told apart."""
+        return False
 
     def tool_data(self) -> int:
         """Return ``tool_data``."""
