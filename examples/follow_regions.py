@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import ompd
+from ompd.errors import OmpdError
 
 
 def main() -> None:
@@ -25,4 +26,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OmpdError as error:
+        sys.exit(f"{error}\n{error.hint}".rstrip())

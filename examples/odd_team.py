@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 import ompd
+from ompd.errors import OmpdError
 
 
 def main() -> int:
@@ -29,4 +30,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except OmpdError as error:
+        sys.exit(f"{error}\n{error.hint}".rstrip())

@@ -10,11 +10,12 @@ The front door of the library. Importing it loads nothing else: neither LLDB nor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
+    from typing import Any
 
     from ompd.control import LldbInspection
     from ompd.inspection import Inspection
@@ -70,6 +71,7 @@ def attach(
     debug_dirs: tuple[str | PathLike[str], ...] = (),
     debuginfod: bool = False,
     nonblocking: bool = False,
+    max_stop: float | None = None,
 ) -> Inspection:
     """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
 
@@ -81,12 +83,21 @@ def attach(
     :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
     :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
     :param nonblocking: never stop it: what is told of different threads may then be of different moments
-    :raises BadProcess: if there is no such process, or it may not be read
+    :param max_stop: how long each stop may last, in milliseconds; if None, 50, and 0.2 more for each thread above 256
+    :raises BadInput: if *max_stop* is not positive, or is more than an hour
+    :raises BadProcess: if there is no such process, or it may not be read; asking raises it if the process does not
+        stop in time
     """
     from ompd.inspection import Inspection  # noqa: PLC0415
 
     return Inspection.attach(
-        process_id, exe=exe, sysroot=sysroot, debug_dirs=debug_dirs, debuginfod=debuginfod, nonblocking=nonblocking
+        process_id,
+        exe=exe,
+        sysroot=sysroot,
+        debug_dirs=debug_dirs,
+        debuginfod=debuginfod,
+        nonblocking=nonblocking,
+        max_stop=max_stop,
     )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, TypeVar
 
 from ompd.contract.memory import read_unsigned
 from ompd.debugger.targets.lldb import LldbFiles, LldbTarget
 from ompd.debugger.targets.lldb_run import LldbRun, ProgramEnded
 from ompd.errors import BadInput, Unavailable
 from ompd.inspection import Inspection
+from ompd.isolation import AwayFromHere
 from ompd.session import LoadedRuntime
 
 EVENTS = ("parallel_begin", "parallel_end", "task_begin", "task_end", "thread_begin", "thread_end")
@@ -24,8 +26,19 @@ SECONDS = 60.0
 
 _STATE = "ompd_state"
 _STATE_BREAKPOINTS = 1  # OMPD_ENABLE_BP of LLVM's ompd-specific.h
+_T = TypeVar("_T")
+# LLDB's Python looks for modules in the current folder, too, where those that are optional here may be anybody's.
+_AWAY = AwayFromHere()
+_PLACE = "ompd_bp_parallel_begin"
 _OUTLINED = r"(\._omp_fn\.[0-9]+|[._]omp_outlined(_debug__)?(\.[0-9]+)?)$"
 _NO_EVENTS = "the runtime passes its places for events only if the program was started with OMP_DEBUG=enabled"
+_NO_PLACES = "{} has no places for events (ompd_bp_*)"
+_NO_PLACES_HINT = (
+    "libgomp has none in any build; an LLVM libomp has them unless it was stripped, as distributions' are; Intel's"
+    " libiomp5 has them"
+)
+# Names of places that are no events.
+_BEGUN, _UNSEEN = "a runtime has begun", "unseen: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,11 @@ class LldbInspection(Inspection):
         super().__init__(LldbTarget(process), LldbFiles(process))
         self._run = run
 
+    def ask(self, question: Callable[[LldbInspection], _T]) -> _T:
+        """See :meth:`Session.ask`."""
+        with _AWAY:
+            return super().ask(question)
+
     @property
     def runtimes(self) -> tuple[LoadedRuntime, ...]:
         """See :attr:`Session.runtimes`.
@@ -56,7 +74,8 @@ class LldbInspection(Inspection):
         :raises StaleHandle: if the process has run since
         """
         self.target.check()
-        return super().runtimes
+        with _AWAY:
+            return super().runtimes
 
     def close(self) -> None:
         """Let go of the process; one that was launched here is ended."""
@@ -120,15 +139,36 @@ class LldbInspection(Inspection):
 
     def _continue(self, places: Sequence[str], seconds: float) -> list[Event]:
         run = self._running()
-        if any(place in EVENTS for place in places):
+        wants_events = any(place in EVENTS for place in places)
+        if wants_events:
             self._check_events()
         makers = {place: lambda place=place: self._breakpoint(run, place) for place in places}
-        return self._run_to(makers, " or ".join(places) if len(places) < 3 else "an event", seconds)
+        what = " or ".join(places) if len(places) < 3 else "an event"
+        deadline = time.monotonic() + seconds
+        while True:
+            watch = _Watch(run) if wants_events else None  # its breakpoints are gone with the stop
+            hits = self._run_to(makers, what, seconds, watch, deadline)
+            unseen = next((hit.name for hit in hits if hit.name.startswith(_UNSEEN)), None)
+            if unseen is not None:
+                raise _no_places([unseen.removeprefix(_UNSEEN)])
+            if any(hit.name == _BEGUN for hit in hits):
+                self._check_events()
+            found = [hit for hit in hits if hit.name in places]
+            if found:
+                return found
 
-    def _run_to(self, makers: Mapping[str, Any], what: str, seconds: float) -> list[Event]:
+    def _run_to(
+        self,
+        makers: Mapping[str, Any],
+        what: str,
+        seconds: float,
+        watch: _Watch | None = None,
+        deadline: float | None = None,
+    ) -> list[Event]:
         run = self._running()
+        more = watch.new if watch is not None else None
         try:
-            return [Event(*hit) for hit in run.run_to(makers, what, seconds)]
+            return [Event(*hit) for hit in run.run_to(makers, what, seconds, more, deadline)]
         finally:
             self._renew(run)
 
@@ -146,19 +186,52 @@ class LldbInspection(Inspection):
         return run.at_line(line[1], int(line[2])) if line is not None else run.at_function(place)
 
     def _check_events(self) -> None:
-        # Whether the runtime will pass its places: it decides so when it begins, by its environment.
+        # Whether runtimes that have begun pass their places: each decides so then, by its environment.
         for runtime in self.runtimes:
-            address = self.process.symbol_in(runtime.found.module, _STATE)
-            if runtime.space is not None and address is not None:
-                if not read_unsigned(self.process, address, 8) & _STATE_BREAKPOINTS:
-                    raise Unavailable(_NO_EVENTS)
-                return
-        try:
-            enabled = self.process.environment().get("OMP_DEBUG") == "enabled"
-        except Unavailable:
-            enabled = True  # at the first instruction there is nothing to read yet
-        if not enabled:
-            raise Unavailable(_NO_EVENTS)
+            module = runtime.found.module
+            if self.process.symbol_in(module, _PLACE) is None or runtime.found.dll_locations(self.process) is None:
+                continue
+            address = self.process.symbol_in(module, _STATE)
+            if address is not None:
+                passes = bool(read_unsigned(self.process, address, 8) & _STATE_BREAKPOINTS)
+            else:
+                passes = runtime.space is not None and runtime.space.keeps_states()
+            if not passes:
+                raise Unavailable(_NO_EVENTS)
+
+
+class _Watch:
+    """Looks at runtimes as they are loaded: where nothing would be seen of one, that is said, and no event is missed
+    in silence.
+    """
+
+    def __init__(self, run: LldbRun) -> None:
+        self._run = run
+        self._seen: set[str] = set()
+
+    def new(self) -> list[tuple[str, Any]]:
+        """Return breakpoints for the runtimes that are loaded now.
+
+        :raises Unavailable: if none of them has places for events
+        """
+        run, known = self._run, self._run.runtimes()
+        without = [runtime for runtime in known if not runtime.has_events]
+        if without and len(without) == len(known):
+            raise _no_places([runtime.name for runtime in without])
+        found: list[tuple[str, Any]] = []
+        for runtime in known:
+            if runtime.name in self._seen:
+                continue
+            self._seen.add(runtime.name)
+            if runtime.has_events:
+                found += [(_BEGUN, breakpoint) for breakpoint in run.at_begin(runtime)]
+            else:
+                found += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
+        return found
+
+
+def _no_places(names: Sequence[str]) -> Unavailable:
+    return Unavailable(_NO_PLACES.format(" and ".join(names)), hint=_NO_PLACES_HINT)
 
 
 def launch(

@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ompd import outlined
 from ompd.contract.code import (
     RUNTIME,
     RUNTIME_FILE,
@@ -47,13 +48,11 @@ _SYSTEM_NAME = (
     "|sched_yield|syscall|p?select|p?poll|(clock_)?nanosleep|usleep|start_thread|clone3?(_internal)?)([.@].*)?$"
 )
 _UNNAMED = "^___lldb_unnamed_symbol"
-_CLANG_NAME = "[.]omp_outlined|^[.]omp_task_entry[.]"
+_CLANG_NAME = "[.]omp_outlined|^[.]omp_task_entry[.]|^__omp_offloading_"
 
 _SYSTEM = re.compile(_SYSTEM_NAME)
 # Names of a linked runtime that are nobody else's, also where its source is known: libomp's.
 _RESERVED = re.compile(r"__kmp|_Z\w*(?:__kmp|\d+kmp_flag|__ompt|distributedBarrier|hierarchy_info)")
-_BODY = re.compile(r"\.omp_outlined\.?_debug__")
-_WRAPPER = re.compile(r"\.omp_outlined(?!\.?_debug__)")
 _TASK_ENTRY = ".omp_task_entry."
 
 
@@ -158,8 +157,22 @@ class ClangWrapperFrames(_Recognizer):
         names = [inner.GetFunctionName() or "", *([] if inner.IsInlined() else [_symbol(inner)])]
         wrapper = _symbol(frame)
         if wrapper.startswith(_TASK_ENTRY):
-            return any(_WRAPPER.search(name) for name in names)
-        return _WRAPPER.search(wrapper) is not None and any(_BODY.search(name) for name in names)
+            return any(_is_outlined(name) and not outlined.is_body(_plain(name)) for name in names)
+        return (
+            _is_outlined(wrapper)
+            and not outlined.is_body(_plain(wrapper))
+            and any(_is_outlined(name) and outlined.is_body(_plain(name)) for name in names)
+        )
+
+
+def _plain(name: str) -> str:
+    # LLDB shows some names with the function's parameters.
+    return name.partition("(")[0]
+
+
+def _is_outlined(name: str) -> bool:
+    known = outlined.parse(_plain(name))
+    return known is not None and known.construct != "task" and not outlined.is_by_gcc(name)
 
 
 RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)

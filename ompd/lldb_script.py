@@ -4,54 +4,66 @@ The commands are made of the same table, ask the process that is being debugged,
 Python of its own, which does not see a virtual environment: what this file was installed with is looked for beside it.
 """
 
-from __future__ import annotations
-
-import os
-import shlex
+# Nothing but `sys`, which is built in, is imported before it is settled where modules come from.
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
-
-import lldb  # type: ignore[import-not-found, unused-ignore]
 
 if sys.version_info < (3, 10):  # noqa: UP036  LLDB has a Python of its own
     _HAVE = "{}.{}".format(*sys.version_info[:2])
     raise ImportError("ompd needs Python 3.10 or later, and this LLDB has " + _HAVE)
 
+# LLDB's path ends in the current folder, and may begin with what PYTHONPATH says. At first it is Python's own library
+# alone, then what ompd.isolation makes of it.
+_LIBRARY = (
+    f"{sys.base_prefix}/{sys.platlibdir}/python3",
+    (getattr(sys.modules.get("os"), "__file__", None) or "").rpartition("/")[0] or "?",
+)
+_USUAL_PATH, sys.path = sys.path, [folder for folder in sys.path if str(folder).startswith(_LIBRARY)]
+try:
+    import os
 
-def _find_packages() -> None:
-    # At the end of the path, so that nothing that LLDB or its user imports is ever taken from here.
-    here = Path(__file__).resolve()
-    root = here.parents[1]
-    folders = [root, *sorted(root.glob(".venv/lib/python3.*/site-packages"))]
-    sys.path[:] = [entry for entry in sys.path if Path(entry) != here.parent]  # LLDB adds the folder of a script
-    sys.path += [str(folder) for folder in folders if str(folder) not in sys.path]
-    missing = [name for name in ("click", "rich") if find_spec(name) is None]
-    if missing:
-        looked = ", ".join(map(str, folders))
+    _HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
+    _LOADED = getattr(sys.modules.get("ompd"), "__file__", None) or f"{_HERE}/__init__.py"
+    if os.path.realpath(_LOADED) != f"{_HERE}/__init__.py":
+        raise ImportError(f"another ompd is loaded already, from {_LOADED}: start LLDB anew")
+    sys.path.append(os.path.dirname(_HERE))  # noqa: PTH120
+    from ompd.isolation import Isolation
+finally:
+    # LLDB adds the folder of a script; its modules are found by their whole names only.
+    _USUAL_PATH[:] = [folder for folder in _USUAL_PATH if os.path.realpath(folder) != _HERE or folder[:1] != "/"]
+    sys.path = _USUAL_PATH
+
+_ISOLATION = Isolation()
+_ISOLATION.check_loaded()
+
+with _ISOLATION:
+    import shlex
+    import traceback
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import suppress
+    from importlib.util import find_spec
+    from pathlib import Path
+    from typing import Any
+
+    import lldb  # type: ignore[import-not-found, unused-ignore]
+
+    _MISSING = [name for name in ("click", "rich") if find_spec(name) is None]
+    if _MISSING:
         raise ImportError(
-            f"ompd needs the Python packages {' and '.join(missing)}, and they are not in {looked}:"
-            " install ompd with pip, and import the file that `ompd lldb-init` names"
+            f"ompd needs the Python packages {' and '.join(_MISSING)}, and they are not in"
+            f" {', '.join(_ISOLATION.own)}: install ompd with pip, and import the file that `ompd lldb-init` names"
         )
 
-
-_find_packages()
-
-import ompd  # noqa: E402
-from ompd.commands.prompt import Screen, flags_of, format_help, format_reply, parse_words  # noqa: E402
-from ompd.commands.table import COMMANDS, Command  # noqa: E402
-from ompd.contract.ompd import DLL_LOCATIONS_VALID  # noqa: E402
-from ompd.control import LldbInspection  # noqa: E402
-from ompd.debugger.targets.lldb import check_stopped, stop_of  # noqa: E402
-from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone, Unsupported  # noqa: E402
-from ompd.lldb_frames import RECOGNIZERS, Frames  # noqa: E402
-from ompd.model import ParallelRecord, ThreadRecord  # noqa: E402
-from ompd.render.summary import format_summary  # noqa: E402
-from ompd.render.words import clean, describe_snapshot  # noqa: E402
+    import ompd
+    from ompd.commands.prompt import Screen, flags_of, format_help, format_reply, parse_words
+    from ompd.commands.table import COMMANDS, Command
+    from ompd.contract.ompd import DLL_LOCATIONS_VALID
+    from ompd.control import LldbInspection
+    from ompd.debugger.targets.lldb import check_stopped, stop_of
+    from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone, Unsupported
+    from ompd.lldb_frames import RECOGNIZERS, Frames
+    from ompd.model import ParallelRecord, ThreadRecord
+    from ompd.render.summary import format_summary
+    from ompd.render.words import clean, describe_snapshot, format_count
 
 _PROMPT = "(lldb) "
 _MODULE = __name__
@@ -161,6 +173,7 @@ class _Prompt:
         """Return the help of the command."""
         return self.summary
 
+    @_ISOLATION
     def __call__(self, debugger: Any, given: str | Sequence[str], exe_ctx: Any, result: Any) -> None:
         """Run the command, for LLDB."""
         words: list[str] = []
@@ -190,6 +203,7 @@ class _Prompt:
         """Return the line in the list of commands."""
         return self.summary
 
+    @_ISOLATION
     def get_long_help(self) -> str:
         """Return the help of the command; LLDB 19 and later add the options themselves."""
         text = self.help()
@@ -199,6 +213,7 @@ class _Prompt:
         """Return what LLDB checks before: nothing, since its words for it are not ours."""
         return 0
 
+    @_ISOLATION
     def get_options_definition(self) -> Mapping[str, Mapping[str, object]]:
         """Return the options, for LLDB 19 and later."""
         return {**_OPTIONS_OF_ALL, **self.options()}
@@ -270,9 +285,12 @@ class ThreadCommand(_Prompt):
             raise TargetGone(f"LLDB has no thread {native}")
         size = region.team_size if region is not None else 1
         at = region.level if region is not None else 0
+        begins = any(row.native_thread_id == native and row.about_to_begin for row in session.ask_threads().rows)
+        note = ", which is about to begin the region" if begins else ""
         where = lldb.SBStream()
         thread.GetStatus(where)
-        return f"OpenMP thread {number}/{size} at level {at} is LLDB's thread #{thread.GetIndexID()}\n{where.GetData()}"
+        known = f"OpenMP thread {number}/{size} at level {at} is LLDB's thread #{thread.GetIndexID()}{note}"
+        return f"{known}\n{where.GetData()}"
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
         """Return the only option."""
@@ -362,9 +380,19 @@ def _number(word: str, what: str) -> int:
 
 
 def _region(session: LldbInspection, native: int, level: int | None) -> ParallelRecord | None:
-    # The innermost region of the thread *native*, None outside of all, or the one at *level* around it.
-    row = _row(session, native)
+    # The innermost region of the thread *native*, None outside of all, or the one at *level* around it. From a thread
+    # that is in no team there is no other way to go than to the only one.
     regions = {(region.runtime, region.id): region for region in session.ask_parallel().rows}
+    row = _row(session, native)
+    if row is None and len(regions) != 1:
+        raise BadInput(
+            f"the selected thread, {native}, is in no team", hint="select one that is: ompd threads shows them"
+        )
+    if row is None:
+        (only,) = regions.values()
+        if level not in (None, only.level):
+            raise BadInput(f"thread {native} is in no region of level {level}")
+        return only
     region = regions.get((row.runtime or "", row.parallel or ""))
     if level == 0:
         raise BadInput("regions have levels from 1 on")
@@ -375,17 +403,17 @@ def _region(session: LldbInspection, native: int, level: int | None) -> Parallel
     return region
 
 
-def _row(session: LldbInspection, native: int) -> ThreadRecord:
-    for row in session.ask_threads().rows:
-        if row.native_thread_id == native and row.thread_num is not None:
-            return row
-    raise BadInput(f"the selected thread, {native}, is in no team", hint="select one that is: ompd threads shows them")
+def _row(session: LldbInspection, native: int) -> ThreadRecord | None:
+    # That of a thread of a team.
+    rows = session.ask_threads().rows
+    return next((row for row in rows if row.native_thread_id == native and row.thread_num is not None), None)
 
 
 def _member(session: LldbInspection, region: ParallelRecord | None, native: int, number: int) -> int:
     members = region.threads if region is not None else (native,)
     if number >= len(members):
-        raise BadInput(f"the team has {len(members)} threads, of numbers 0 to {len(members) - 1}, and no {number}")
+        size = format_count(len(members), "thread")
+        raise BadInput(f"the team has {size}, of numbers 0 to {len(members) - 1}, and no {number}")
     found = members[number]
     if found is None:
         raise NoAnswer(f"which thread has number {number} could not be read")
@@ -418,6 +446,7 @@ class _Switch(_Prompt):
         """Return the only argument."""
         return [[{"arg_type": lldb.eArgTypeNone, "repeat": "optional"}]]
 
+    @_ISOLATION
     def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
         """Complete ``on`` and ``off``."""
         return {"values": [value for value in ("on", "off") if value.startswith(words[position][:cursor])]}
@@ -521,6 +550,7 @@ class StopHook:
     def __init__(self, target: Any, extra_args: Any, internal_dict: dict[str, Any]) -> None:
         self._state = _state(internal_dict)
 
+    @_ISOLATION
     def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
         """Print, once a stop; True lets the program stop."""
         with suppress(BaseException):
@@ -568,7 +598,7 @@ class StatusCommand(_Prompt):
         except OmpdError as error:
             return str(error).removeprefix("process ")
         kind = "core file" if process.GetPluginName().endswith("-core") else "stopped"
-        return f"{process.GetProcessID()}, {kind}, {process.GetNumThreads()} threads"
+        return f"{process.GetProcessID()}, {kind}, {format_count(process.GetNumThreads(), 'thread')}"
 
     def _of_runtimes(self, process: Any) -> list[str]:
         try:
@@ -591,6 +621,7 @@ class Arming:
     def __init__(self, breakpoint: Any, extra_args: Any, internal_dict: dict[str, Any]) -> None:
         self._breakpoint = breakpoint
 
+    @_ISOLATION
     def __callback__(self, context: Any) -> bool:
         """Add the place in the module of *context*, if it has it; True to go on."""
         with suppress(BaseException):
@@ -607,6 +638,7 @@ class Arming:
         return "ompd: an OpenMP runtime begins"
 
 
+@_ISOLATION
 def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool:
     """Tell that a runtime has begun; False lets the program go on."""
     with suppress(BaseException):
@@ -653,6 +685,7 @@ globals().update({made.__name__: made for made in _CLASSES.values()})
 globals().update({made.__name__: made for made in RECOGNIZERS})
 
 
+@_ISOLATION
 def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
     interpreter = debugger.GetCommandInterpreter()
     parsed = "-p " if _PARSES else ""

@@ -87,6 +87,13 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         help="How large a compressed core may be when it is unpacked, as 500M or 2G; 32G if not given.",
     ),
     click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be of different moments."),
+    click.option(
+        "--max-stop",
+        metavar="MS",
+        type=click.FloatRange(0, 3_600_000, min_open=True),
+        help="How long a live process may be stopped at a time, in milliseconds; 50 if not given, and 0.2 more for each"
+        " thread above 256.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option(
         "--color",
@@ -113,7 +120,7 @@ def _make(command: Command) -> click.Command:
 
     lines = "\n".join(f"  {line}" for line in command.example.splitlines())
     argument = command.argument
-    words = f" {argument.example}" if argument is not None else ""
+    words = f" {command.example_words or (argument.example if argument is not None else '')}".rstrip()
     run.__doc__ = f"{command.help}\n\n\b\n  $ ompd {command.name} core.1234{words}\n{lines}"
     decorated: Callable[..., None] = run
     extra = (
@@ -147,6 +154,7 @@ class _Request:
     debuginfod: bool
     max_size: int
     nonblocking: bool
+    max_stop: float | None
     as_json: bool
     color: str
     verbose: bool
@@ -162,6 +170,7 @@ class _Request:
                 open_target(
                     self.target,
                     nonblocking=self.nonblocking,
+                    max_stop=self.max_stop,
                     max_size=self.max_size,
                     exe=self.exe,
                     sysroot=self.sysroot,
@@ -402,8 +411,8 @@ def lldb_init(install: bool) -> None:
         return
     try:
         file, changed = lldbinit.install_import(line)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from error
+    except OmpdError as error:
+        _fail(error)
     click.echo(f"{file}: {'added' if changed else 'has it already'}: {line}")
 
 

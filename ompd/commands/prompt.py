@@ -111,7 +111,8 @@ def format_help(command: Command, prompt: str) -> str:
     ]
     width = max(16, *(len(word) for word, _ in words))
     options = "\n".join(f"  {word:<{width}} {text}".rstrip() for word, text in words)
-    argument = f" {command.argument.example}" if command.argument is not None else ""
+    own = command.argument.example if command.argument is not None else ""
+    argument = f" {command.example_words or own}".rstrip()
     return f"{command.help}\n\n  {prompt}ompd {command.name}{argument}\n{example}\n\nOptions:\n{options}\n"
 
 

@@ -10,6 +10,9 @@ from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.session import Session
 
+# The line above every answer, as it is of the examples.
+_HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -43,7 +46,8 @@ class Command:
     """One command.
 
     ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer, which
-    is not imported before it is needed. ``example`` is what it prints, ``folds`` tells whether the text folds equal
+    is not imported before it is needed. ``example`` is what it prints, with ``example_words`` if it is given some,
+    ``folds`` tells whether the text folds equal
     rows, so that ``--all`` makes sense."""
 
     name: str
@@ -55,6 +59,7 @@ class Command:
     folds: bool = False
     options: tuple[Option, ...] = ()
     argument: Argument | None = None
+    example_words: str = ""
 
     def answer(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Ask the question.
@@ -91,12 +96,14 @@ COMMANDS = (
         "threads",
         "What every thread is doing.",
         "Shows each thread of the process: its OpenMP number and team size, the level of its region, its native id, its"
-        " state, what it waits for, and where it is in the user's source. Equal threads are one row.",
+        " state, what it waits for, and where it is in the user's source; of a core, which thread failed. Equal threads"
+        " are one row.",
         threads.ask,
         "print_threads",
-        "OMP      LEVEL  THREADS         STATE         WAITS FOR                          WHERE\n"
-        "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1235  hang.c:59 simulate\n"
-        "1/4      1      1235            wait_lock     lock &progress_lock                hang.c:39 report",
+        f"{_HEAD}"
+        "OMP      LEVEL  THREADS         STATE         WAITS FOR                       WHERE\n"
+        "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1  hang.c:59 simulate\n"
+        "1/4      1      1235            wait_lock     lock &progress_lock             hang.c:39 report_progress",
         folds=True,
     ),
     Command(
@@ -107,22 +114,21 @@ COMMANDS = (
         " regions too.",
         regions.ask,
         "print_parallel",
-        "parallel  main.c:25 main   level 1   active level 1   3 threads   [1234 1236 1237]\n"
-        "   3 x   parallel  main.c:29 work   level 2   active level 2   2 threads",
+        f"{_HEAD}"
+        "parallel  hang.c:50 simulate   level 1   active level 1   4 threads   [1234 1235 1236 1237]   0x5644ef2763c0",
         folds=True,
     ),
     Command(
         "tasks",
         "The tasks that exist, as a tree.",
         "Shows initial, implicit and explicit tasks, each inside of the one that generated it: the construct it is of,"
-        " whether it is executing, suspended or queued, and on which thread. With -v also its frames and the data of"
-        " tools.",
+        " whether it is executing, suspended, queued or waiting for others, and on which thread. With -v also its"
+        " frames and the data of tools.",
         tasks.ask,
         "print_tasks",
-        "initial task   suspended   thread 1234\n"
-        "   implicit task   tree.c:84 main   suspended   thread 1234\n"
-        "      explicit task   tree.c:67 plant   executing   thread 1235\n"
-        "         78 x   explicit task   tree.c:19 grow   queued",
+        f"{_HEAD}"
+        "initial task   suspended   thread 1234   0x7f0a70125730/initial\n"
+        "   4 x   implicit task   hang.c:50 simulate   executing   threads 1234,1235,1236,1237",
         folds=True,
     ),
     Command(
@@ -133,13 +139,15 @@ COMMANDS = (
         " the construct follows, on the thread that runs it, out to main.",
         stacks.ask,
         "print_stacks",
+        f"{_HEAD}"
         "OMP 1/4   level 1   thread 1235\n"
-        "  #0  report    hang.c:39\n"
-        "  #1  simulate  hang.c:59   body of parallel hang.c:50\n"
+        "  #0 report_progress  hang.c:39\n"
+        "  #1 simulate         hang.c:57   body of parallel hang.c:50\n"
         "  met by thread 1234:\n"
-        "  #2  simulate  hang.c:50\n"
-        "  #3  main      hang.c:70",
+        "  #2 simulate         hang.c:50\n"
+        "  #3 main             hang.c:70",
         folds=True,
+        example_words="--thread 1",
         options=(
             Option("raw", "All frames of the thread's own stack, each with whose it is, its task and its CFA."),
             Option("fold", "Threads that have the same stack share it."),
@@ -161,11 +169,14 @@ COMMANDS = (
         " values, each value has a row that says whose it is.",
         icvs.ask,
         "print_icvs",
-        "ICV            SCOPE   VALUE      OF\n"
-        "nthreads-var   thread  4          [1234]\n"
-        "nthreads-var   thread  2          [1235 1236]\n"
-        "run-sched-var  task    dynamic,7",
+        f"{_HEAD}"
+        "ICV             SCOPE   VALUE  OF\n"
+        "thread-num-var  thread  0      [1234]\n"
+        "thread-num-var  thread  1      [1235]\n"
+        "thread-num-var  thread  2      [1236]\n"
+        "thread-num-var  thread  3      [1237]",
         folds=True,
+        example_words="--changed",
         options=(Option("changed", "Only the variables that differ between threads, regions or tasks.", icvs.changed),),
     ),
     Command(
@@ -177,6 +188,7 @@ COMMANDS = (
         " stand out are marked.",
         variables.ask,
         "print_variable",
+        f"{_HEAD}"
         "counter   int   thread-local (tls)   hang.c:12   in hang\n"
         "   OMP      THREADS         ADDRESS         VALUE\n"
         "   0,2-3/4  1234,1236,1237  3 copies        7\n"

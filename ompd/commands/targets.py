@@ -34,6 +34,7 @@ def open_target(
     target: str,
     *,
     nonblocking: bool = False,
+    max_stop: float | None = None,
     max_size: int = MAX_SIZE,
     progress: Progress | None = None,
     **options: Any,
@@ -41,5 +42,5 @@ def open_target(
     """Return a session on what the user called *target*."""
     process_id = process_id_of(target)
     if process_id is not None:
-        return Session.attach(process_id, nonblocking=nonblocking, progress=progress, **options)
+        return Session.attach(process_id, nonblocking=nonblocking, max_stop=max_stop, progress=progress, **options)
     return Session.open_core(target, max_size=max_size, progress=progress, **options)

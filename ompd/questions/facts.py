@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
-from ompd.errors import NoAnswer, OmpdError, Unavailable
+from ompd.errors import BadInput, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
 from ompd.plugins.layout import table
 from ompd.session import LoadedRuntime, Session
@@ -123,7 +123,8 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
         if session.target.loss is not None:
             problems.unreadable(reason)  # how many threads are in its code, cut stacks do not tell
         elif threads:
-            problems.unreadable(f"{reason}, and {threads} threads are in its code" + (f"; {hint}" if hint else ""))
+            are = "thread is" if threads == 1 else "threads are"
+            problems.unreadable(f"{reason}, and {threads} {are} in its code" + (f"; {hint}" if hint else ""))
         else:
             problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
@@ -188,8 +189,18 @@ def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
 
 
 def native_thread(session: Session, handle: ThreadHandle) -> int:
-    """Return the operating system's identifier of an OpenMP thread."""
-    return session.process.thread_for_id(ThreadIdKind.PTHREAD, handle.native_id(ThreadIdKind.PTHREAD))
+    """Return the operating system's identifier of an OpenMP thread.
+
+    :raises Unavailable: if it is not in this process, which fork() made of another one
+    """
+    identifier = handle.native_id(ThreadIdKind.PTHREAD)
+    try:
+        return session.process.thread_for_id(ThreadIdKind.PTHREAD, identifier)
+    except BadInput as error:
+        # fork() gives the child one thread, and a copy of what the runtime knows of all.
+        if len(session.process.threads()) == 1 and session.target.loss is None:
+            raise Unavailable(f"{error}, which has one thread: it is a fork") from error
+        raise
 
 
 def answer(

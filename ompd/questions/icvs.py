@@ -37,16 +37,13 @@ def ask(session: Session) -> Answer[IcvRecord]:
 DISPLAY = "display"
 """The scope of what is no ICV: a setting as the runtime displays it, by the name of its environment variable."""
 
-# What numbers threads differs between them by definition.
-_NUMBERS = ("thread-num-var", "ompd-thread-num-var")
-
 
 def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
-    """Return *answer* with those variables alone whose value differs between handles, numbers of threads aside."""
+    """Return *answer* with those variables alone whose value differs between handles."""
     values: dict[tuple[str, str], set[int | str | None]] = {}
     for row in answer.rows:
         values.setdefault((row.runtime, row.name), set()).add(row.value)
-    different = {key for key, found in values.items() if len(found) > 1 and key[1] not in _NUMBERS}
+    different = {key for key, found in values.items() if len(found) > 1}
     return replace(answer, rows=tuple(row for row in answer.rows if (row.runtime, row.name) in different))
 
 

@@ -37,10 +37,11 @@ def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems
         return found
     for thread in threads:
         try:
-            region = thread.current_parallel()
-            while region is not None and region.id not in found:
-                found[region.id] = region
-                region = region.enclosing()
+            outside = thread.outside_of_target()
+            for region in (thread.current_parallel(), outside.region if outside is not None else None):
+                while region is not None and region.id not in found:
+                    found[region.id] = region
+                    region = region.enclosing()
         except OmpdError as error:
             problems.lost(f"{runtime.id}: regions of thread descriptor {thread.address:#x}", error)
     return found
@@ -50,6 +51,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
     facts = Facts(f"region {region.id}", problems)
     size = facts.get("team_size", region.size)
     enclosing = facts.get("enclosing", region.enclosing)
+    function = places.named(facts, "function", facts.get("function", lambda: places.region_function(session, region)))
     return ParallelRecord(
         id=region.id,
         runtime=runtime.id,
@@ -57,7 +59,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
         active_level=facts.get("active_level", region.active_level),
         team_size=size,
         enclosing=enclosing.id if enclosing is not None else None,
-        function=facts.get("function", lambda: places.region_function(session, region)),
+        function=function,
         tool_data=facts.get("tool_data", region.tool_data),
         threads=tuple(
             facts.get(f"threads[{number}]", partial(_member, session, region, number)) for number in range(size or 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ompd.contract.plugin import AddressSpace, FrameAddress, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
-from ompd.model import Answer, RegionFunction, TaskFrame, TaskRecord
+from ompd.model import Answer, DependenceRecord, RegionFunction, TaskFrame, TaskRecord, TaskWaitRecord
 from ompd.questions import places
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.regions import live_regions
@@ -17,8 +17,9 @@ from ompd.session import LoadedRuntime, Session
 def ask(session: Session) -> Answer[TaskRecord]:
     """Return the initial, implicit and explicit tasks that exist, each after the task that generated it.
 
-    Explicit tasks are those that threads execute or have suspended, those that generated them, and those in task
-    queues. One that waits for a dependence, or a detached one whose code is done, is in none of these.
+    Explicit tasks are those that threads execute or have suspended, those that generated them, those in task queues,
+    and those that wait for a dependence or an event, as far as others lead to them. A task's ``unfinished_children``
+    count those too that nothing leads to.
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
@@ -46,6 +47,7 @@ class _Collector:
         for region in live_regions(self._runtime, self._space, self._problems).values():
             self._from_region(region)
         self._from_queues()
+        self._from_counts()
         return list(each(self._session, self._tasks.values(), self._record))
 
     def _from_threads(self) -> None:
@@ -114,19 +116,49 @@ class _Collector:
     def _from_queues(self) -> None:
         try:
             for task in self._space.internals().queued_tasks():
-                self._with_ancestors(task)
+                self._listed(task)
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks are not known: {error}")
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: queued tasks", error)
         try:
+            for task in self._space.internals().waiting_tasks():
+                self._listed(task)
+        except LayoutUnavailable as error:
+            what = "tasks that wait for a dependence or an event"
+            self._problems.note(f"{self._runtime.id}: {what} are not known: {error}")
+        except OmpdError as error:
+            self._problems.lost(f"{self._runtime.id}: tasks that wait for a dependence or an event", error)
+        try:
             if self._may_have_priorities():
                 for task in self._space.internals().prioritized_tasks():
-                    self._with_ancestors(task)
+                    self._listed(task)
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known: {error}")
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: queued tasks that were given a priority", error)
+
+    def _from_counts(self) -> None:
+        try:
+            for region, count in self._space.internals().unlisted_tasks().items():
+                what = "1 more task" if count == 1 else f"{count} more tasks"
+                self._problems.note(
+                    f"{self._runtime.id}: region {region} has {what} to wait for that no list leads to: what generated"
+                    " them is over"
+                )
+        except LayoutUnavailable:
+            return  # what is not known for that is said already
+        except OmpdError as error:
+            self._problems.lost(f"{self._runtime.id}: how many tasks regions have", error)
+
+    def _listed(self, task: TaskHandle) -> None:
+        # One whose parent cannot be told must not keep others from being listed; its row says so.
+        try:
+            self._with_ancestors(task)
+        except Unavailable:
+            return
+        except OmpdError as error:
+            self._problems.lost(f"{self._runtime.id}: what generated task {task.id}", error)
 
     def _may_have_priorities(self) -> bool:
         # Without a maximum the runtime drops the priorities that tasks are given.
@@ -157,14 +189,38 @@ class _Collector:
             generating=generating.id if generating is not None else None,
             scheduling=scheduling.id if scheduling is not None else None,
             parallel=region.id if region is not None else None,
-            function=facts.get("function", lambda: self._function(task, kind)),
+            function=places.named(facts, "function", facts.get("function", lambda: self._function(task, kind))),
             exit_frame=_frame(exit_frame),
             enter_frame=_frame(enter_frame),
             status=status,
             final=facts.get("final", task.is_final),
             tool_data=facts.get("tool_data", task.tool_data),
+            unfinished_children=facts.get("unfinished_children", task.unfinished_children),
+            waits_for=facts.get("waits_for", lambda: self._wait(task, facts)),
             unavailable=facts.unavailable,
         )
+
+    def _wait(self, task: TaskHandle, facts: Facts) -> TaskWaitRecord | None:
+        wait = task.waits_for()
+        if wait is None:
+            return None
+        if wait.kind == "dependence" and wait.dependences is None:
+            facts.unavailable["waits_for.dependences"] = "nothing leads from the task to the items of its depend clause"
+        return TaskWaitRecord(
+            wait.kind,
+            wait.count,
+            tuple(other.id for other in wait.tasks),
+            tuple(map(self._dependence, wait.dependences)) if wait.dependences is not None else None,
+            wait.event,
+        )
+
+    def _dependence(self, item: Dependence) -> DependenceRecord:
+        place = self._session.process.locate(item.address)
+        symbol = place.symbol
+        if symbol is not None and place.symbol_address is not None and item.address != place.symbol_address:
+            symbol += f"+{item.address - place.symbol_address:#x}"
+        access = None if item.is_in is None else "in" if item.is_in else "out"
+        return DependenceRecord(item.address, symbol, access)
 
     def _thread(self, task: TaskHandle) -> int | None:
         handle = task.thread()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import state_name
 from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError, Unavailable
-from ompd.model import Answer, Place, ThreadRecord
+from ompd.model import Answer, OutsideRecord, Place, ThreadRecord
 from ompd.questions import places
+from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
 from ompd.questions.matching import Matching, team_order
 from ompd.questions.runtimes import records
+from ompd.questions.signals import signal_of
 from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
 
@@ -29,20 +32,21 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
     matching = Matching(session, runtimes, problems)
+    ancestry = {runtime.id: Ancestry() for runtime in runtimes}
 
     def record(thread: int) -> ThreadRecord:
         found = matching.of(thread)
         if found is None:
             return _other(session, thread, matching.doubt, problems)
         runtime, handle = found
-        return _record(session, runtime, handle, thread, waits[runtime.id], problems)
+        return _record(session, runtime, handle, thread, waits[runtime.id], ancestry[runtime.id], problems)
 
     # All are looked for first: looking for one may make another known.
     matched, threads = matching.matched, session.process.threads()
     rows = list(each(session, threads, record))
     for runtime, handle in _unmatched(runtimes, matched):
         if session.target.loss is not None and session.target.loss.threads:
-            row = _unnamed(session, runtime, handle, waits[runtime.id], problems)
+            row = _unnamed(session, runtime, handle, waits[runtime.id], ancestry[runtime.id], problems)
             rows += [row] if row is not None else []
         else:
             _complain(runtime, handle, problems)
@@ -71,20 +75,31 @@ def _complain(runtime: LoadedRuntime, handle: ThreadHandle, problems: Problems) 
 
 
 def _unnamed(
-    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, waits: Waits, problems: Problems
+    session: Session,
+    runtime: LoadedRuntime,
+    handle: ThreadHandle,
+    waits: Waits,
+    ancestry: Ancestry,
+    problems: Problems,
 ) -> ThreadRecord | None:
     # A thread that the runtime knows of a target that does not name its threads any more.
     try:
         if not handle.native_id(ThreadIdKind.PTHREAD):
             return None
-        return _record(session, runtime, handle, native_thread(session, handle), waits, problems)
+        return _record(session, runtime, handle, native_thread(session, handle), waits, ancestry, problems)
     except OmpdError as error:
-        row = _record(session, runtime, handle, None, waits, problems)
+        row = _record(session, runtime, handle, None, waits, ancestry, problems)
         return replace(row, unavailable={**row.unavailable, "native_thread_id": str(error)})
 
 
 def _record(
-    session: Session, runtime: LoadedRuntime, handle: ThreadHandle, thread: int | None, waits: Waits, problems: Problems
+    session: Session,
+    runtime: LoadedRuntime,
+    handle: ThreadHandle,
+    thread: int | None,
+    waits: Waits,
+    ancestry: Ancestry,
+    problems: Problems,
 ) -> ThreadRecord:
     facts = Facts(f"thread {thread}" if thread is not None else f"thread descriptor {handle.address:#x}", problems)
     region: ParallelHandle | None = facts.get("parallel", handle.current_parallel)
@@ -108,6 +123,11 @@ def _record(
             of_region(key, value if outside else None)
             for key, value in (("team_size", 1), ("level", 0), ("active_level", 0))
         )
+    ancestors: tuple[int, ...] | None = ()
+    if lost is not None:
+        facts.unavailable["ancestors"], ancestors = lost, None
+    elif region is not None:
+        ancestors = facts.get("ancestors", partial(ancestry.of, region))
     state = facts.get("state", handle.state)
     if state is None:
         facts.unavailable["state_source"] = facts.unavailable["state"]
@@ -115,15 +135,18 @@ def _record(
     task = facts.get("task", handle.current_task)
     context = (runtime.space, handle) if runtime.space is not None else None
     where = facts.get("where", lambda: _where(session, thread, context))
+    if where is not None and where.address is None:
+        for key in ("address", "file", "line")[: 3 if where.line is None else 1]:
+            facts.unavailable[f"where.{key}"] = "that code ended by a jump, and which one is not known"
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
-    if where is not None and where.function is None and session.target.loss is not None:
-        facts.unavailable["where.function"] = "what tells the function of compiler-made code is lost"
+    _note_function(session, facts, where)
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=thread_num,
         team_size=team_size,
         level=level,
         active_level=active,
+        ancestors=ancestors,
         native_thread_id=thread,
         thread_type=facts.get("thread_type", handle.thread_type),
         state=state_name(state.state) if state is not None else None,
@@ -134,10 +157,32 @@ def _record(
         task=task.id if task is not None else None,
         where=where,
         innermost=innermost,
+        about_to_begin=handle.is_about_to_begin(),
         address=handle.address,
         tool_data=facts.get("tool_data", handle.tool_data),
+        **signal_of(session, thread, facts)._asdict(),
+        outside_of_target=facts.get("outside_of_target", lambda: _outside(handle)),
         unavailable=facts.unavailable,
     )
+
+
+def _outside(handle: ThreadHandle) -> OutsideRecord | None:
+    outside = handle.outside_of_target()
+    if outside is None:
+        return None
+    region = outside.region
+    size, level = (region.size(), region.level()) if region is not None else (1, 0)
+    return OutsideRecord(region.id if region is not None else None, outside.thread_num, size, level, outside.task.id)
+
+
+def _note_function(session: Session, facts: Facts, where: Place | None) -> None:
+    # Why the function of compiler-made code is not known.
+    if where is None or where.function is not None:
+        return
+    if session.target.loss is not None:
+        facts.unavailable["where.function"] = "what tells the function of compiler-made code is lost"
+    elif where.address is not None and places.is_of_construct(session, where.address):
+        facts.unavailable["where.function"] = places.NO_FUNCTION
 
 
 def _where(
@@ -157,8 +202,8 @@ def _innermost(session: Session, thread: int | None) -> Place:
 _NAMELESS = "which thread of the process it is, is not known"
 # What a row has of OpenMP.
 _OPENMP = (
-    *("runtime", "thread_num", "team_size", "level", "active_level", "thread_type", "state", "state_source"),
-    *("wait_id", "wait", "parallel", "task", "address", "tool_data"),
+    *("runtime", "thread_num", "team_size", "level", "active_level", "ancestors", "thread_type"),
+    *("state", "state_source", "wait_id", "wait", "parallel", "task", "address", "tool_data", "outside_of_target"),
 )
 
 
@@ -170,14 +215,15 @@ def _other(session: Session, thread: int, doubt: str | None, problems: Problems)
         facts.unavailable.update(dict.fromkeys(_OPENMP, doubt))
     where = facts.get("where", lambda: _where(session, thread))
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
-    if where is not None and where.function is None and session.target.loss is not None:
-        facts.unavailable["where.function"] = "what tells the function of compiler-made code is lost"
+    _note_function(session, facts, where)
     kind = "other" if doubt is None else None
     return ThreadRecord(
+        ancestors=() if doubt is None else None,
         native_thread_id=thread,
         thread_type=kind,
         where=where,
         innermost=innermost,
+        **signal_of(session, thread, facts)._asdict(),
         unavailable=facts.unavailable,
     )
 

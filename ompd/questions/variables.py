@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
+from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
 from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
@@ -21,6 +22,7 @@ from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
     from ompd.debugger.formats.dwarf_values import Shown
+    from ompd.debugger.variable_names import VariableName
     from ompd.debugger.variable_reader import VariableReader
     from ompd.debugger.variables import StaticVariable
 
@@ -61,6 +63,8 @@ def ask(
     try:
         found = session.process.named_variables.find(wanted)
     except (NoAnswer, Unavailable) as error:
+        if isinstance(error, NoAnswer):
+            error = _with_local(session, wanted, error)
         raise in_what_is_left(session, error) from error
     if len(found) > 1:
         raise list_choices(wanted, found)
@@ -75,15 +79,34 @@ def ask(
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
     matching = Matching(session, runtimes, problems)
+    ancestry = {runtime.id: Ancestry() for runtime in runtimes}
 
     def record(thread: int) -> VariableRecord:
-        return _record(copies, reader, thread, matching, wanted.text, problems)
+        return _record(copies, reader, thread, matching, ancestry, wanted.text, problems)
 
     rows = _marked(sorted(each(session, session.process.threads(), record), key=_order))
     plain = answer(session, rows, records(session, problems), problems)
     return VariableAnswer(
         plain.target, plain.runtimes, plain.rows, plain.complete, plain.warnings, _stats(rows) if stats else None
     )
+
+
+def _with_local(session: Session, wanted: VariableName, error: NoAnswer) -> NoAnswer:
+    # A variable of a function, which another command shows.
+    if wanted.scopes or wanted.block is not None or wanted.is_global:
+        return error
+    process, seen = session.process, set()
+    for thread in process.threads():
+        for frame in process.stack(thread).frames:
+            if frame.call_site in seen:
+                continue
+            seen.add(frame.call_site)
+            module = process.module_at(frame.call_site)
+            if module is None or module.is_system_library or wanted.name not in process.local_names(frame):
+                continue
+            hint = f"a function in the stack of thread {thread} has a local variable {wanted.name}: ompd stack --locals"
+            return NoAnswer(str(error), hint=f"{hint}; {error.hint}" if error.hint else hint)
+    return error
 
 
 def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
@@ -160,6 +183,7 @@ def _record(
     reader: VariableReader,
     thread: int,
     matching: Matching,
+    ancestry: Mapping[str, Ancestry],
     name: str,
     problems: Problems,
 ) -> VariableRecord:
@@ -184,7 +208,13 @@ def _record(
         elif thread_num is not None:
             team_size = 1
     elif matching.doubt is not None:
-        facts.unavailable.update(dict.fromkeys(("runtime", "parallel", "thread_num", "team_size"), matching.doubt))
+        keys = ("runtime", "parallel", "thread_num", "team_size", "ancestors")
+        facts.unavailable.update(dict.fromkeys(keys, matching.doubt))
+    ancestors: tuple[int, ...] | None = ()
+    if "team_size" in facts.unavailable:
+        facts.unavailable["ancestors"], ancestors = facts.unavailable["team_size"], None
+    elif found is not None and region is not None:
+        ancestors = facts.get("ancestors", partial(ancestry[found[0].id].of, region))
     mechanism = facts.get("mechanism", lambda: copies.mechanism)
     row = VariableRecord(
         native_thread_id=thread,
@@ -192,6 +222,7 @@ def _record(
         parallel=region.id if region is not None else None,
         thread_num=thread_num,
         team_size=team_size,
+        ancestors=ancestors,
         name=_shown_name(variable, name),
         module=variable.module.name,
         mechanism=mechanism,

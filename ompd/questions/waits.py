@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ompd import outlined
@@ -35,6 +36,7 @@ _KINDS: dict[int, str] = {
 }
 _BARRIER_KEYS = ("arrived", "expected", "missing")
 _LOCK_KEYS = ("object", "symbol", "owner", "owner_source")
+_AT_NONE = "none of the team's barriers counts the thread: it has not arrived yet, or was let go"
 
 
 class Waits:
@@ -43,7 +45,7 @@ class Waits:
     def __init__(self, session: Session, space: AddressSpace) -> None:
         self._session = session
         self._space = space
-        self._barriers: dict[str, BarrierState | OmpdError | None] = {}
+        self._barriers: dict[str, Mapping[int, BarrierState] | OmpdError] = {}
 
     def of(
         self,
@@ -57,19 +59,36 @@ class Waits:
 
         :param thread: its native id, None if that is not known
         """
-        wait = self._of(state, handle, region, facts)
+        wait = self._of(state, handle, region, facts, thread)
         if wait is None:
             return None
         try:
-            how = self._session.process.progress(thread) if thread is not None else None
+            how = self._how(wait, region, thread) if thread is not None else None
         except OmpdError as error:
             how, facts.unavailable["wait.how"] = None, str(error)
         if how is None:
             facts.unavailable.setdefault("wait.how", "its registers do not tell, or what it waits on is lost")
         return replace(wait, how=how)
 
+    def _how(self, wait: Wait, region: ParallelHandle | None, thread: int) -> str | None:
+        process = self._session.process
+        if wait.kind != "barrier" or region is None:
+            return process.progress(thread)
+        barriers = self._barriers_of(region)
+        if isinstance(barriers, OmpdError):
+            how = process.progress(thread)
+            if how == "released":
+                raise barriers  # what has changed may let nobody go
+            return how
+        return process.progress(thread, barriers[thread].flags if thread in barriers else 0)
+
     def _of(
-        self, state: KeptState | None, handle: ThreadHandle, region: ParallelHandle | None, facts: Facts
+        self,
+        state: KeptState | None,
+        handle: ThreadHandle,
+        region: ParallelHandle | None,
+        facts: Facts,
+        thread: int | None,
     ) -> Wait | None:
         if state is None:
             facts.unavailable["wait"] = facts.unavailable["wait_id"] = facts.unavailable["state"]
@@ -77,7 +96,7 @@ class Waits:
         if not is_wait(state.state):
             return None
         if State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT:
-            return self._barrier(region, facts)
+            return self._barrier(region, facts, thread)
         if State.WAIT_MUTEX <= state.state < State.WAIT_TARGET:
             return self._lock(state, handle, facts)
         return Wait(_KINDS.get(state.state, "unknown"))
@@ -85,19 +104,32 @@ class Waits:
     def _internals(self) -> RuntimeInternals:
         return self._space.internals()
 
-    def _barrier(self, region: ParallelHandle | None, facts: Facts) -> Wait:
-        found = self._asked_barrier(region) if region is not None else None
-        if isinstance(found, BarrierState):
-            return Wait("barrier", arrived=found.arrived, expected=found.expected, missing=found.missing)
-        reason = str(found) if found is not None else "no thread of the team is at a barrier any more: it is over"
+    def _barrier(self, region: ParallelHandle | None, facts: Facts, thread: int | None) -> Wait:
+        # Of several barriers of the team it is the one at which this thread is; no other one says for whom it waits.
+        barriers = self._barriers_of(region) if region is not None else {}
+        if isinstance(barriers, OmpdError):
+            reason = str(barriers)
+        elif region is None:
+            reason = facts.unavailable.get("parallel", "the thread is in no parallel region")
+        elif thread is None:
+            reason = "which thread of the process it is, is not known"
+        elif thread not in barriers:
+            reason = _AT_NONE
+        elif (barrier := barriers[thread]).doubt is None:
+            expected = len(barrier.present) + len(barrier.missing)
+            return Wait("barrier", arrived=len(barrier.present), expected=expected, missing=barrier.missing)
+        else:
+            reason = barrier.doubt
         for key in _BARRIER_KEYS:
             facts.unavailable[f"wait.{key}"] = reason
         return Wait("barrier")
 
-    def _asked_barrier(self, region: ParallelHandle) -> BarrierState | OmpdError | None:
+    def _barriers_of(self, region: ParallelHandle) -> Mapping[int, BarrierState] | OmpdError:
+        # The barrier at which each thread of a region's team waits, by native id.
         if region.id not in self._barriers:
             try:
-                self._barriers[region.id] = self._internals().barrier(region)
+                known = self._internals().barriers(region)
+                self._barriers[region.id] = {thread: barrier for barrier in known for thread in barrier.present}
             except OmpdError as error:
                 self._barriers[region.id] = error
         return self._barriers[region.id]

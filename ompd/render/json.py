@@ -11,7 +11,7 @@ from typing import Any
 from ompd.model import Answer, LayoutAnswer, SnapshotRecord
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
-ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data"))
+ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data", "si_addr", "event"))
 """Keys whose values are addresses, or words that may be."""
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ompd.model import Answer, StackFrame, StackRecord
-from ompd.render.words import UNKNOWN, basename, clean, format_count, format_ranges, format_threads
+from ompd.render.words import UNKNOWN, basename, clean, format_count, format_failure, format_numbers, format_threads
 
 _MAX_FRAMES, _LAST = 100, 20  # of a deep recursion so many are shown, and the last of these
 _MAX_NAME = 40  # names longer than that do not push the others' columns away
 _MAX_VALUE = 200  # characters of a variable's value
-_HOW = {"frame-pointer": "a guess by the frame pointer", "scan": "a guess by a scan of the stack"}
+_HOW = {
+    "frame-pointer": "a guess by the frame pointer",
+    "scan": "a guess by a scan of the stack",
+    "tail-call": "tail call",
+}
 
 
 def stack_lines(
@@ -22,7 +26,7 @@ def stack_lines(
     for number, row in enumerate(answer.rows):
         if number:
             yield "", ""
-        yield _heading(row, many), "head"
+        yield _heading(row, many), "failed" if format_failure(row) else "head"
         yield from _frames(row, unfold, verbose, raw)
 
 
@@ -35,11 +39,19 @@ def _heading(row: StackRecord, many: bool) -> str:
     elif row.idle:
         words.append("idle in the pool")
     else:
-        numbers = format_ranges({number for number in row.thread_nums if number is not None}) or UNKNOWN
-        size = row.team_size if row.team_size is not None else UNKNOWN
-        words = [f"OMP {numbers}/{size}", f"level {row.level if row.level is not None else UNKNOWN}", *words]
+        paths = zip(row.ancestors or ((),), row.thread_nums, strict=False)
+        numbers = format_numbers(
+            ((*(around if around is not None else (None,)), number) for around, number in paths), row.team_size
+        )
+        words = [
+            f"OMP {numbers}" + (f"/{UNKNOWN}" if row.team_size is None else ""),
+            f"level {row.level if row.level is not None else UNKNOWN}",
+            *words,
+        ]
     if many and row.runtime is not None:
         words.append(row.runtime)
+    if format_failure(row):
+        words.append(format_failure(row))
     return clean("   ".join(words))
 
 
@@ -62,7 +74,8 @@ def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterato
                 yield f"  the stack of thread {thread} could not be followed further: {clean(stopped)}", "dim"
                 stopped = None
             thread = frame.thread
-            in_none = "" if position else "is in no code of the region, which was "
+            before = "has not begun" if row.about_to_begin else "is in no code of"
+            in_none = "" if position else f"{before} the region, which was "
             yield f"  {in_none}met by thread {thread}:", "dim"
         line = f"  #{number:<{digits}} {names[number]:<{width}}  {_where(frame)}"
         notes = _notes(frame, verbose, raw)
@@ -97,13 +110,17 @@ def _locals(frame: StackFrame, indent: str, whole: bool) -> Iterator[tuple[str, 
 def _name(frame: StackFrame) -> str:
     if frame.signal:
         return "<signal handler called>"
-    return clean(frame.function) if frame.function is not None else f"{frame.address:#x}"
+    return clean(frame.function) if frame.function is not None else _address(frame)
+
+
+def _address(frame: StackFrame) -> str:
+    return f"{frame.address:#x}" if frame.address is not None else UNKNOWN
 
 
 def _where(frame: StackFrame) -> str:
     if frame.file is not None and frame.line is not None:
         return clean(f"{basename(frame.file)}:{frame.line}")
-    return clean(f"in {basename(frame.module)}") if frame.module is not None else f"{frame.address:#x}"
+    return clean(f"in {basename(frame.module)}") if frame.module is not None else _address(frame)
 
 
 def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
@@ -117,12 +134,14 @@ def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
         yield "(unproven)"
     if frame.how in _HOW:
         yield _HOW[frame.how]
+        if "callee" in frame.unavailable:
+            yield "what it called is not known"
     elif frame.guessed:
         yield "if the guess is right"
     if raw:
         yield frame.kind
     if raw or verbose:
-        yield f"pc {frame.address:#x}"
+        yield f"pc {_address(frame)}"
         yield f"cfa {frame.cfa:#x}" if frame.cfa is not None else "cfa ?"
         if frame.task is not None:
             yield f"task {frame.task}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ompd.model import Answer, ThreadRecord
-from ompd.render.words import UNKNOWN, clean, format_count
+from ompd.render.words import clean, format_count
 
 
 def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> str:
@@ -13,7 +13,7 @@ def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> s
     members = [row for row in answer.rows if row.parallel is not None]
     if members:
         regions = len({(row.runtime, row.parallel) for row in members})
-        states = Counter(row.state or UNKNOWN for row in members)
+        states = Counter(row.state or "of unknown state" for row in members)
         told = ", ".join(f"{count} {state}" for state, count in states.most_common())
         text = f"{format_count(len(members), 'thread')} in {format_count(regions, 'region')}: {told}"
     elif any(row.runtime is not None for row in answer.rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ompd.model import Answer, TaskFrame, TaskRecord
+from ompd.model import Answer, DependenceRecord, TaskFrame, TaskRecord
 from ompd.render.words import UNKNOWN, clean, format_field, format_place, format_threads
 
 
@@ -24,7 +24,7 @@ def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: boo
         if group[0].id in seen:
             continue
         seen.add(group[0].id)
-        yield depth, _task_text(group, verbose)
+        yield depth, _task_text(group, children.get(group[0].id, ()), verbose)
         waiting += [(depth + 1, inner) for inner in reversed(_fold_tasks(children, group[0].id, unfold))]
 
 
@@ -41,13 +41,15 @@ def _fold_tasks(
             row.function,
             row.final,
             row.parallel,
+            row.waits_for and (row.waits_for.kind, row.waits_for.tasks, row.waits_for.dependences),
+            row.unfinished_children,
             tuple(sorted(row.unavailable)),
         )
         groups.setdefault(number if unfold or row.id in children else alike, []).append(row)
     return list(groups.values())
 
 
-def _task_text(group: Sequence[TaskRecord], verbose: bool) -> str:
+def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verbose: bool) -> str:
     row = group[0]
     words = [f"{len(group)} x"] if len(group) > 1 else []
     words.append(f"{format_field(row, 'kind')} task")
@@ -61,12 +63,55 @@ def _task_text(group: Sequence[TaskRecord], verbose: bool) -> str:
         words.append(f"thread{'s' if len(threads) > 1 else ''} {format_threads(threads)}")
     elif "thread" in row.unavailable:
         words.append(f"thread {UNKNOWN}")
+    words += [*_waits(row), *_unfinished(row, children)]
     if len(group) == 1:
         words.append(row.id)
     if verbose and len(group) == 1:
         words.append(f"exit {_frame(row, 'exit_frame')}, enter {_frame(row, 'enter_frame')}")
         words.append(f"tool data {format_field(row, 'tool_data')}")
     return clean("   ".join(words))
+
+
+# Of long lists the first few tell enough.
+_LISTED = 4
+
+
+def _waits(row: TaskRecord) -> Iterator[str]:
+    wait = row.waits_for
+    if wait is None:
+        return
+    if wait.kind == "event":
+        yield f"its event {wait.event:#x} is not fulfilled" if wait.event is not None else "its event is not fulfilled"
+        return
+    words = [f"for {wait.count} task{'' if wait.count == 1 else 's'}" if wait.count is not None else "for others"]
+    if wait.tasks:
+        words[0] += ": " + _listed(wait.tasks)
+    if wait.dependences:
+        words.append(_listed([_clause(item) for item in wait.dependences]))
+    yield ", ".join(words)
+
+
+def _clause(item: DependenceRecord) -> str:
+    name = item.symbol or f"{item.address:#x}"
+    return f"depend({item.access}: {name})" if item.access is not None else f"depend({name})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _unfinished(row: TaskRecord, children: Sequence[TaskRecord]) -> Iterator[str]:
+    # What keeps its children from being done, if that is more than that somebody has to execute them.
+    explicit = [child for child in children if child.kind == "explicit" and child.status != "complete"]
+    told = {status: sum(child.status == status for child in explicit) for status in ("detached", "waiting")}
+    words = [f"{count} {status}" for status, count in told.items() if count]
+    hidden = (row.unfinished_children or 0) - len(explicit)
+    if hidden > 0:
+        words.append(f"{hidden} that no list leads to")
+    if words:
+        count = max(row.unfinished_children or 0, len(explicit))
+        yield f"{count} unfinished child{'' if count == 1 else 'ren'}: {', '.join(words)}"
 
 
 def _frame(row: TaskRecord, key: str) -> str:

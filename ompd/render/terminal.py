@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ompd.model import (
@@ -21,10 +20,10 @@ from ompd.model import (
     ThreadRecord,
     VariableAnswer,
 )
-from ompd.render import icvs, layouts, regions, runtimes, stacks, tasks, threads, variables, words
+from ompd.render import columns, icvs, layouts, regions, runtimes, stacks, tasks, threads, variables, words
 
 # Styles by the names that words.Line uses.
-_STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold"}
+_STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold", "failed": "bold red"}
 # Recursion of tasks, and of regions, goes thousands of levels deep.
 _MAX_INDENT = 40
 # A pipe has no width; nothing may be cut off or wrapped in it.
@@ -57,11 +56,28 @@ def make_console(color: str, *, file: TextIO | None = None, width: int | None = 
     )
 
 
+def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    # Lines that fit already, each with its style.
+    lines = list(lines)
+    if console.color_system is None:
+        # Some ten thousand lines, in which there is nothing to lay out.
+        console.file.write("".join(f"{line}\n" for line, _ in lines))
+    elif lines:
+        text = Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines)
+        console.print(text, soft_wrap=True)
+
+
+def _print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    # Lines that are broken between words where they are too long, those that follow being indented more.
+    width = console.width
+    _print_lines(console, ((part, style) for line, style in lines for part in columns.wrap_line(line, width)))
+
+
 def _print_head(console: Console, answer: Answer[Any], verbose: bool) -> None:
-    console.print(Text(words.format_target(answer.target, answer.runtimes), style=_STYLES["head"]))
+    lines = [(words.format_target(answer.target, answer.runtimes), "head")]
     for name in answer.target.unproven if verbose else ():
-        console.print(Text(words.clean(f"not proven to be the build that ran: {name}"), style=_STYLES["dim"]))
-    console.print()
+        lines.append((words.clean(f"not proven to be the build that ran: {name}"), "dim"))
+    _print_wrapped(console, [*lines, ("", "")])
 
 
 def print_threads(
@@ -79,31 +95,26 @@ def print_threads(
 
 
 def _print_table(console: Console, table: words.Table) -> None:
-    grid = Table(box=None, pad_edge=False, header_style=_STYLES["head"], show_edge=False)
-    for title in table.titles:
-        grid.add_column(Text(title), overflow="fold", no_wrap=title in ("OMP", "LEVEL", "LLDB", "ICV", "SCOPE"))
-    for line in table.lines:
-        grid.add_row(*(Text(cell) for cell in line.cells), style=_STYLES[line.style])
-    console.print(grid)
+    _print_lines(console, columns.table_lines(table, console.width))
+
+
+def _indented(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str]]:
+    return (("   " * min(depth, _MAX_INDENT) + line, "") for depth, line in lines)
 
 
 def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``tasks``."""
     _print_head(console, answer, verbose)
-    for depth, line in tasks.task_lines(answer, unfold=unfold, verbose=verbose):
-        console.print(Text("   " * min(depth, _MAX_INDENT) + line))
+    if not answer.rows:
+        _print_wrapped(console, [(words.format_nothing(answer, "no task", "tasks"), "")])
+    _print_wrapped(console, _indented(tasks.task_lines(answer, unfold=unfold, verbose=verbose)))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
 def print_stacks(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``stack``."""
     _print_head(console, answer, verbose)
-    lines = list(stacks.stack_lines(answer, unfold=unfold, verbose=verbose))
-    if console.color_system is None:
-        # Some ten thousand lines, in which there is nothing to lay out.
-        console.file.write("".join(f"{line}\n" for line, _ in lines))
-    else:
-        console.print(Text("\n").join(Text(line, style=_STYLES[style]) for line, style in lines))
+    _print_wrapped(console, stacks.stack_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -117,20 +128,23 @@ def print_variable(
 ) -> None:
     """Print the answer to ``var``, with LLDB's numbers of the threads if there are *indices*."""
     _print_head(console, answer, verbose)
-    console.print(Text(variables.variable_heading(answer)))
+    _print_wrapped(console, [(variables.variable_heading(answer), "")])
     mark = console.color_system is None
     _print_table(console, variables.variable_table(answer, unfold=unfold, mark=mark, indices=indices))
     if answer.stats is not None:
-        console.print()
-        for line in variables.stats_lines(answer.stats):
-            console.print(Text(line))
+        _print_wrapped(console, [("", ""), *((line, "") for line in variables.stats_lines(answer.stats))])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
 def print_icvs(console: Console, answer: Answer[IcvRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``icvs``."""
     _print_head(console, answer, verbose)
-    _print_table(console, icvs.icvs_table(answer, unfold=unfold, display=verbose))
+    table = icvs.icvs_table(answer, unfold=unfold, display=verbose)
+    if table.lines:
+        _print_table(console, table)
+    else:
+        none = "no variable differs between threads, regions or tasks"
+        _print_wrapped(console, [(words.format_nothing(answer, none, "variables"), "")])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -139,29 +153,24 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     _print_head(console, answer, verbose)
     if not answer.rows:
         untold = "no parallel region is known: what would tell could not be read"
-        console.print(Text("no parallel region is being executed" if answer.complete else untold))
-    for depth, line in regions.region_lines(answer, unfold=unfold, verbose=verbose):
-        console.print(Text("   " * min(depth, _MAX_INDENT) + line))
+        _print_wrapped(console, [("no parallel region is being executed" if answer.complete else untold, "")])
+    _print_wrapped(console, _indented(regions.region_lines(answer, unfold=unfold, verbose=verbose)))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
 def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``runtimes``."""
     _print_head(console, answer, verbose)
-    for line in runtimes.runtime_lines(answer):
-        console.print(Text(line))
+    _print_wrapped(console, ((line, "") for line in runtimes.runtime_lines(answer)))
 
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:
     """Print the tables of layouts that are known, or what one of them holds."""
     if answer.structs is None:
         _print_table(console, layouts.layouts_table(answer))
-        console.print()
-        for line in layouts.notes(answer, verbose=verbose):
-            console.print(Text(line, style=_STYLES["dim"]))
+        _print_wrapped(console, [("", ""), *((line, "dim") for line in layouts.notes(answer, verbose=verbose))])
         return
-    for line in layouts.layout_lines(answer):
-        console.print(Text(line))
+    _print_wrapped(console, ((line, "") for line in layouts.layout_lines(answer)))
 
 
 def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, str]]) -> None:
@@ -172,7 +181,6 @@ def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, 
     for unavailable in rows:
         for key, reason in unavailable.items():
             reasons.setdefault(reason, set()).add(key)
+    lines = ((words.clean(f"not known: {', '.join(sorted(keys))}: {why}"), "dim") for why, keys in reasons.items())
     if reasons:
-        console.print()
-    for reason, keys in reasons.items():
-        console.print(Text(words.clean(f"not known: {', '.join(sorted(keys))}: {reason}"), style=_STYLES["dim"]))
+        _print_wrapped(console, [("", ""), *lines])

@@ -12,13 +12,16 @@ from ompd.render.words import (
     NONE,
     UNKNOWN,
     Line,
+    Path,
     Table,
     clean,
     format_count,
+    format_failure,
     format_field,
     format_indices,
+    format_numbers,
     format_place,
-    format_ranges,
+    format_some,
     format_threads,
 )
 
@@ -37,35 +40,31 @@ def threads_table(
     groups: dict[Any, list[ThreadRecord]] = {}
     for number, row in enumerate(answer.rows):
         groups.setdefault(number if unfold else _alike(row, verbose), []).append(row)
-    many = len(answer.runtimes) > 1
-    titles: tuple[str, ...] = ("OMP", "LEVEL", "REGION", "THREADS", "STATE", "WAITS FOR", "WHERE")
-    lines = tuple(_thread_line(rows, verbose) for rows in groups.values())
-    if verbose:
-        titles = (*titles, "TASK", "TOOL DATA")
-        lines = tuple(
-            Line(
-                (*line.cells, *(format_field(rows[0], key) if len(rows) == 1 else "" for key in ("task", "tool_data"))),
-                line.style,
-            )
-            for rows, line in zip(groups.values(), lines, strict=True)
-        )
-    if indices is not None:
-        at = titles.index("THREADS")
-        titles = (*titles[:at], "LLDB", *titles[at:])
-        lines = tuple(
-            Line(
-                (*line.cells[:at], format_indices((row.native_thread_id for row in rows), indices), *line.cells[at:]),
-                line.style,
-            )
-            for rows, line in zip(groups.values(), lines, strict=True)
-        )
-    if many:
-        titles = ("RUNTIME", *titles)
-        lines = tuple(
-            Line((clean(rows[0].runtime or NONE), *line.cells), line.style)
-            for rows, line in zip(groups.values(), lines, strict=True)
-        )
-    return Table(titles, lines)
+    by_native = {row.native_thread_id: row for row in answer.rows if row.native_thread_id is not None}
+    folded = list(groups.values())
+    columns = {
+        "RUNTIME": [clean(rows[0].runtime or NONE) for rows in folded],
+        **_openmp_columns(folded),
+        "LLDB": [format_indices((row.native_thread_id for row in rows), indices or {}) for rows in folded],
+        "THREADS": [_natives(rows) for rows in folded],
+        "STATE": [_state(rows[0], verbose) for rows in folded],
+        "WAITS FOR": [_wait(rows, by_native) for rows in folded],
+        "WHERE": [_where(rows[0], verbose) for rows in folded],
+        "TASK": [format_field(rows[0], "task") if len(rows) == 1 else "" for rows in folded],
+        "TOOL DATA": [format_field(rows[0], "tool_data") if len(rows) == 1 else "" for rows in folded],
+    }
+    left_out = {"TASK", "TOOL DATA"} if not verbose else set()
+    # What is the same for all threads says nothing of any.
+    if not verbose and len({(row.runtime, row.parallel) for row in answer.rows if row.parallel is not None}) <= 1:
+        left_out.add("REGION")
+    if indices is None:
+        left_out.add("LLDB")
+    if len(answer.runtimes) <= 1:
+        left_out.add("RUNTIME")
+    titles = tuple(title for title in columns if title not in left_out)
+    cells = zip(*(columns[title] for title in titles), strict=True)
+    lines = tuple(Line(row, _style(rows[0])) for rows, row in zip(folded, cells, strict=True))
+    return Table(titles, lines, optional=frozenset(("LEVEL",)), least=frozenset(("REGION",)))
 
 
 def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
@@ -79,45 +78,75 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     # Which of its threads are missing at a team's barrier is the team's own matter.
     how = "released" if row.wait is not None and row.wait.how == "released" else None
     wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,), how=how)
-    return (team, row.state, row.state_source, wait, where, reasons)
+    # Why the program ended stands alone.
+    failed = row.native_thread_id if format_failure(row) else None
+    outside = row.outside_of_target and (row.outside_of_target.parallel, row.outside_of_target.team_size)
+    return (team, row.state, row.state_source, wait, where, row.about_to_begin, reasons, failed, outside)
 
 
-def _thread_line(rows: Sequence[ThreadRecord], verbose: bool) -> Line:
-    row = rows[0]
+def _openmp_columns(folded: Sequence[Sequence[ThreadRecord]]) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {"OMP": [], "LEVEL": [], "REGION": []}
+    for rows in folded:
+        row = rows[0]
+        if row.runtime is None:
+            number = level = region = UNKNOWN if "runtime" in row.unavailable else NONE
+        elif _is_idle(row):
+            number, level, region = "pool", NONE, NONE
+        else:
+            number = format_numbers(map(path_of, rows), row.team_size) + _outside(rows)
+            level = format_field(row, "level")
+            regions = dict.fromkeys(r.parallel for r in rows)
+            region = format_field(row, "parallel") if len(regions) == 1 else format_count(len(regions), "region")
+        for title, cell in (("OMP", number), ("LEVEL", level), ("REGION", region)):
+            columns[title].append(cell)
+    return columns
+
+
+def _outside(rows: Sequence[ThreadRecord]) -> str:
+    # What threads that execute a target region themselves are outside of it.
+    outside = [row.outside_of_target for row in rows if row.outside_of_target is not None]
+    if not outside:
+        return ""
+    return f" in target of {format_numbers(((each.thread_num,) for each in outside), outside[0].team_size)}"
+
+
+def _is_idle(row: ThreadRecord) -> bool:
+    return row.thread_num is None and "thread_num" not in row.unavailable
+
+
+def path_of(row: ThreadRecord) -> Path | None:
+    """Return the thread's numbers in the teams that it is in, outermost first, None for a thread in none."""
+    if row.thread_num is None:
+        return None
+    return (*(row.ancestors if row.ancestors is not None else (None,)), row.thread_num)
+
+
+def _style(row: ThreadRecord) -> str:
+    if format_failure(row):
+        return "failed"
+    if row.runtime is None and "runtime" not in row.unavailable:
+        return "dim"
+    if row.runtime is not None and _is_idle(row):
+        return "dim"
+    return "wait" if row.wait is not None else ""
+
+
+def _natives(rows: Sequence[ThreadRecord]) -> str:
     count = f" ({len(rows)})" if len(rows) > LISTED else ""
-    natives = format_threads([r.native_thread_id for r in rows]) + count
-    if row.runtime is None:
-        if "runtime" in row.unavailable:
-            return Line((UNKNOWN, UNKNOWN, UNKNOWN, natives, UNKNOWN, UNKNOWN, _where(row, verbose)))
-        return Line((NONE, NONE, NONE, natives, "not OpenMP", NONE, _where(row, verbose)), "dim")
-    if row.thread_num is None and "thread_num" not in row.unavailable:
-        return Line(("pool", NONE, NONE, natives, _state(row, verbose), NONE, _where(row, verbose)), "dim")
-    numbers = format_ranges({r.thread_num for r in rows if r.thread_num is not None}) or UNKNOWN
-    if row.team_size is not None:
-        numbers += f"/{row.team_size}"
-    regions = dict.fromkeys(r.parallel for r in rows)
-    region = format_field(row, "parallel") if len(regions) == 1 else format_count(len(regions), "region")
-    cells = (
-        numbers,
-        format_field(row, "level"),
-        region,
-        natives,
-        _state(row, verbose),
-        _wait(rows),
-        _where(row, verbose),
-    )
-    return Line(cells, "wait" if row.wait is not None else "")
+    return format_threads([r.native_thread_id for r in rows]) + count
 
 
 def _state(row: ThreadRecord, verbose: bool) -> str:
+    if row.runtime is None:
+        return UNKNOWN if "runtime" in row.unavailable else "not OpenMP"
     state = format_field(row, "state")
     return f"{state} ({row.state_source})" if verbose and row.state_source is not None else state
 
 
-def _wait(rows: Sequence[ThreadRecord]) -> str:
+def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -> str:
     row, wait = rows[0], rows[0].wait
     if wait is None:
-        return format_field(row, "wait")
+        return UNKNOWN if row.runtime is None and "runtime" in row.unavailable else format_field(row, "wait")
     words = [wait.kind]
     if wait.symbol is not None:
         words = [wait.symbol] if wait.symbol.startswith(wait.kind) else [wait.kind, wait.symbol]
@@ -126,15 +155,46 @@ def _wait(rows: Sequence[ThreadRecord]) -> str:
     if wait.arrived is not None and wait.expected is not None:
         words.append(f"{wait.arrived}/{wait.expected} arrived")
     if wait.missing and all(r.wait is not None and r.wait.missing == wait.missing for r in rows):
-        words[-1] += f", missing {format_threads(wait.missing)}"
+        words[-1] += f", missing {_missing(row, wait.missing, by_native)}"
     if wait.owner is not None:
-        words.append(f"held by {wait.owner}")
+        words.append(f"held by {_named(wait.owner, by_native)}")
     if wait.how == "released":
         words.append("(released)")
     return clean(" ".join(words))
 
 
+def _missing(waiting: ThreadRecord, missing: Sequence[int], by_native: Mapping[int, ThreadRecord]) -> str:
+    # By their numbers in the team that gathers at the barrier, of which they may have begun teams of their own.
+    team = (path_of(waiting) or ())[:-1]
+    numbers, others = [], []
+    for native in missing:
+        path = path_of(by_native[native]) if native in by_native else None
+        number = path[len(team)] if path is not None and len(path) > len(team) and path[: len(team)] == team else None
+        if number is None:
+            others.append(native)
+        else:
+            numbers.append(number)
+    words = [format_some(numbers)] if numbers else []
+    if others:
+        words.append(f"thread{'s' * (len(others) > 1)} {format_threads(others)}")
+    return " and ".join(words)
+
+
+def _named(native: int, by_native: Mapping[int, ThreadRecord]) -> str:
+    # The number by which a row of the table names it; the system's for a thread in no team.
+    row = by_native.get(native)
+    path = path_of(row) if row is not None else None
+    return format_numbers((path,), row.team_size) if row is not None and path is not None else f"thread {native}"
+
+
 def _where(row: ThreadRecord, verbose: bool) -> str:
+    failure = format_failure(row)
+    return f"{_place(row, verbose)} {failure}".rstrip()
+
+
+def _place(row: ThreadRecord, verbose: bool) -> str:
+    if row.where is None and row.about_to_begin:
+        return "about to begin"
     if row.where is None:
         inside = f" in {format_place(row.innermost, verbose=verbose)}" if row.innermost is not None else ""
         return format_field(row, "where") + inside

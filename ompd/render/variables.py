@@ -17,7 +17,7 @@ from ompd.render.words import (
     format_count,
     format_field,
     format_indices,
-    format_ranges,
+    format_numbers,
     format_threads,
 )
 
@@ -102,8 +102,8 @@ def _numbers(rows: Sequence[VariableRecord]) -> str:
         return UNKNOWN if "runtime" in row.unavailable else NONE
     if row.thread_num is None:
         return UNKNOWN if "thread_num" in row.unavailable else "pool"
-    numbers = format_ranges({r.thread_num for r in rows if r.thread_num is not None})
-    return f"{numbers}/{row.team_size}" if row.team_size is not None else numbers
+    paths = ((*(r.ancestors if r.ancestors is not None else (None,)), r.thread_num) for r in rows)
+    return format_numbers(paths, row.team_size)
 
 
 def _natives(rows: Sequence[VariableRecord]) -> str:

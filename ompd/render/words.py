@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ompd.model import (
+    Answer,
     LayoutRecord,
     Place,
     RegionFunction,
     RuntimeRecord,
     SnapshotRecord,
+    StackRecord,
     TargetRecord,
+    ThreadRecord,
 )
 
 # Thread ids of a folded row that are listed before the rest is counted.
@@ -39,10 +42,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table to print: a heading above it, the columns' titles, its lines."""
+    """A table to print: the columns' titles, its lines.
+
+    Where it does not fit, columns of ``optional`` titles are left out if they say the same in every line, and, if it
+    still does not, those of ``least`` titles.
+    """
 
     titles: tuple[str, ...]
     lines: tuple[Line, ...]
+    optional: frozenset[str] = frozenset()
+    least: frozenset[str] = frozenset()
 
 
 def format_field(record: Any, key: str, shown: Any = None) -> str:
@@ -56,6 +65,19 @@ def format_field(record: Any, key: str, shown: Any = None) -> str:
 def basename(path: str) -> str:
     """Return a file name without its folders."""
     return path.rpartition("/")[2] or path
+
+
+def format_nothing(answer: Answer[Any], none: str, what: str) -> str:
+    """Return what an answer without rows says: why there are none.
+
+    :param none: what it means of a runtime that has begun and was read
+    :param what: the rows
+    """
+    if not answer.complete:
+        return f"no {what} are known: what would tell could not be read"
+    if all(runtime.layout is None for runtime in answer.runtimes):
+        return f"no {what} yet: OpenMP has not begun in this process" if answer.runtimes else none
+    return none
 
 
 def format_stops(target: TargetRecord) -> str | None:
@@ -103,12 +125,14 @@ def format_place(place: Place | RegionFunction | None, *, verbose: bool = False)
     if place is None:
         return NONE
     words = []
-    if place.file is not None:
+    if place.file is not None and place.line is not None:
         words.append(f"{basename(place.file)}:{place.line}")
     if place.function is not None:
         words.append(place.function)
     if verbose or not words:
-        words.append(f"{place.address:#x}")
+        words.append(f"{place.address:#x}" if place.address is not None else UNKNOWN)
+    if isinstance(place, Place) and place.calling is not None:
+        words[-1] += f", in {place.calling}"
     if place.unproven is not None:
         words.append("(unproven)")
     return clean(" ".join(words))
@@ -123,6 +147,77 @@ def format_ranges(numbers: Iterable[int]) -> str:
         else:
             found.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def format_some(numbers: Iterable[int]) -> str:
+    """Return numbers in words: ``1``, ``1 and 3-5``, of many the first and how many more: ``7, 9 and 61 more``."""
+    found = sorted(set(numbers))
+    pieces = format_ranges(found).split(",")
+    if len(pieces) > LISTED:
+        pieces = pieces[:2]
+        shown = sum(int(last or first) - int(first) + 1 for first, _, last in (p.partition("-") for p in pieces))
+        pieces.append(f"{len(found) - shown} more")
+    return pieces[0] if len(pieces) == 1 else f"{', '.join(pieces[:-1])} and {pieces[-1]}"
+
+
+def abridge_ranges(numbers: Iterable[int]) -> str:
+    """Return :func:`format_ranges` of some numbers, of many ranges the first two and the last: ``0,2,…,118``."""
+    pieces = format_ranges(set(numbers)).split(",")
+    return ",".join(pieces if len(pieces) <= LISTED else [*pieces[:2], "…", pieces[-1]])
+
+
+Path = tuple["int | None", ...]
+"""A thread's numbers in the teams that it is in, outermost first; None is one that could not be told."""
+
+
+def format_numbers(paths: Iterable[Path | None], team_size: int | None) -> str:
+    """Return the OpenMP numbers of threads, with the size of their team: ``0-2,4/5``.
+
+    In nested regions the numbers of the threads that began the teams come first: ``1.0/2`` is thread 0 of 2 in the team
+    that thread 1 began, ``0-2.0/2`` thread 0 in each of the teams that threads 0 to 2 began.
+    """
+    known = {path for path in paths if path is not None}
+    size = f"/{team_size}" if team_size is not None else ""
+    if not known or any(path[-1] is None for path in known):
+        return UNKNOWN + size
+    depths = {len(path) for path in known}
+    if len(depths) == 1:
+        parts = [set(part) for part in zip(*known, strict=True)]
+        count = 1
+        for part in parts:
+            count *= len(part)
+        if count == len(known):
+            return _dotted([_part(part) for part in parts]) + size
+    texts = [_dotted([_part({number}) for number in path]) for path in sorted(known, key=_in_order)]
+    return ",".join(texts if len(texts) <= LISTED else [*texts[:2], "…", texts[-1]]) + size
+
+
+def _in_order(path: Path) -> list[int]:
+    return [-1 if number is None else number for number in path]
+
+
+def _part(numbers: set[int | None]) -> str:
+    known = [number for number in numbers if number is not None]
+    return abridge_ranges(known) if len(known) == len(numbers) else UNKNOWN
+
+
+def _dotted(parts: Sequence[str]) -> str:
+    # Recursion nests regions thousands of levels deep.
+    return ".".join(parts if len(parts) <= 2 * LISTED else [*parts[:2], "…", *parts[-2:]])
+
+
+def format_failure(row: StackRecord | ThreadRecord) -> str:
+    """Return how a thread failed, ``* SIGSEGV at address 0x0``; empty for one that did not.
+
+    With ``?`` in place of the star it took the signal of a fault, and nothing tells where that came from.
+    """
+    if row.signal is None or row.failed is False or (row.failed is None and "si_addr" not in row.unavailable):
+        return ""
+    name = row.signal_name or f"signal {row.signal}"
+    where = f" at address {row.si_addr:#x}" if row.si_addr is not None else ""
+    if "si_addr" in row.unavailable and row.failed:
+        where = " at an unknown address"
+    return f"{'*' if row.failed else UNKNOWN} {name}{where}"
 
 
 def format_threads(threads: Sequence[int | None]) -> str:

@@ -1,0 +1,162 @@
+"""Laying text out in the width of a terminal: tables and lines are broken between words, never inside of one that fits.
+
+Pieces are broken at spaces and behind commas, so that addresses, names and numbers stay whole. What does not fit as a
+table becomes a block of lines for each row.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import compress
+
+from ompd.render.words import Line, Table
+
+_GAP = 2
+_HANG = 4  # spaces before the second and further lines of one that is broken
+_PIECE = re.compile(r"[^\s,]+,*\s*|,+\s*|\s+")
+# A word longer than this, as a value without spaces, is broken like what does not fit.
+_LONGEST_WORD = 44
+
+
+def width_of(text: str) -> int:
+    """Return how many columns *text* takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.combining(character) != 0 for character in text)
+    return len(text) + wide - marks
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return *text* in lines of at most *width* columns; a word alone is broken where it is longer."""
+    if width_of(text) <= width:
+        return [text]
+    lines, line = [], ""
+    for piece in _PIECE.findall(text):
+        if line and width_of(line + piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = ""
+        line += piece if line or piece.strip() else ""
+        while width_of(line.rstrip()) > width:
+            cut = _fitting(line, width)
+            lines.append(line[:cut])
+            line = line[cut:]
+    return [*lines, line.rstrip()] if line.strip() or not lines else lines
+
+
+def _fitting(text: str, width: int) -> int:
+    # How many characters fit, at least one.
+    cut = max(1, min(len(text), width))
+    while cut > 1 and width_of(text[:cut]) > width:
+        cut -= 1
+    return cut
+
+
+def wrap_line(text: str, width: int) -> list[str]:
+    """Return a line with its indentation in lines of at most *width* columns; those that follow are indented more."""
+    if width_of(text) <= width:
+        return [text]
+    indent = len(text) - len(text.lstrip(" "))
+    hang = indent + _HANG
+    if hang > width // 2:
+        indent, hang = 0, _HANG if width > 2 * _HANG else 0
+        text = text.lstrip(" ")
+    first, *rest = wrap(text.strip(" "), max(width - hang, 1))
+    # The first line has more room than the others.
+    whole = wrap(text.strip(" "), max(width - indent, 1))[0]
+    if rest and whole != first:
+        first, rest = whole, wrap(text.strip(" ")[len(whole) :].lstrip(), max(width - hang, 1))
+    return [" " * indent + first, *(" " * hang + line for line in rest)]
+
+
+def table_lines(table: Table, width: int) -> Iterator[tuple[str, str]]:
+    """Yield the lines of *table*, each with the style of its row, at most *width* columns wide."""
+    if not _fits(table, width):
+        table = _without_repeated(table)
+    widths = _widths(table, width)
+    if widths is None and table.least:
+        smaller = _without(table, [title in table.least for title in table.titles])
+        widths = _widths(smaller, width)
+        table = smaller if widths is not None else table
+    if widths is None:
+        yield from _blocks(table, width)
+        return
+    yield from ((text, "head") for text in _row(table.titles, widths))
+    for line in table.lines:
+        yield from ((text, line.style) for text in _row(line.cells, widths))
+
+
+def _fits(table: Table, width: int) -> bool:
+    rows = [table.titles, *(line.cells for line in table.lines)]
+    columns = zip(*rows, strict=True)
+    return sum(max(map(width_of, column)) + _GAP for column in columns) - _GAP <= width
+
+
+def _without_repeated(table: Table) -> Table:
+    if len(table.lines) < 2:
+        return table
+    columns = zip(*(line.cells for line in table.lines), strict=True)
+    same = [len(set(cells)) == 1 for cells in columns]
+    return _without(table, [each and title in table.optional for title, each in zip(table.titles, same, strict=True)])
+
+
+def _without(table: Table, left_out: Sequence[bool]) -> Table:
+    kept = [not each for each in left_out]
+    lines = tuple(Line(tuple(compress(line.cells, kept)), line.style) for line in table.lines)
+    return replace(table, titles=tuple(compress(table.titles, kept)), lines=lines)
+
+
+def _widths(table: Table, width: int) -> list[int] | None:
+    # How wide each column is, None if the table does not fit.
+    rows = [table.titles, *(line.cells for line in table.lines)]
+    whole = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    left = width - _GAP * (len(whole) - 1)
+    if sum(whole) <= left:
+        return whole
+    least = [max(map(_longest_word, column)) for column in zip(*rows, strict=True)]
+    left -= sum(least)
+    if left < 0:
+        return None
+    # Those that lack little get it first: a column that is broken anyhow can be broken a little more.
+    order = sorted(range(len(whole)), key=lambda number: whole[number] - least[number])
+    for position, number in enumerate(order):
+        more = min(whole[number] - least[number], left // (len(order) - position))
+        least[number] += more
+        left -= more
+    return least
+
+
+def _longest_word(text: str) -> int:
+    return min(max((width_of(piece.rstrip()) for piece in _PIECE.findall(text)), default=0), _LONGEST_WORD)
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    wrapped = [wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    for number in range(max(map(len, wrapped), default=0)):
+        parts = (lines[number] if number < len(lines) else "" for lines in wrapped)
+        padded = (part + " " * (width - width_of(part)) for part, width in zip(parts, widths, strict=True))
+        yield (" " * _GAP).join(padded).rstrip()
+
+
+def _blocks(table: Table, width: int) -> Iterator[tuple[str, str]]:
+    # A line for each cell, with its title, which stands in the row above where there is no room beside it.
+    titles = max(map(width_of, table.titles))
+    longest = max((_longest_word(cell) for line in table.lines for cell in line.cells), default=0)
+    label = titles + (_GAP if titles + _GAP + longest <= width else 1)
+    beside = label + min(longest, label) <= width
+    for number, line in enumerate(table.lines):
+        if number:
+            yield "", ""
+        for title, cell in zip(table.titles, line.cells, strict=True):
+            if not cell:
+                continue
+            if beside:
+                for at, part in enumerate(wrap(cell, width - label)):
+                    yield f"{title if not at else '':<{label}}{part}", line.style
+                continue
+            indent = " " * _GAP if width > 2 * _GAP else ""
+            yield from ((part, line.style) for part in wrap(title, width))
+            yield from ((indent + part, line.style) for part in wrap(cell, width - len(indent)))

@@ -1,0 +1,110 @@
+"""What answers say where there is little to say, and that those of real cores fit their terminals."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import product
+
+import pytest
+
+import ompd
+from ompd.commands.table import COMMANDS
+from ompd.errors import NoAnswer
+from ompd.questions import icvs, stacks
+from ompd.render import terminal
+from tests.support import INTEL, stopped
+from tests.test_failed_threads import failed
+
+RUNTIMES_HERE = (INTEL, "libgomp", "libomp-19")
+
+
+def printed(session: ompd.Session, command: str, width: int | None = None, **given: object) -> str:
+    (row,) = (row for row in COMMANDS if row.name == command)
+    file = io.StringIO()
+    console = terminal.make_console("never", file=file, width=width)
+    getattr(terminal, row.printer)(console, row.answer(session, given), unfold=False, verbose=False)
+    return file.getvalue()
+
+
+# Before OpenMP begins, and where nothing differs
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES_HERE)
+def test_before_openmp_begins_there_are_no_tasks_and_variables_yet(runtime: str) -> None:
+    with ompd.open_core(stopped("not_initialised", mode="neither", runtime=runtime).core) as session:
+        texts = {command: printed(session, command).splitlines()[2:] for command in ("icvs", "tasks")}
+        changed = printed(session, "icvs", changed=True).splitlines()[2:]
+    assert texts == {
+        "icvs": ["no variables yet: OpenMP has not begun in this process"],
+        "tasks": ["no tasks yet: OpenMP has not begun in this process"],
+    }
+    assert changed == texts["icvs"]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES_HERE)
+def test_changed_variables_are_those_that_differ(runtime: str) -> None:
+    core = stopped("hang", mode="neither", runtime=runtime)
+    numbers = {str(row["native_thread_id"]): row["thread_num"] for row in core.truth["threads"]}
+    with ompd.open_core(core.core) as session:
+        every, changed = session.ask_icvs(), icvs.changed(session.ask_icvs())
+        text = printed(session, "icvs", changed=True)
+    values: dict[str, set[object]] = {}
+    for row in every.rows:
+        values.setdefault(row.name, set()).add(row.value)
+    assert {row.name for row in changed.rows} == {name for name, found in values.items() if len(found) > 1}
+    told = {row.handle: row.value for row in changed.rows if row.name == "thread-num-var"}
+    assert told == {native: numbers[native] for native in told} and set(told.values()) == {0, 1, 2, 3}
+    assert re.search(r"^thread-num-var +thread +3 +\[\d+\]$", text, re.MULTILINE)
+
+
+# Variables of the loader and of the C library
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_name_that_the_loader_has_too_is_not_taken_for_its(compiler: str) -> None:
+    core = failed("null", "libgomp" if compiler == "gcc" else INTEL, compiler).core
+    with ompd.open_core(core) as session:
+        # Debian's loader has a static variable of that name, and this program a local one.
+        with pytest.raises(NoAnswer, match="no variable data of the program or its libraries") as caught:
+            session.ask_variable("data")
+        assert "has a local variable data: ompd stack --locals" in caught.value.hint
+        (named,) = re.findall(r"\S+::data", caught.value.hint)
+        (row, *_) = session.ask_variable(named).rows
+        assert row.name == "data" and "ld-linux" in row.module
+        local = {
+            variable.name
+            for stack in stacks.ask(session, locals=True).rows
+            for frame in stack.frames
+            for variable in frame.locals or ()
+        }
+        assert "data" in local
+
+
+def test_a_name_of_the_c_library_is_told_qualified() -> None:
+    with ompd.open_core(failed("null").core) as session:
+        with pytest.raises(NoAnswer, match=r"no variable environ of the program") as caught:
+            session.ask_variable("environ")
+        assert caught.value.hint.endswith("have variables of their own: libc.so.6::environ")
+        values = {row.text for row in session.ask_variable("libc.so.6::environ").rows}
+        with pytest.raises(NoAnswer) as plain:
+            session.ask_variable("no_such_name")
+    assert len(values) == 1 and "0x" in str(values.pop())
+    assert "local variable" not in plain.value.hint and "C library" not in plain.value.hint
+
+
+# Terminals
+
+
+@pytest.mark.parametrize(("size", "width"), [*product((4, 120), (40, 80, 120))])
+def test_answers_of_real_cores_fit(size: int, width: int) -> None:
+    program = ("hang", None) if size == 4 else ("many", 120)
+    with ompd.open_core(stopped(program[0], mode="neither", runtime="libgomp", threads=program[1]).core) as session:
+        for command, given in (("threads", {}), ("parallel", {}), ("tasks", {}), ("stack", {"fold": True})):
+            narrow, wide = printed(session, command, width, **given), printed(session, command, **given)
+            assert max(map(len, narrow.splitlines())) <= width, command
+            # What is a word of the whole answer is one of the narrow one.
+            assert set(re.findall(r"[^\s,]+", narrow)) <= set(re.findall(r"[^\s,]+", wide)), command
+        threads = printed(session, "threads", width)
+    expected = "missing 1" if size == 4 else "missing 119"
+    assert expected in re.sub(r"\s+", " ", threads)
