@@ -37,6 +37,7 @@ from tests.support import (
     running,
     stopped,
 )
+from tests.support.builds import altered
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle, limited
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -487,11 +488,13 @@ def test_a_program_without_openmp(tmp_path: Path) -> None:
 
 
 def test_a_libgomp_that_is_not_known_and_cannot_be_asked(tmp_path: Path) -> None:
-    # A build that no table names, on a machine without an emulator.
+    # A build that no table names, whose omp_get_thread_num() begins with an instruction that is not decoded (lfence),
+    # on a machine without an emulator.
     source = "#include <stdlib.h>\nint main(void) {\n#pragma omp parallel num_threads(2)\n    abort();\n}\n"
     library = RUNTIMES["libgomp"].file()
     build_id = ElfFile(library.read_bytes(), str(library)).build_id() or b""
-    (tmp_path / "libgomp.so.1").write_bytes(library.read_bytes().replace(build_id, build_id[::-1]))
+    raw = altered(library.read_bytes(), "omp_get_thread_num", b"\xf3\x0f\x1e\xfa", b"\x0f\xae\xe8\x90")
+    (tmp_path / "libgomp.so.1").write_bytes(raw.replace(build_id, build_id[::-1]))
     core = _crash(tmp_path, source, "-fopenmp", f"-Wl,-rpath,{tmp_path}")
     (tmp_path / "unicorn.py").write_text("raise ImportError('not here')\n")
     without = {"PYTHONPATH": str(tmp_path)}
@@ -845,6 +848,39 @@ def test_an_interrupt_where_python_makes_another_exception_of_it(good: Stopped, 
         [sys.executable, "-c", INTERRUPTED_AT, str(at), str(good.core)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+# What is found by name before the command has taken the signal; Python's own start comes before all of it.
+FIRST_IMPORTS = """
+import _signal, sys
+class Noting:
+    def find_spec(self, name, path=None, target=None):
+        if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+            sys.stderr.write(name + "\\n")
+sys.meta_path.insert(0, Noting())
+from ompd.start import main
+"""
+
+INTERRUPTED_LATE = """
+import atexit, os, signal, sys
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.argv = ["ompd", "threads", sys.argv[1], "--json"]
+from ompd.start import main
+main()
+"""
+
+
+def test_an_interrupt_during_the_first_imports_and_at_the_end(good: Stopped) -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_IMPORTS], capture_output=True, text=True, check=True)
+    assert set(done.stderr.split()) <= {"ompd", "__future__", "ompd.start", "_signal"}
+    for ignored in ("", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"):
+        late = subprocess.run(
+            [sys.executable, "-c", ignored + INTERRUPTED_LATE, str(good.core)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (late.returncode, late.stderr) == (0, "") and json.loads(late.stdout)["threads"]
 
 
 def test_an_interrupt_during_work(

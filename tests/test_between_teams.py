@@ -20,21 +20,24 @@ SCRIPT = Path(__file__).with_name("between") / "stops.py"
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "OMP_STACKSIZE": "256K", "OMP_WAIT_POLICY": "passive"}
 
 
-def stops(runtime: str, folder: Path) -> list[tuple[str, int, bool]]:
+def stops(runtime: str, folder: Path, *arguments: str) -> list[tuple[str, int, bool]]:
     environment = {**clean_environment(), **ENVIRONMENT, "CORES": str(folder), "PYTHON": sys.executable}
     environment["PYTHONPATH"] = str(CHECKOUT)
     command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", str(SCRIPT)]
-    command.append(str(build_live("forks", runtime=runtime)))
+    command += ["--args", str(build_live("forks", runtime=runtime)), *arguments]
     done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("CORE ")]
     assert len(lines) > 20, done.stdout + done.stderr
     return [(core, int(level), two == "1") for _, core, level, two in lines]
 
 
+@pytest.mark.parametrize("arguments", [(), ("kept",)], ids=["new", "kept"])
 @pytest.mark.parametrize("runtime", RUNTIMES if FULL else RUNTIMES[:2])
-def test_a_thread_between_two_teams_is_in_the_outer_one(runtime: str, tmp_path: Path) -> None:
+def test_a_thread_between_two_teams_is_in_the_outer_one(
+    runtime: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     told: Counter[str] = Counter()
-    for core, level, between in stops(runtime, tmp_path):
+    for core, level, between in stops(runtime, tmp_path, *arguments):
         with ompd.open_core(core) as session:
             threads, parallel, tasks = session.ask_threads(), session.ask_parallel(), session.ask_tasks()
             stacks, icvs = session.ask_stacks(), session.ask_icvs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -13,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from ompd.commands.table import COMMANDS
 from tests.support import clean_environment, require
 from tests.support.build import PROGRAMS
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
+README = (Path(__file__).parents[1] / "README.md").read_text()
+README_EXAMPLES = re.findall(r"^\$ ompd .*?(?=\n\n\$|\n```)", README, re.MULTILINE | re.DOTALL)
 SOURCE = PROGRAMS / "hang.c"
 OMPD = Path(sys.executable).with_name("ompd")
 
@@ -67,6 +71,13 @@ def take_core(program: Path, folder: Path) -> Path:
     finally:
         process.kill()
         process.wait()
+
+
+def alike(text: str) -> list[str]:
+    # Without what differs from run to run: ids, addresses, and the width of columns that they make.
+    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
+    text = re.sub(r"\b(?<!core\.)\d{3,}\b", "ID", text)
+    return [re.sub(r" {2,}", "  ", line).rstrip() for line in text.strip().splitlines()]
 
 
 def show(command: str, core: Path, *options: str) -> str:
@@ -136,4 +147,13 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
         ("simulate", parallel),
         ("main", call),
     ]
+    # What the README and the help show is what was printed.
+    for shown in README_EXAMPLES:
+        command, *options = shown.splitlines()[0].split()[2:]
+        assert alike(show(command, core, *options[1:])) == alike(shown)
+    assert len(README_EXAMPLES) == 2
+    for command in COMMANDS:
+        if "   hang   " in command.example and command.argument is None:
+            printed = show(command.name, core, *command.example_words.split())
+            assert alike(printed.partition("\n")[2]) == alike(command.example), command.name
     shutil.rmtree(tmp_path)

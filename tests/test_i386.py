@@ -647,8 +647,8 @@ def test_registers_of_a_live_program_are_those_that_gdb_shows(tmp_path: Path) ->
 
         live = LiveProcess(running.pid)
         try:
-            with live.held(set()) as moment:
-                ours = {thread: dict(moment.registers(thread)) for thread in moment.thread_ids()}
+            moment = live.stop(())
+            ours = {thread: dict(moment.registers(thread)) for thread in moment.thread_ids()}
         finally:
             live.close()
         _write_gcore(running.pid, tmp_path / "core")
@@ -875,6 +875,24 @@ def test_routines_are_not_run_and_runtimes_without_layouts_are_not_read() -> Non
         answer = session.ask_stacks()
     assert not answer.complete and len(answer.rows) == 3
     assert all(row.thread_num is None and row.frames for row in answer.rows)
+
+
+def test_getters_that_only_load_are_decoded(tmp_path: Path) -> None:
+    m32 = m32_flags()
+    options = ["-fopenmp", *m32.compile]
+    program = compiled("gcc", options, {"team.c": TEAM}, ["team.c", *m32.link], "program") / "program"
+    with team_of(program) as process:
+        _write_gcore(process.pid, tmp_path / "core")
+    with process_of(tmp_path / "core") as inspected:
+
+        def answers(name: str) -> list[int]:
+            routine = inspected.find_symbol(name)
+            return sorted(inspected.evaluate(routine, thread).as_int for thread in inspected.threads())
+
+        assert answers("omp_get_thread_num") == [0, 1, 2]
+        assert answers("omp_get_num_threads") == [3, 3, 3]
+        assert answers("omp_get_level") == [1, 1, 1]
+        assert answers("omp_in_final") == [0, 0, 0]
 
 
 TEAM = """#include <unistd.h>

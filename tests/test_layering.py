@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "ompd"
 # Layers from the bottom up. A module may import its own layer and those below; plugins and debugger share one and may
 # not import each other.
 LAYERS = (
-    ("errors", "model", "outlined"),
+    ("errors", "model", "outlined", "trust", "isolation", "reading", "writing"),
     ("contract",),
     ("debugger", "plugins"),
     ("session", "live"),
@@ -30,6 +30,9 @@ INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd", "ompd.control"),
     ("ompd.start", "ompd.commands.main"),
+    ("ompd.trust", "grp"),
+    ("ompd.debugger.disk_cache", "ompd.writing"),
+    ("ompd.trust", "pwd"),
     ("ompd.session", "ompd.live"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
@@ -48,9 +51,12 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.formats.dwarf_names", "ompd.debugger.formats.demangle"),
     ("ompd.debugger.inspected", "ompd.debugger.emutls"),
     ("ompd.debugger.inspected", "ompd.debugger.emulate"),
+    ("ompd.debugger.inspected", "ompd.debugger.decode"),
     ("ompd.debugger.inspected", "ompd.debugger.linking"),
     ("ompd.debugger.emulate", "unicorn"),
     ("ompd.debugger.inspected", "ompd.debugger.locals"),
+    ("ompd.debugger.inspected", "ompd.debugger.tail_calls"),
+    ("ompd.debugger.formats.dwarf_lines", "ompd.debugger.formats.dwarf_calls"),
     ("ompd.questions.stacks", "ompd.questions.locals"),
     ("ompd.debugger.types", "ompd.debugger.variables"),
     ("ompd.debugger.variables", "ompd.debugger.formats.demangle"),

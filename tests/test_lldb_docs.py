@@ -73,7 +73,7 @@ def alike(text: str) -> list[list[str]]:
     text = re.sub(r" +", " ", text)
     # LLDB counts the threads of a core in the order in which the kernel wrote them, which is any.
     text = re.sub(r"\bthread #\d+", "thread #INDEX", text)
-    text = re.sub(r"^((?:\S+ ){2}(?:ADDRESS|-) )[\d,-]+ (?=NUMBER)", r"\1INDEX ", text, flags=re.MULTILINE)
+    text = re.sub(r"^((?:\S+ ){2}(?:(?:ADDRESS|-) )?)[\d,-]+ (?=NUMBER)", r"\1INDEX ", text, flags=re.MULTILINE)
     pieces = re.split(r"^(?=\(lldb\) )", text, flags=re.MULTILINE)
     return [[line.strip() for line in sorted(piece.splitlines())] for piece in pieces]
 

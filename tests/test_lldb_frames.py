@@ -91,12 +91,16 @@ def of_core(program: str, compiler: str, kind: str) -> tuple[Stopped, Replies]:
 
 
 def is_wrapper(frame: Line, inner: Line | None) -> bool:
-    # What clang 14 puts around the body of a region (with -g) and of a task.
+    # What clang puts around the body of a region (with -g) and of a task. From 17 on names have several marks.
     if inner is None or "omp_outlined" not in inner.function:
         return False
     if frame.function.startswith(".omp_task_entry."):
         return True
-    return "omp_outlined" in frame.function and "_debug__" not in frame.function and "_debug__" in inner.function
+    return "omp_outlined" in frame.function and not is_body(frame) and is_body(inner)
+
+
+def is_body(frame: Line) -> bool:
+    return re.search(r"_debug__(\.\d+)?$", re.split(r"\(| at ", frame.function)[0].rstrip()) is not None
 
 
 def expected(frames: Sequence[Line]) -> list[int]:

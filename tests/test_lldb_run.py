@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cache import CHECKOUT
+from tests.support import RUNTIMES, clean_environment, intel_runtime
+from tests.support.build import compiler
+from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.lldb import SOURCES, VERSIONS, LldbHost, build_regions
 
 pytestmark = pytest.mark.xdist_group("lldb")
@@ -83,6 +86,73 @@ def test_what_cannot_be_reached_is_said_at_once(host: LldbHost) -> None:
     }
 
 
+# Runtimes that have no places for events, or do not pass them
+
+NO_PLACES = "Unavailable: {} has no places for events (ompd_bp_*); libgomp has none in any build; "
+
+
+def linked(name: str, *libraries: str, compiler_name: str = "clang") -> str:
+    """Return a program of ``tests/lldb`` that is linked with runtimes, by their names on the axis."""
+    files = [RUNTIMES[library].file() for library in libraries]
+    used, source = compiler(compiler_name), SOURCES / f"{name}.c"
+    include = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+
+    def make(folder: Path) -> None:
+        for command in (
+            ["-g", "-fopenmp", "-fPIE", *include, "-c", str(source), "-o", "program.o"],
+            ["-pie", "program.o", "-o", name, *map(str, files), *(f"-Wl,-rpath,{file.parent}" for file in files),
+             "-lpthread", "-ldl"],
+        ):  # fmt: skip
+            subprocess.run([str(used.path), *command], cwd=folder, check=True, env=clean_environment())
+
+    key = key_of(name, source.read_text(), used.version, [str(file) for file in files])
+    return str(entry("lldb", key, make) / name)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "compiler_name", "file"),
+    [("libgomp", "gcc", "libgomp.so.1"), ("libomp-19", "clang", "libomp.so.5")],
+)
+def test_a_runtime_without_places_for_events_is_said(
+    host: LldbHost, runtime: str, compiler_name: str, file: str
+) -> None:
+    told = host.ask(
+        "events_with",
+        program=[linked("regions", runtime, compiler_name=compiler_name)],
+        names=["parallel_begin"],
+        environment={"OMP_DEBUG": "enabled"},
+    )
+    assert told["events"] == [] and told["said"].startswith(NO_PLACES.format(file))
+
+
+@pytest.mark.parametrize("value", ["enabled", "on", "ENABLED", "off", None])
+def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: str | None) -> None:
+    # What Intel's runtime takes OMP_DEBUG for is its own: the document on OMPD says "on", OpenMP says "enabled".
+    told = host.ask("events_with", program=[regions()], names=["parallel_begin"], environment={"OMP_DEBUG": value})
+    if value in ("off", None):
+        assert told == {
+            "events": [],
+            "said": "Unavailable: the runtime passes its places for events only if the program was started with"
+            " OMP_DEBUG=enabled",
+        }
+    else:
+        assert told == {"events": 6 * ["parallel_begin"], "said": "no error"}
+
+
+@pytest.mark.parametrize("uses", ["neither", "other"])
+def test_a_second_runtime_without_places_matters_once_it_is_used(host: LldbHost, uses: str) -> None:
+    told = host.ask(
+        "events_with",
+        program=[linked("two_runtimes", "intel"), uses],
+        names=["parallel_begin"],
+        environment={"OMP_DEBUG": "enabled"},
+    )
+    assert told["events"] == ["parallel_begin"]
+    assert (
+        told["said"] == "no error" if uses == "neither" else told["said"].startswith(NO_PLACES.format("libgomp.so.1"))
+    )
+
+
 # The examples
 
 
@@ -107,6 +177,12 @@ def test_the_example_that_waits_for_an_odd_team() -> None:
     # The regions inside of those of 2 threads have 2 as well.
     assert first == "a team of 3 threads at level 1 in work"
     assert sum("/3 " in line for line in threads) == 3
+
+
+def test_the_example_says_nothing_of_teams_that_it_cannot_see() -> None:
+    done = example("odd_team.py", "7", linked("regions", "libgomp", compiler_name="gcc"))
+    assert done.returncode == 1 and "every team" not in done.stdout
+    assert done.stderr.startswith("libgomp.so.1 has no places for events (ompd_bp_*)\n")
 
 
 def test_the_example_that_follows_regions() -> None:

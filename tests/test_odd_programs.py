@@ -451,7 +451,11 @@ def test_a_team_that_is_still_forming(compiler_name: str, mode: str) -> None:
         pytest.param(("-g0",), "dynamic", id="no-g"),
         pytest.param(("-gdwarf-3",), "dynamic", id="dwarf-3"),
         pytest.param(("-gdwarf-4", "-gz"), "dynamic", id="dwarf-4-compressed"),
-        pytest.param(("-fomit-frame-pointer", "-O1", "-fno-inline"), "dynamic", id="no-frame-pointer"),
+        pytest.param(
+            ("-fomit-frame-pointer", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"),
+            "dynamic",
+            id="no-frame-pointer",
+        ),
         pytest.param(("-O2", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic", id="O2"),
         pytest.param(("-O3", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic", id="O3"),
     ],

@@ -102,6 +102,13 @@ def check(process: InspectedProcess, thread: int, shown: Sequence[GdbFrame], tal
     if len(theirs) == 2 and not theirs[-1].pc:
         theirs.pop()  # outside of the innermost frame gdb shows 0 as a caller: it may have been called
     ours = [(frame.pc, frame.is_signal_frame) for frame in stack.frames]
+    outermost = stack.frames[-1]
+    if len(theirs) == len(ours) + 1 and not theirs[-1].pc and theirs[-2].kind == "normal" and outermost.cfa is not None:
+        # gdb shows a return address of 0 as one more frame. Wrong unwind data leads to such, as that of libgcc's
+        # _Unwind_Resume() at its last instruction, a jump to a landing pad whose stack is set already.
+        assert stack.stopped is None and theirs[-2].pc == outermost.pc
+        assert not any(process.read(outermost.cfa - process.pointer_size, process.pointer_size))
+        theirs.pop()
     if shown[-1].kind == "unreadable":
         # Unwind data has led gdb to where there is no memory.
         assert ours[: len(theirs)] == [(frame.pc, frame.kind == "signal") for frame in theirs]

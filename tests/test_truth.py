@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ompd.plugins.libomp import regions as libomp_regions
 from ompd.plugins.libomp.threads import Thread
 from ompd.questions import stacks
 from tests.support import COMPILERS, FULL, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
+from tests.support.build import RELEASES, releases
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS
 from tests.truth import Comparison, compare, compare_stacks
 
@@ -54,6 +55,64 @@ def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mod
     found = compare(stopped(program, compiler=compiler, mode=mode, kind=kind))
     assert found.differences == []
     assert facts_told(found) == expected(program, mode)
+
+
+# The other releases of the same compilers. What differs is the code alone, which the modes tell little about.
+CHANGED = {"nested", "serialized_middle", "serialized_initial", "task_if0", "task_stack"}  # by clang from 17 on
+LOOPS = {"taskloop", "single_taskloop"}  # by gcc from 12 on
+
+
+def release_cases() -> Iterator[Any]:
+    for number, (program, known) in enumerate(ALL_PROGRAMS.items()):
+        for name in known.compilers:
+            found = releases(name)
+            others = found[1:] if name.startswith("clang") else found[:-1]  # those that are not the usual one
+            chosen = [others[number % len(others)]] if name.startswith("clang") or number % 4 == 0 else []
+            chosen += [found[-1]] if program in CHANGED and name.startswith("clang") else []
+            chosen += [found[0]] if program in LOOPS and name == "gcc" else []
+            for turn, other in enumerate(found if FULL else dict.fromkeys(chosen)):
+                marks = [pytest.mark.xdist_group("busy")] * known.spins
+                for mode in MODES if FULL else (MODES[(number + turn) % 3],):
+                    yield pytest.param(program, other, mode, id=f"{program}-{other}-{mode}", marks=marks)
+
+
+@pytest.mark.parametrize(("program", "compiler", "mode"), list(release_cases()))
+def test_what_each_release_of_a_compiler_makes(program: str, compiler: str, mode: str) -> None:
+    found = compare(stopped(program, compiler=compiler, mode=mode))
+    assert found.differences == []
+    assert facts_told(found) == expected(program, mode)
+
+
+@pytest.mark.parametrize(
+    ("program", "compiler"),
+    [
+        pytest.param(program, other, id=f"{program}-{other}")
+        for number, (program, known) in enumerate(STACK_PROGRAMS.items())
+        for name in known.compilers
+        for turn, other in enumerate(releases(name))
+        if FULL or turn == number % len(releases(name))
+    ],
+)
+def test_stacks_as_each_release_optimizes(program: str, compiler: str) -> None:
+    found = compare_stacks(stopped(program, compiler=compiler, mode="neither", flags=("-O2",)))
+    assert found.differences == []
+
+
+@pytest.mark.parametrize(
+    ("program", "compiler", "runtime"),
+    [
+        pytest.param(program, compiler, runtime, id=f"{program}-{compiler}-{runtime}")
+        for runtime, compilers, programs in (
+            ("libomp-19", RELEASES["clang"], CHANGED),
+            ("libgomp", RELEASES["gcc"], {*LOOPS, "nested", "task_stack"}),
+        )
+        for number, program in enumerate(sorted(programs))
+        for compiler in compilers
+        if FULL or compiler == (compilers[0] if runtime == "libgomp" else compilers[-1 - number % 3])
+    ],
+)
+def test_each_release_on_other_runtimes(program: str, compiler: str, runtime: str) -> None:
+    assert compare(stopped(program, compiler=compiler, mode="neither", runtime=runtime)).differences == []
 
 
 def facts_told(found: Comparison) -> dict[str, int]:

@@ -219,6 +219,17 @@ def _compare_state(
         found.check(subject, "thread.tool_data", row.tool_data, thread["thread_data"])
 
 
+def _barrier_of(stopped: Stopped | Running, construct: str) -> str:
+    # Runtimes have one barrier for several constructs: threads at those of one team meet there, where ever they are in
+    # the source. libomp has one of its own for clang's reductions whose parts are added up as a tree.
+    kind = RUNTIMES[stopped.runtime].kind
+    if kind == "stub":
+        return "any"
+    if construct == "reduction_barrier" and kind != "libgomp" and stopped.compiler.startswith("clang"):
+        return construct
+    return "end" if construct == "implicit_barrier" else "inner"
+
+
 def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[ThreadRecord, ...]) -> None:
     truth = stopped.truth["threads"]
     barriers = ("barrier", "implicit_barrier", "workshare_barrier", "reduction_barrier")
@@ -233,8 +244,12 @@ def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[Th
         if thread["blocked_in"] in barriers:
             team = [t for t in truth if t["region"] == thread["region"] and t["role"] == "team"]
             # One that runs a task meanwhile has arrived: its implicit task waits.
+            here = _barrier_of(stopped, thread["blocked_in"])
             arrived = {
-                t["thread"] for t in stopped.truth["tasks"] if t["kind"] == "implicit" and t["waits"] in barriers
+                t["thread"]
+                for t in stopped.truth["tasks"]
+                if t["kind"] == "implicit" and t["region"] == thread["region"] and t["waits"] in barriers
+                if _barrier_of(stopped, t["waits"]) == here
             }
             missing = sorted(t["native_thread_id"] for t in team if t["native_thread_id"] not in arrived)
             if len(team) == thread["team_size"]:  # else some are in regions of their own
@@ -254,12 +269,9 @@ def _compare_waits(found: Comparison, stopped: Stopped | Running, rows: tuple[Th
 
 
 def _compare_tasks(found: Comparison, stopped: Stopped | Running, rows: tuple[TaskRecord, ...]) -> None:
-    # The stub lists those too that are in no queue.
-    everyone = RUNTIMES[stopped.runtime].kind == "stub"
     truth = [
-        task
+        {**task, "status": "waiting"} if task["status"] == "queued" and task["waits"] == "dependence" else task
         for task in stopped.truth["tasks"]
-        if everyone or (task["status"] != "detached" and task["waits"] != "dependence")
     ]
     kinds = Counter((task["kind"], task["status"], task["thread"]) for task in truth)
     # Initial tasks of threads that declared nothing are not in the truth.

@@ -9,14 +9,16 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.cache import CHECKOUT, entry, key_of
-from tests.support.machine import clean_environment, intel_runtime, require
+from tests.support.machine import Missing, clean_environment, intel_runtime, require
 from tests.support.runtimes import INTEL, RUNTIMES
 from tests.support.stub import INCLUDE
 
 PROGRAMS = CHECKOUT / "fixtures" / "programs"
 COMPILERS = ("gcc", "clang")  # of C
-# Those of other languages, by which compiler what they share with C is compiled.
+# Those of other languages, by which compiler what they share with C is compiled; of a release, if one is named.
 C_COMPILERS = {"gfortran": "gcc", "g++": "gcc", "clang++": "clang"}
+# All that Debian 12 has, by the name of the one that tests take otherwise.
+RELEASES = {"gcc": ("gcc-11", "gcc-12"), "clang": ("clang-14", "clang-16", "clang-19", "clang-22")}
 SUFFIXES = (".c", ".cc", ".F90")
 MODES = ("debug", "tool", "neither")
 
@@ -36,7 +38,7 @@ class Compiler:
 
 @cache
 def compiler(name: str) -> Compiler:
-    """Return the compiler *name*, one of COMPILERS or C_COMPILERS.
+    """Return the compiler *name*, one of COMPILERS or C_COMPILERS, or such a name with a release (``g++-11``).
 
     :raises Missing: if this machine has none
     """
@@ -47,6 +49,16 @@ def compiler(name: str) -> Compiler:
         [str(path), "--version"], capture_output=True, text=True, env=clean_environment(), check=True
     ).stdout
     return Compiler(name, path, text.splitlines()[0])
+
+
+def releases(name: str) -> list[str]:
+    """Return the compilers like *name*, one of COMPILERS or C_COMPILERS, of each release (``g++-11``, ``g++-12``)."""
+    return [other.replace(_of_c(name), name) for other in RELEASES[_of_c(name)]]
+
+
+def _of_c(name: str) -> str:
+    family, dash, release = name.partition("-")
+    return C_COMPILERS.get(family, family) + dash + release
 
 
 def source(program: str) -> Path:
@@ -71,7 +83,7 @@ def build(
     """
     openmp, used = RUNTIMES[runtime], compiler(compiler_name)
     library = openmp.file().parent
-    c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
+    c_compiler = compiler(_of_c(compiler_name))
     tool = ["-DTOOL"] if mode != "neither" and openmp.has_ompt else []
     # -fopenmp is for compiling only: at the link it would bring the compiler's runtime. Its own omp.h wins.
     compiling = [
@@ -123,7 +135,13 @@ def build(
             target = folder / f"{path.stem}.o"
             _run([str(c_compiler.path), *compiling, f"-I{INCLUDE}", "-c", str(path), "-o", str(target)], folder)
             objects.append(target)
-        _run([str(used.path), *map(str, objects), "-o", str(folder / program), *linking], folder)
+        try:
+            _run([str(used.path), *map(str, objects), "-o", str(folder / program), *linking], folder)
+        except BuildFailed as error:
+            if "undefined reference to `__kmpc_" not in str(error):
+                raise
+            why = f"it has no entry point that the code of {compiler_name} calls, which is of a later release"
+            raise Missing(openmp.name, why, forbidden=True) from error
 
     more = [path.read_text() for path in openmp.sources]
     program_key = key_of(program, source(program).read_text(), shared, used.version, compiling, linking, version, *more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.cache import CACHE, locked
@@ -37,20 +38,24 @@ def fetch_debs(name: str) -> Path:
             # What these need and this machine does not have is unpacked with them.
             simulate = ["apt-get", "-s", "--no-install-recommends", "install", *wanted]
             try:
-                simulated = _run(name, simulate, downloads)
+                simulated = run_tool(name, simulate, downloads)
             except Missing:
-                _run(name, ["apt-get", "-qq", "update"], downloads)  # no package is known before the first time
-                simulated = _run(name, simulate, downloads)
+                run_tool(name, ["apt-get", "-qq", "update"], downloads)  # no package is known before the first time
+                simulated = run_tool(name, simulate, downloads)
             needed = {line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ")}
-            _run(name, ["apt-get", "-qq", "download", *sorted(needed.union(wanted))], downloads)
+            run_tool(name, ["apt-get", "-qq", "download", *sorted(needed.union(wanted))], downloads)
             for package in sorted(downloads.glob("*.deb")):
-                _run(name, ["dpkg-deb", "-x", str(package), str(unfinished)], downloads)
+                run_tool(name, ["dpkg-deb", "-x", str(package), str(unfinished)], downloads)
             shutil.rmtree(downloads)
             unfinished.rename(folder)
     return folder
 
 
-def _run(name: str, command: list[str], folder: Path) -> str:
+def run_tool(name: str, command: Sequence[str], folder: Path) -> str:
+    """Return what a *command* prints that fetches or unpacks the tool *name*, run in *folder*.
+
+    :raises Missing: if it is not here, or fails
+    """
     try:
         done = subprocess.run(
             command,
@@ -64,5 +69,5 @@ def _run(name: str, command: list[str], folder: Path) -> str:
     except FileNotFoundError as error:
         raise Missing(name, f"{command[0]} is not here") from error
     if done.returncode:
-        raise Missing(name, f"{' '.join(command[:2])} failed: {done.stderr.strip()}")
+        raise Missing(name, f"{' '.join(command[:2])} failed: {done.stderr.strip()[-400:]}")
     return done.stdout

@@ -187,6 +187,17 @@ def events(question: dict[str, Any]) -> dict[str, Any]:
         return {"events": [(event.name, event.native_thread_id) for event in found]}
 
 
+def events_with(question: dict[str, Any]) -> dict[str, Any]:
+    """Start a program with an environment, and return its events, or what is said instead."""
+    found: list[str] = []
+
+    def follow() -> None:
+        with ompd.launch(question["program"], env=question["environment"], omp_debug=False) as session:
+            found.extend(event.name for event in session.events(*question["names"]))
+
+    return {"said": say(follow), "events": found}
+
+
 def refusals(question: dict[str, Any]) -> dict[str, str]:
     """Return what is said to what cannot be done."""
     program, said = question["program"], {}
@@ -211,6 +222,7 @@ QUESTIONS = {
     "detached": detached,
     "run": run,
     "events": events,
+    "events_with": events_with,
     "refusals": refusals,
 }
 

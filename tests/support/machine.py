@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cache import CACHE, CHECKOUT, key_of, locked
+from tests.support.cache import CACHE, CHECKOUT, entry, key_of, locked
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -57,13 +57,14 @@ class Tool:
     version: str | None = None
     wheels: tuple[str, ...] = ()
     debs: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 @cache
 def table() -> dict[str, Tool]:
     """Return the rows of tools.toml by name."""
     rows = tomllib.loads(TABLE.read_text())["tool"]
-    lists = ("commands", "wheels", "debs")
+    lists = ("commands", "wheels", "debs", "programs")
     return {row["name"]: Tool(**{**row, **{name: tuple(row.get(name, ())) for name in lists}}) for row in rows}
 
 
@@ -78,7 +79,14 @@ def clean_environment() -> dict[str, str]:
 
 @cache
 def find(name: str) -> Path | None:
-    """Return the executable of a tool, or None if no command of its row runs."""
+    """Return the executable of a tool, or None if no command of its row runs.
+
+    OMPD_COMPILERS names compilers that all tests use in place of others (``clang=clang-22,gcc=gcc-11``).
+    """
+    name = _chosen().get(name, name)
+    for tool in table().values():
+        if name in tool.programs:
+            return _unpacked(tool, name)
     for command in table()[name].commands:
         words = shlex.split(command)
         path = shutil.which(words[0])
@@ -97,6 +105,31 @@ def find(name: str) -> Path | None:
     return None
 
 
+def _chosen() -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in os.environ.get("OMPD_COMPILERS", "").split(",") if pair)
+    return {name: other for name, _, other in pairs}
+
+
+def _unpacked(tool: Tool, program: str) -> Path | None:
+    # A script that runs a program of an unpacked package with the libraries that were unpacked beside it.
+    root = CACHE / "debs" / tool.name / "usr"
+    if not (root / "bin" / program).exists():
+        return None
+    libraries = shlex.quote(str(root / "lib" / "x86_64-linux-gnu"))
+    scripts = {
+        name: f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {shlex.quote(str(root / "bin" / name))} "$@"\n'
+        for name in tool.programs
+    }
+
+    def make(folder: Path) -> None:
+        for name, script in scripts.items():
+            (folder / name).write_text(script)
+            (folder / name).chmod(0o755)
+
+    # All of them in one folder: tests look for a compiler of C++ beside that of C.
+    return entry("compilers", key_of(scripts), make) / program
+
+
 def require(name: str) -> Path:
     """Return the executable of a tool.
 
@@ -104,7 +137,8 @@ def require(name: str) -> Path:
     """
     path = find(name)
     if path is None:
-        raise Missing(name, f"not found (Debian package {table()[name].package})")
+        row = table().get(name)
+        raise Missing(name, f"not found (Debian package {row.package})" if row is not None else "not fetched")
     return path
 
 

@@ -107,4 +107,10 @@ STACK_PROGRAMS: Mapping[str, Program] = {
     )
 }
 
+# Teams whose threads are at several barriers: the program mismatched has each by $MISMATCH.
+MISMATCHES = ("skipped", "primary", "twice", "late", "loop", "single", "sections", "reduction", "lock", "nested")
+BARRIER_PROGRAMS: Mapping[str, Program] = {
+    "mismatched": Program("mismatched", spins=True, environment={"KMP_FORCE_REDUCTION": "tree"})
+}
+
 ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS, **STACK_PROGRAMS}

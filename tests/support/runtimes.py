@@ -9,6 +9,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from tests.support.builds import Build, builds
 from tests.support.debs import deb_folder
 from tests.support.m32 import m32_flags
 from tests.support.machine import clean_environment, intel_runtime, require, table, wheel_folder
@@ -71,6 +72,14 @@ def _stub(name: str, compiling: Callable[[], tuple[str, ...]], linking: Callable
     )
 
 
+def _of_others(build: Build) -> OpenmpRuntime:
+    name = Path(build.file).name.replace("libgomp.so.1.0.0", "libgomp.so.1")
+    options = (f"-l:{name}", "-ldl") if build.is_static else (f"-l:{name}",)
+    return OpenmpRuntime(
+        build.name, build.kind, build.lib_file, options, lambda: _digest(build.lib_file()), linking=build.linking
+    )
+
+
 @cache
 def _digest(file: Path) -> str:
     return sha256(file.read_bytes()).hexdigest()
@@ -125,5 +134,6 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
         _stub("stub", tuple, tuple),
         _stub("stub-32", lambda: m32_flags().compile, lambda: m32_flags().link),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
+        *map(_of_others, builds().values()),
     )
 }
