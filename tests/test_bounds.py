@@ -11,7 +11,6 @@ import resource
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from tests.fuzz import formats, run
 from tests.fuzz.oracle import as_text, seeded
 from tests.fuzz.parses import parsed_once
 from tests.support import clean_environment, stopped
+from tests.support.budget import within
 from tests.support.runs import limited
 from tests.test_bad_input import NT_FILE, notes, patched
 from tests.test_hostile import Victim
@@ -145,22 +145,20 @@ def test_a_team_of_more_threads_than_there_can_be() -> None:
     victim = Victim("nested")
     victim.write(victim.symbols["__kmp_threads_capacity"], 1 << 22, 4)
     victim.team_field("t_nproc", 1 << 21)
-    started = time.process_time()
-    answer = victim.ask("parallel")
+    with within(5):
+        answer = victim.ask("parallel")
     assert isinstance(answer, OmpdError) or not answer.complete
-    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("level", [2_000, 20_000])
 def test_very_deep_nests_are_told_in_a_time_that_grows_with_them(level: int) -> None:
     victim = Victim("serialized_three")
     victim.team_field("t_level", level)
-    started = time.process_time()
-    answer = victim.ask("parallel")
-    assert isinstance(answer, (Answer, OmpdError))
-    if isinstance(answer, Answer):
-        as_text("parallel", answer)
-    assert time.process_time() - started < SECONDS
+    with within(SECONDS):
+        answer = victim.ask("parallel")
+        assert isinstance(answer, (Answer, OmpdError))
+        if isinstance(answer, Answer):
+            as_text("parallel", answer)
 
 
 def _target() -> TargetRecord:
@@ -179,11 +177,10 @@ def _chain(depth: int, *, twins: bool) -> list[ParallelRecord]:
 @pytest.mark.parametrize("twins", [False, True])
 def test_a_deep_tree_of_regions_is_folded_in_one_pass(twins: bool) -> None:
     rows = _chain(20_000, twins=twins)
-    started = time.process_time()
-    answer: Answer[ParallelRecord] = Answer(_target(), (), tuple(rows), True, ())
-    lines = list(region_lines(answer))
+    with within(5):
+        answer: Answer[ParallelRecord] = Answer(_target(), (), tuple(rows), True, ())
+        lines = list(region_lines(answer))
     assert len(lines) == (2 * 20_000 - 1 if twins else 20_000)
-    assert time.process_time() - started < 5
     assert max(map(len, as_text("parallel", replace(answer, rows=tuple(rows[:3000]))).splitlines())) < 400
 
 
@@ -235,9 +232,8 @@ def test_an_environment_of_nothing_but_ends() -> None:
     ],
 )
 def test_names_without_end_are_looked_at_once(name: str) -> None:
-    started = time.process_time()
-    outlined.parse(name)
-    assert time.process_time() - started < 2
+    with within(2):
+        outlined.parse(name)
 
 
 @pytest.mark.parametrize(

@@ -445,10 +445,17 @@ def work(flags: Sequence[str]) -> Kind:
     ids=" ".join,
 )
 def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[str, ...]) -> None:
-    kind = work(flags)
-    core = stopped_at_work(kind)
+    kind, tally = work(flags), test_raw_stacks.Tally()
+    for number in range(8):  # where threads are stopped is chance
+        check_threads_at_work(kind, number, tally)
+        if len(tally.places) >= 10:
+            return
+    pytest.fail("too few stacks differ")
+
+
+def check_threads_at_work(kind: Kind, number: int, tally: test_raw_stacks.Tally) -> None:
+    core = stopped_at_work(kind, number)
     stacks = gdb_stacks(test_raw_stacks.program_of(kind), core)
-    tally = test_raw_stacks.Tally(set())
     with process_of(core) as process:
         assert stacks.keys() == set(process.threads()) and len(stacks) >= kind.threads
         astray = 0
@@ -462,7 +469,7 @@ def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[s
             # Where a thread begins gdb shows one more frame, at 0.
             begins = frames[-1].pc == 0 and frames[-1].kind != "unreadable"
             test_raw_stacks.check(process, thread, frames[: -1 if begins else None], tally)
-    assert len(tally.places) >= 10 and astray <= len(stacks) // 10
+    assert astray <= len(stacks) // 10
 
 
 def test_where_the_c_library_makes_threads() -> None:

@@ -6,7 +6,6 @@ import re
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MalformedFile
 from tests.support import clean_environment, intel_runtime, require
+from tests.support.budget import within
 from tests.unit.samples import compiled, libc, mapped, run, source, survives
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3, 4, 5])
@@ -362,10 +362,9 @@ def test_inlined_functions_are_told_quickly(compiler: str) -> None:
     info, addresses = LineInfo(mapped(path)), text_addresses(mapped(path))
     for address in addresses:
         inlined_at(info, address)
-    start = time.perf_counter()
-    for address in addresses:
-        inlined_at(info, address)
-    assert (time.perf_counter() - start) / len(addresses) < 0.001
+    with within(0.1 + 0.001 * len(addresses)):
+        for address in addresses:
+            inlined_at(info, address)
 
 
 @COMPILERS
@@ -435,7 +434,5 @@ def test_inlined_functions_of_absurd_files_are_refused_soon() -> None:
         function_with(struct.pack("<BII", 5, 45, 0), struct.pack("<QQ", 1, 1) * 1000),
     ]
     for info in absurd:
-        start = time.perf_counter()
-        with pytest.raises(MalformedFile):
+        with within(10), pytest.raises(MalformedFile):
             info.functions(0x1800)
-        assert time.perf_counter() - start < 10

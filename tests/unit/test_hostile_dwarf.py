@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.dwarf_sections import PackageIndex
 from ompd.errors import MalformedFile, OmpdError
 from tests.fuzz.formats import Itself
+from tests.support.budget import within
 from tests.unit.test_dwarf_lines import Made
 
 _CODE = struct.pack("<QQ", 0x1000, 0x1000)
@@ -38,13 +38,11 @@ def info_of(entries: bytes) -> LineInfo:
 
 
 def soon(ask: LineInfo) -> list[str | None] | None:
-    started = time.process_time()
-    try:
-        return [function.name for function in ask.functions(0x1800)]
-    except OmpdError:
-        return None
-    finally:
-        assert time.process_time() - started < 10
+    with within(10):
+        try:
+            return [function.name for function in ask.functions(0x1800)]
+        except OmpdError:
+            return None
 
 
 def test_scopes_are_told() -> None:
