@@ -33,6 +33,7 @@ from tests.support import (
 )
 from tests.support.build import C_COMPILERS, SUFFIXES, source
 from tests.support.build import PROGRAMS as SOURCES
+from tests.support.programs import modes_of
 
 # Threads in a team, idle and of no concern to OpenMP (one is the monitor); sizes of the live regions by level.
 SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
@@ -152,6 +153,14 @@ PARAMETERS = [
     for compiler in program.compilers
 ]
 every_build = pytest.mark.parametrize(("program", "compiler"), PARAMETERS)
+every_mode = pytest.mark.parametrize(
+    ("program", "compiler", "mode"),
+    [
+        pytest.param(*build.values, mode, id=f"{build.id}-{mode}", marks=build.marks)
+        for build in PARAMETERS
+        for mode in modes_of(*build.values)
+    ],
+)
 every_compiler = pytest.mark.parametrize("compiler", COMPILERS)
 
 
@@ -194,8 +203,7 @@ def test_the_demonstration_compiles_alone(tmp_path: Path) -> None:
     subprocess.run(command, cwd=SOURCES, check=True)
 
 
-@every_build
-@pytest.mark.parametrize("mode", MODES)
+@every_mode
 def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     roles = Counter(thread["role"] for thread in truth["threads"])
@@ -208,8 +216,7 @@ def test_truth_has_the_shape_of_the_program(program: str, compiler: str, mode: s
         assert Counter(thread["blocked_in"] for thread in truth["threads"] if thread["openmp"]) == BLOCKED[program]
 
 
-@every_build
-@pytest.mark.parametrize("mode", MODES)
+@every_mode
 def test_truth_does_not_contradict_itself(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     threads, regions = by_native_id(truth), by_key(truth)
@@ -284,8 +291,7 @@ def _check_stack(thread: dict[str, Any], truth: dict[str, Any], regions: dict[in
             assert (task["kind"], outer["task"]) == ("explicit", left["generating"] if ended else left["key"])
 
 
-@every_build
-@pytest.mark.parametrize("mode", MODES)
+@every_mode
 def test_tasks_fit_to_each_other_and_to_the_threads(program: str, compiler: str, mode: str) -> None:
     truth = stopped(program, compiler=compiler, mode=mode).truth
     threads, regions = by_native_id(truth), by_key(truth)

@@ -38,7 +38,7 @@ from tests.fuzz.parses import parsed_once
 from tests.support import FULL
 
 SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
-CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000" if FULL else "1000"))
+CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000" if FULL else "600"))
 MEMORY = 500 << 20
 
 

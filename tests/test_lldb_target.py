@@ -22,10 +22,11 @@ pytestmark = pytest.mark.xdist_group("lldb")
 
 # Those that differ most in what is asked of the target, and under the newest more.
 SOME = ("nested", "hang", "two_initial", "not_initialised", "extra_pthread", "task_tree", "icvs")
+FEW = SOME if FULL else ("nested", "two_initial", "task_tree")
 MORE = [name for name in ALL_PROGRAMS if FULL or name in (*SOME, *STACK_PROGRAMS, "nest_lock", "ordered")]
-CORES = [(22, name) for name in MORE] + [(version, name) for version in VERSIONS[1:] for name in SOME]
+CORES = [(22, name) for name in MORE] + [(version, name) for version in VERSIONS[1:] for name in FEW]
 LIVE = [(22, name) for name in ((*PROGRAMS, "task_tree", "icvs") if FULL else SOME)] + [
-    (version, name) for version in VERSIONS[1:] for name in SOME
+    (version, name) for version in VERSIONS[1:] for name in FEW
 ]
 
 

@@ -28,7 +28,7 @@ from ompd.plugins.libomp.threads import Thread
 from ompd.questions import stacks
 from tests.support import COMPILERS, FULL, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
 from tests.support.build import RELEASES, releases
-from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS
+from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS, modes_of
 from tests.truth import Comparison, compare, compare_stacks
 
 FACTS = Path(__file__).with_name("facts.json")
@@ -39,7 +39,8 @@ GCORES = {*PROGRAMS, "task_tree", "icvs", "nest_lock"}
 PARAMETERS = [
     pytest.param(program, compiler, mode, kind, id=f"{program}-{compiler}-{mode}-{kind}", marks=marks)
     for program, known in ALL_PROGRAMS.items()
-    for compiler, mode, kind in itertools.product(known.compilers, MODES, KINDS)
+    for compiler in known.compilers
+    for mode, kind in itertools.product(modes_of(program, compiler), KINDS)
     for marks in [[pytest.mark.xdist_group("busy")] * known.spins]
     if (program, kind) not in TOO_LARGE
     and (kind == "kernel" or (program in GCORES and (FULL or mode == ("neither" if compiler == "clang" else "debug"))))
@@ -136,10 +137,14 @@ def test_every_method_of_reduction(method: str) -> None:
     assert compare(stopped("reduction", compiler="clang", env={"KMP_FORCE_REDUCTION": method})).differences == []
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("program", "compiler"),
-    [(program, compiler) for program, known in STACK_PROGRAMS.items() for compiler in known.compilers],
+    ("program", "compiler", "mode"),
+    [
+        (program, compiler, mode)
+        for program, known in STACK_PROGRAMS.items()
+        for compiler in known.compilers
+        for mode in modes_of(program, compiler)
+    ],
 )
 def test_stacks_of_optimized_programs(program: str, compiler: str, mode: str) -> None:
     found = compare_stacks(stopped(program, compiler=compiler, mode=mode, flags=("-O2",)))

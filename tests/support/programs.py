@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.support.build import MODES
+from tests.support.machine import FULL
+
 
 @dataclass(frozen=True)
 class Program:
@@ -114,3 +117,13 @@ BARRIER_PROGRAMS: Mapping[str, Program] = {
 }
 
 ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS, **STACK_PROGRAMS}
+
+
+def modes_of(program: str, compiler: str) -> tuple[str, ...]:
+    """Return in which MODES a program is run as a compiler builds it: in all; without ``OMPD_FULL`` in such a half of
+    them that its compilers together make all, and so do a compiler's programs."""
+    compilers = ALL_PROGRAMS[program].compilers
+    if FULL or len(compilers) == 1:
+        return MODES
+    turn = [*ALL_PROGRAMS].index(program) + compilers.index(compiler)
+    return tuple(mode for number, mode in enumerate(MODES) if (number + turn) % 2 == 0)

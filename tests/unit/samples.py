@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MalformedFile, Unsupported
-from tests.support import Missing, clean_environment, intel_runtime, require
+from tests.support import FULL, Missing, clean_environment, intel_runtime, require
 from tests.support.cache import entry, key_of
 from tests.support.runs import cores_allowed, kernel_core_obstacle
 
@@ -151,7 +151,7 @@ def survives(
     offsets = st.one_of([st.integers(start, end - 1) for start, end in spans])
     interesting = st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
 
-    @settings(max_examples=examples, deadline=10_000, derandomize=True, database=None)
+    @settings(max_examples=examples if FULL else examples // 3, deadline=10_000, derandomize=True, database=None)
     @given(
         changes=st.lists(st.tuples(offsets, interesting), max_size=4),
         cut=st.one_of(st.none(), st.integers(0, len(original))),

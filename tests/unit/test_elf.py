@@ -50,13 +50,13 @@ def build_elf(
     mark = "<" if byte_order == "little" else ">"
     wide = ident_class == 64
     ehdr_size, phdr_size, shdr_size = (64, 56, 64) if wide else (52, 32, 40)
-    phdrs = b""
+    phdrs = bytearray()
     for p_type, p_flags, p_offset, p_vaddr, p_filesz, p_memsz, p_align in segments:
         if wide:
             phdrs += struct.pack(mark + "IIQQQQQQ", p_type, p_flags, p_offset, p_vaddr, 0, p_filesz, p_memsz, p_align)
         else:
             phdrs += struct.pack(mark + "IIIIIIII", p_type, p_offset, p_vaddr, 0, p_filesz, p_memsz, p_flags, p_align)
-    names, contents, rows = b"\0", b"", []
+    names, contents, rows = b"\0", bytearray(), []
     start = ehdr_size + len(phdrs)
     for name, sh_type, flags, content in (*sections, (".shstrtab", 3, 0, b"")):
         name_offset = len(names)
@@ -75,7 +75,7 @@ def build_elf(
         *(e_type, EM_X86_64, 1, 0x1000, ehdr_size, start + len(contents), 0, ehdr_size, phdr_size),
         *counts,
     )
-    return ehdr + phdrs + contents + shdrs
+    return ehdr + bytes(phdrs) + bytes(contents) + shdrs
 
 
 def note(owner: bytes, n_type: int, descriptor: bytes, mark: str = "<") -> bytes:
