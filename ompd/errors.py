@@ -135,6 +135,10 @@ class NotInitialised(Unavailable):
     """The OpenMP runtime is loaded, but no OpenMP routine or construct has run yet."""
 
 
+class NotBegun(Unavailable):
+    """A thread has its place in a team, and has not begun there yet: it will in a moment."""
+
+
 class NoStorage(Unavailable):
     """A thread has no copy of a variable yet: it gets one when it uses it for the first time."""
 

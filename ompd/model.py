@@ -52,9 +52,10 @@ class Wait:
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
     the address that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and
     ``expected`` count the threads of the barrier at which it is, ``missing`` are the native ids of the team's others; a
-    team may be at several barriers. ``owner`` is the native id of a lock's holder, ``owner_source`` says how that is
-    known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it uses processor time, and ``released`` if it
-    sleeps still, but need not any more.
+    team may be at several barriers. ``unfinished_tasks`` is for how many tasks, at least, the threads of a barrier wait
+    that all have reached, None for any other. ``owner`` is the native id of a lock's holder, ``owner_source`` says how
+    that is known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it uses processor time, and ``released``
+    if it sleeps still, but need not any more.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Wait:
     arrived: int | None = None
     expected: int | None = None
     missing: tuple[int, ...] | None = None
+    unfinished_tasks: int | None = None
     owner: int | None = None
     owner_source: str | None = None
     how: str | None = None

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from ompd.commands.main import cli
 from ompd.errors import OmpdError
 from ompd.model import ThreadRecord
 from ompd.questions import threads
@@ -136,6 +138,8 @@ JUMPED: dict[str, dict[int, tuple[int, tuple[int, ...]]]] = {
     "ending": dict.fromkeys(range(4), (4, ())),
     "outer": {1: (1, (0, 2))},
 }
+# And for how many tasks those wait at a barrier who have all come there.
+UNFINISHED = {"tasks": 1, "ending": 2}
 BUILDS = [("libgomp", "gcc"), ("libomp-19", "gcc"), ("libomp-14", "clang"), (INTEL, "gcc")]
 
 
@@ -164,6 +168,13 @@ def check_jumped(name: str, runtime: str, compiler: str, **more: str) -> None:
         while not is_as_expected(found := gathered(process.pid), name) and time.monotonic() < deadline:
             assert process.poll() is None
         assert is_as_expected(found, name), found
+        if name in UNFINISHED:
+            with Session.attach(process.pid) as session:
+                rows = session.ask(threads.ask).rows
+            waits = [row.wait for row in rows if row.wait is not None and row.wait.kind == "barrier"]
+            assert {wait.unfinished_tasks for wait in waits} == {UNFINISHED[name]}
+            said = f"barrier 4/4 arrived, {UNFINISHED[name]} task{'s' * (UNFINISHED[name] > 1)} unfinished"
+            assert said in CliRunner().invoke(cli, ["threads", str(process.pid)], catch_exceptions=False).stdout
 
 
 @contextmanager

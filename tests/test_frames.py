@@ -271,7 +271,7 @@ def test_a_child_of_fork_has_one_thread_of_its_team(runtime: str) -> None:
         result = CliRunner().invoke(cli, ["parallel", said, "-v"])
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    assert f"[{said} ? ?]" in text and text.count("it is a fork") == 2 and "has not begun" not in text
+    assert f"[{said} ? ?]" in text and "it is a fork" in text and "has not begun" not in text
 
 
 def test_which_routines_wait_for_nobody() -> None:

@@ -99,7 +99,7 @@ def test_what_nothing_leads_to_is_counted(tmp_path: Path, monkeypatch: pytest.Mo
     assert Counter(row.status for row in answer.rows if row.kind == "explicit") == {"detached": 1, "waiting": 3}
     assert [row.unfinished_children for row in answer.rows if row.unfinished_children] == [5]
     told = CliRunner().invoke(cli, ["tasks", str(tmp_path / "core")], catch_exceptions=False)
-    assert "5 unfinished children: 1 detached, 3 waiting, 1 that no list leads to" in told.output
+    assert "5 unfinished children: 1 detached, 3 waiting, 1 not found" in told.output
 
 
 ORPHANED = """
@@ -141,7 +141,7 @@ def test_libgomp_forgets_what_generated_a_task_but_counts_it(tmp_path: Path) -> 
         answer = session.ask_tasks()
     assert answer.complete and [row for row in answer.rows if row.kind == "explicit"] == []
     (note,) = answer.warnings
-    assert "has 1 more task to wait for that no list leads to" in note
+    assert "waits for 1 more task, which was not found" in note
 
 
 @pytest.mark.parametrize("runtime", ["intel", "libgomp", "stub", "libomp-19"])

@@ -424,6 +424,13 @@ class RuntimeInternals(Protocol):
         :raises Unavailable: if it is not known at which of them some thread is
         """
 
+    def unfinished_tasks(self, region: ParallelHandle) -> int:
+        """Return how many explicit tasks of a region are not complete, as far as the runtime counts them: at least so
+        many. Threads at a barrier wait for them once all have arrived.
+
+        :raises Unavailable: if nothing tells where the count is
+        """
+
     def task_source(self, handle: TaskHandle) -> str | None:
         """Return what the compiler wrote down of the construct that created an explicit task, None if it wrote nothing.
 

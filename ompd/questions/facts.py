@@ -40,7 +40,11 @@ class Facts:
         """Note why a fact is not told; unless this target cannot tell it, as unreadable."""
         self.unavailable[key] = str(error)
         if not isinstance(error, Unavailable):
-            self._problems.unreadable_fact(f"{self._row}: {key}", error)
+            self.unread(key, error)
+
+    def unread(self, what: str, error: OmpdError) -> None:
+        """Note that the answer lacks what it has of other rows, and why."""
+        self._problems.unreadable_fact(f"{self._row}: {what}", error)
 
 
 class Problems:
@@ -201,6 +205,21 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
         if len(session.process.threads()) == 1 and session.target.loss is None:
             raise Unavailable(f"{error}, which has one thread: it is a fork") from error
         raise
+
+
+def note_first_thread(session: Session, problems: Problems) -> None:
+    """Say so if the thread with which the process began has ended: there is no row for it."""
+    first, threads = session.target.process_id, session.process.threads()
+    if first is not None and threads and first not in threads and session.target.loss is None:
+        problems.note(f"the process's first thread, {first}, is not listed: it has ended, and other threads have not")
+
+
+def name_thread(session: Session, handle: ThreadHandle) -> str:
+    """Return how messages name an OpenMP thread: by its native id, or by where the runtime keeps it."""
+    try:
+        return f"thread {native_thread(session, handle)}"
+    except OmpdError:
+        return f"the thread whose data the runtime has at {handle.address:#x}"
 
 
 def answer(

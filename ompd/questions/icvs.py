@@ -10,7 +10,16 @@ from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace, IcvDescription, ThreadHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, IcvRecord
-from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.facts import (
+    Facts,
+    Problems,
+    answer,
+    begin,
+    each,
+    name_thread,
+    native_thread,
+    readable_runtimes,
+)
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
@@ -49,7 +58,7 @@ def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
 
 def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> Iterator[IcvRecord]:
     handles: dict[Scope, list[tuple[str, object]]] = {Scope.ADDRESS_SPACE: [(runtime.id, space)]}
-    regions = live_regions(runtime, space, problems)
+    regions = live_regions(session, runtime, space, problems)
     handles[Scope.PARALLEL] = list(regions.items())
     threads, tasks = _threads_and_tasks(session, runtime, space, problems)
     handles[Scope.THREAD], handles[Scope.TASK] = threads, tasks
@@ -91,5 +100,5 @@ def _threads_and_tasks(
                 tasks.setdefault(task.id, task)
             threads.append((str(native_thread(session, handle)), handle))
         except OmpdError as error:
-            problems.lost(f"{runtime.id}: variables of thread descriptor {handle.address:#x}", error)
+            problems.lost(f"{runtime.id}: variables of {name_thread(session, handle)}", error)
     return threads, list(tasks.items())

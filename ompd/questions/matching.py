@@ -98,7 +98,7 @@ class Matching:
                 yield f"none of the {len(handles)} threads that {runtime.id} knows is one of the process"
             for handle in handles:
                 if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
-                    yield f"thread descriptor {handle.address:#x} of {runtime.id} is in a team and names no thread"
+                    yield f"{runtime.id} has data of a thread in a team at {handle.address:#x} that name no thread"
         except NotInitialised:
             return  # then it has none
         except OmpdError as error:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.facts import (
+    Facts,
+    Problems,
+    answer,
+    begin,
+    each,
+    name_thread,
+    native_thread,
+    readable_runtimes,
+)
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -22,12 +32,14 @@ def ask(session: Session) -> Answer[ParallelRecord]:
     rows: list[ParallelRecord] = []
     for runtime in readable_runtimes(session, problems):
         if runtime.space is not None:
-            regions = live_regions(runtime, runtime.space, problems)
+            regions = live_regions(session, runtime, runtime.space, problems)
             rows += each(session, regions.values(), partial(_record, session, runtime, problems))
     return answer(session, _as_tree(rows), records(session, problems), problems)
 
 
-def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> dict[str, ParallelHandle]:
+def live_regions(
+    session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems
+) -> dict[str, ParallelHandle]:
     """Return all regions that some thread is in, and those that enclose them, by their ids."""
     found: dict[str, ParallelHandle] = {}
     try:
@@ -35,6 +47,7 @@ def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems
     except OmpdError as error:
         problems.lost(f"{runtime.id}: threads", error)
         return found
+    untold: list[tuple[str, OmpdError]] = []
     for thread in threads:
         try:
             outside = thread.outside_of_target()
@@ -43,7 +56,10 @@ def live_regions(runtime: LoadedRuntime, space: AddressSpace, problems: Problems
                     found[region.id] = region
                     region = region.enclosing()
         except OmpdError as error:
-            problems.lost(f"{runtime.id}: regions of thread descriptor {thread.address:#x}", error)
+            untold.append((f"{runtime.id}: the regions of {name_thread(session, thread)}", error))
+    for what, fault in untold:
+        # Where no other thread tells of a region, there may be one nonetheless.
+        (problems.lost if found else problems.unreadable_fact)(what, fault)
     return found
 
 
@@ -52,6 +68,10 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
     size = facts.get("team_size", region.size)
     enclosing = facts.get("enclosing", region.enclosing)
     function = places.named(facts, "function", facts.get("function", lambda: places.region_function(session, region)))
+    members = tuple(
+        facts.get(f"threads[{number}]", partial(_member, session, region, number)) for number in range(size or 0)
+    )
+    _note_absent(region, members, facts, problems)
     return ParallelRecord(
         id=region.id,
         runtime=runtime.id,
@@ -61,11 +81,17 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
         enclosing=enclosing.id if enclosing is not None else None,
         function=function,
         tool_data=facts.get("tool_data", region.tool_data),
-        threads=tuple(
-            facts.get(f"threads[{number}]", partial(_member, session, region, number)) for number in range(size or 0)
-        ),
+        threads=members,
         unavailable=facts.unavailable,
     )
+
+
+def _note_absent(region: ParallelHandle, members: Sequence[int | None], facts: Facts, problems: Problems) -> None:
+    absent = [number for number, native in enumerate(members) if native is None]
+    if absent:
+        reason = facts.unavailable[f"threads[{absent[0]}]"]
+        if not any(warning.endswith(reason) for warning in problems.warnings):
+            problems.note(f"region {region.id}: {len(absent)} of its {len(members)} threads not known: {reason}")
 
 
 def _member(session: Session, region: ParallelHandle, thread_num: int) -> int:

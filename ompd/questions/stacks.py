@@ -16,7 +16,16 @@ from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, Construct, LocalRecord, StackFrame, StackRecord
 from ompd.questions import places
 from ompd.questions.ancestry import Ancestry
-from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.facts import (
+    Facts,
+    Problems,
+    answer,
+    begin,
+    each,
+    native_thread,
+    note_first_thread,
+    readable_runtimes,
+)
 from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
 from ompd.questions.signals import signal_of
@@ -62,6 +71,8 @@ def ask(
         lost = session.target.loss is not None
         problems.note("no OpenMP runtime is found in what is left" if lost else str(error))
         runtimes, doubt = [], str(error) if lost else None
+    if thread is None:
+        note_first_thread(session, problems)
     reader = _Reader(session, runtimes, problems, raw, doubt, locals)
     rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
     if fold:

@@ -8,7 +8,16 @@ from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, Paralle
 from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Answer, DependenceRecord, RegionFunction, TaskFrame, TaskRecord, TaskWaitRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.facts import (
+    Facts,
+    Problems,
+    answer,
+    begin,
+    each,
+    name_thread,
+    native_thread,
+    readable_runtimes,
+)
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
@@ -44,7 +53,7 @@ class _Collector:
 
     def rows(self) -> list[TaskRecord]:
         self._from_threads()
-        for region in live_regions(self._runtime, self._space, self._problems).values():
+        for region in live_regions(self._session, self._runtime, self._space, self._problems).values():
             self._from_region(region)
         self._from_queues()
         self._from_counts()
@@ -67,7 +76,7 @@ class _Collector:
                         self._threads.setdefault(found.id, thread)
                     self._with_ancestors(found)
             except OmpdError as error:
-                self._problems.lost(f"{self._runtime.id}: tasks of thread descriptor {handle.address:#x}", error)
+                self._problems.lost(f"{self._runtime.id}: tasks of {name_thread(self._session, handle)}", error)
 
     def _native_id(self, handle: ThreadHandle) -> int | None:
         try:
@@ -103,15 +112,16 @@ class _Collector:
     def _from_region(self, region: ParallelHandle) -> None:
         try:
             for number in range(region.size()):
-                task = region.implicit_task(number)
-                self._with_ancestors(task)
-                if number == 0:
-                    # The task that encountered the region is suspended on its primary thread.
-                    encountering = task.generating()
-                    if encountering is not None and encountering.id not in self._threads:
-                        self._threads[encountering.id] = native_thread(self._session, region.thread(0))
+                self._listed(region.implicit_task(number))
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: tasks of region {region.id}", error)
+            self._problems.lost(f"{self._runtime.id}: implicit tasks of region {region.id}", error)
+        try:
+            # The task that encountered the region is suspended on its primary thread.
+            encountering = region.implicit_task(0).generating()
+            if encountering is not None and encountering.id not in self._threads:
+                self._threads[encountering.id] = native_thread(self._session, region.thread(0))
+        except OmpdError as error:
+            self._problems.lost(f"{self._runtime.id}: the task that encountered region {region.id}", error)
 
     def _from_queues(self) -> None:
         try:
@@ -141,10 +151,10 @@ class _Collector:
     def _from_counts(self) -> None:
         try:
             for region, count in self._space.internals().unlisted_tasks().items():
-                what = "1 more task" if count == 1 else f"{count} more tasks"
+                what = "1 more task, which was" if count == 1 else f"{count} more tasks, which were"
                 self._problems.note(
-                    f"{self._runtime.id}: region {region} has {what} to wait for that no list leads to: what generated"
-                    " them is over"
+                    f"{self._runtime.id}: region {region} waits for {what} not found: the task that generated"
+                    f" {'it' if count == 1 else 'them'} is over"
                 )
         except LayoutUnavailable:
             return  # what is not known for that is said already

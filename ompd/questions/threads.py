@@ -13,7 +13,16 @@ from ompd.errors import OmpdError, Unavailable
 from ompd.model import Answer, OutsideRecord, Place, ThreadRecord
 from ompd.questions import places
 from ompd.questions.ancestry import Ancestry
-from ompd.questions.facts import Facts, Problems, answer, begin, each, native_thread, readable_runtimes
+from ompd.questions.facts import (
+    Facts,
+    Problems,
+    answer,
+    begin,
+    each,
+    native_thread,
+    note_first_thread,
+    readable_runtimes,
+)
 from ompd.questions.matching import Matching, team_order
 from ompd.questions.runtimes import records
 from ompd.questions.signals import signal_of
@@ -50,7 +59,21 @@ def ask(session: Session) -> Answer[ThreadRecord]:
             rows += [row] if row is not None else []
         else:
             _complain(runtime, handle, problems)
+    note_first_thread(session, problems)
+    if len(threads) == 1 and session.target.loss is None:
+        for row in rows:
+            _note_alone(row, problems)
     return answer(session, sorted(rows, key=_order), records(session, problems), problems)
+
+
+def _note_alone(row: ThreadRecord, problems: Problems) -> None:
+    # fork() gives the child one thread, and a copy of what the runtime knows of all.
+    if row.team_size is not None and row.team_size > 1:
+        others = "its other thread is" if row.team_size == 2 else f"the other {row.team_size - 1} are"
+        problems.note(
+            f"the process has one thread of a team of {row.team_size}: {others} not in this process, "
+            "which is a fork of another one, or they have ended"
+        )
 
 
 def _unmatched(
@@ -68,7 +91,7 @@ def _complain(runtime: LoadedRuntime, handle: ThreadHandle, problems: Problems) 
     try:
         pthread = handle.native_id(ThreadIdKind.PTHREAD)
     except OmpdError as error:
-        problems.lost(f"{runtime.id}: thread descriptor {handle.address:#x}", error)
+        problems.lost(f"{runtime.id}: the thread whose data are at {handle.address:#x}", error)
         return
     if pthread:  # 0 while the thread is being created
         problems.note(f"{runtime.id}: the process has no thread with pthread id {pthread:#x}, which the runtime knows")
@@ -101,7 +124,9 @@ def _record(
     ancestry: Ancestry,
     problems: Problems,
 ) -> ThreadRecord:
-    facts = Facts(f"thread {thread}" if thread is not None else f"thread descriptor {handle.address:#x}", problems)
+    facts = Facts(
+        f"thread {thread}" if thread is not None else f"the thread whose data are at {handle.address:#x}", problems
+    )
     region: ParallelHandle | None = facts.get("parallel", handle.current_parallel)
     thread_num = facts.get("thread_num", handle.thread_num)
     # A thread of a team outside of all regions is an initial one: alone, at level 0.

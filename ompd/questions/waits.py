@@ -17,7 +17,7 @@ from ompd.contract.plugin import (
     ThreadHandle,
 )
 from ompd.contract.plugin import ThreadState as KeptState
-from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
+from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
 from ompd.model import Wait
 from ompd.questions.facts import Facts
 from ompd.session import Session
@@ -46,6 +46,7 @@ class Waits:
         self._session = session
         self._space = space
         self._barriers: dict[str, Mapping[int, BarrierState] | OmpdError] = {}
+        self._tasks: dict[str, int | OmpdError] = {}
 
     def of(
         self,
@@ -109,6 +110,8 @@ class Waits:
         barriers = self._barriers_of(region) if region is not None else {}
         if isinstance(barriers, OmpdError):
             reason = str(barriers)
+            if not isinstance(barriers, NotBegun):
+                facts.unread("who has arrived at its barrier", barriers)
         elif region is None:
             reason = facts.unavailable.get("parallel", "the thread is in no parallel region")
         elif thread is None:
@@ -117,7 +120,14 @@ class Waits:
             reason = _AT_NONE
         elif (barrier := barriers[thread]).doubt is None:
             expected = len(barrier.present) + len(barrier.missing)
-            return Wait("barrier", arrived=len(barrier.present), expected=expected, missing=barrier.missing)
+            tasks = self._unfinished_tasks(region, facts) if not barrier.missing else None
+            return Wait(
+                "barrier",
+                arrived=len(barrier.present),
+                expected=expected,
+                missing=barrier.missing,
+                unfinished_tasks=tasks,
+            )
         else:
             reason = barrier.doubt
         for key in _BARRIER_KEYS:
@@ -133,6 +143,19 @@ class Waits:
             except OmpdError as error:
                 self._barriers[region.id] = error
         return self._barriers[region.id]
+
+    def _unfinished_tasks(self, region: ParallelHandle, facts: Facts) -> int | None:
+        if region.id not in self._tasks:
+            try:
+                self._tasks[region.id] = self._internals().unfinished_tasks(region)
+            except OmpdError as error:
+                # That nothing tells where a count is is no damage.
+                self._tasks[region.id] = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
+        found = self._tasks[region.id]
+        if isinstance(found, OmpdError):
+            facts.untold("wait.unfinished_tasks", found)
+            return None
+        return found
 
     def _lock(self, state: KeptState, handle: ThreadHandle, facts: Facts) -> Wait:
         kind = _KINDS.get(state.state, "unknown")

@@ -108,7 +108,7 @@ def _unfinished(row: TaskRecord, children: Sequence[TaskRecord]) -> Iterator[str
     words = [f"{count} {status}" for status, count in told.items() if count]
     hidden = (row.unfinished_children or 0) - len(explicit)
     if hidden > 0:
-        words.append(f"{hidden} that no list leads to")
+        words.append(f"{hidden} not found")
     if words:
         count = max(row.unfinished_children or 0, len(explicit))
         yield f"{count} unfinished child{'' if count == 1 else 'ren'}: {', '.join(words)}"

@@ -156,6 +156,8 @@ def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -
         words.append(f"{wait.arrived}/{wait.expected} arrived")
     if wait.missing and all(r.wait is not None and r.wait.missing == wait.missing for r in rows):
         words[-1] += f", missing {_missing(row, wait.missing, by_native)}"
+    if wait.unfinished_tasks:
+        words[-1] += f", {format_count(wait.unfinished_tasks, 'task')} unfinished"
     if wait.owner is not None:
         words.append(f"held by {_named(wait.owner, by_native)}")
     if wait.how == "released":

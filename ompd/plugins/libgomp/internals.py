@@ -10,6 +10,7 @@ from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHa
 from ompd.errors import CorruptState, MemoryFault, Unavailable
 from ompd.plugins.libgomp import barriers, stacks
 from ompd.plugins.libgomp.regions import Region
+from ompd.plugins.libgomp.tasks import MAX_TASKS
 from ompd.plugins.libgomp.threads import Thread
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ class Internals:
         :raises Unavailable: if a thread's stack does not show at which it is
         """
         return barriers.barriers_of(_region(handle))
+
+    def unfinished_tasks(self, handle: ParallelHandle) -> int:
+        """See :meth:`RuntimeInternals.unfinished_tasks`: ``task_count``, which leaves out those that wait for others.
+
+        :raises CorruptState: if there are more than any program has
+        """
+        region = _region(handle)
+        view = StructView(self._runtime.heap, self._runtime.layouts["gomp_team"], region.address)
+        count = view.unsigned("task_count")
+        if count > MAX_TASKS:
+            raise CorruptState(region.address, f"team with {count} tasks")
+        return count
 
     # Locks
 

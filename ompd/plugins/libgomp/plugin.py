@@ -15,7 +15,7 @@ from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
 from ompd.plugins.defaults import Common, Plain
 from ompd.plugins.layout import table
-from ompd.plugins.libgomp import icvs, proof
+from ompd.plugins.libgomp import icvs, proof, stacks
 from ompd.plugins.libgomp.internals import Internals
 from ompd.plugins.libgomp.regions import Region
 from ompd.plugins.libgomp.stacks import BEGIN, TARGETS, Group, Parsed, code_of, parsed, parsed_of
@@ -258,8 +258,21 @@ class Runtime(Plain):
 
     @cached_property
     def live_teams(self) -> frozenset[int]:
-        """The teams whose primary thread is in them, as far as threads can be read."""
-        return frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
+        """The teams whose primary thread is in them, as far as threads can be read; and those that have lost it."""
+        known = frozenset(claim.team for _, claims in self._claims[0] for claim in claims if claim.number == 0)
+        return known | self._orphaned(known)
+
+    def _orphaned(self, known: frozenset[int]) -> frozenset[int]:
+        # Teams whose primary thread is not in this process, but a worker in the region's code: fork() gives the child
+        # of a worker that one thread, and a copy of the team. No region ends while a thread is in its code.
+        found: set[int] = set()
+        there = len(self.process.threads())
+        for thread, claims in self._claims[0] if self.unread is None else ():
+            if not claims or not claims[-1].number or claims[-1].team in known or claims[-1].team in found:
+                continue
+            if there < self.team_at(claims[-1].team).nthreads and stacks.is_in_region(thread):
+                found.add(claims[-1].team)
+        return frozenset(found)
 
     @cached_property
     def _claims(self) -> tuple[list[tuple[Thread, tuple[Membership, ...]]], OmpdError | None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
 from ompd.contract.process import Frame
-from ompd.errors import BadInput, CorruptState, Unavailable
+from ompd.errors import BadInput, CorruptState, NotBegun, OmpdError, Unavailable
 from ompd.plugins.libgomp import stacks
 from ompd.plugins.libgomp.structures import NO_TOOL_DATA, copied
 from ompd.plugins.libgomp.tasks import IMPLICIT, Task
@@ -88,12 +88,25 @@ class Region:
         found = self.runtime.members(self.address).get(thread_num)
         if found is None:
             there = len(self.runtime.process.threads())
-            if there < self.nthreads:
-                # fork() gives the child one thread, and a copy of the team.
-                left = f"the team has {self.nthreads} threads, the process {there}: it is a fork, or threads are lost"
-                raise Unavailable(f"no thread has number {thread_num} in the team: {left}")
-            raise Unavailable(f"no thread has number {thread_num} in the team: it has not begun, or is lost")
+            if there < self.nthreads and not self._is_forming:
+                # fork() gives the child one thread, and a copy of the team; and a thread may end by itself.
+                left = f"the team has {self.nthreads} threads, the process {there}: it is a fork, or threads have ended"
+                raise Unavailable(left)
+            raise NotBegun("no thread of the process has that number in the team: it has not begun, or is lost")
         return found
+
+    @cached_property
+    def _is_forming(self) -> bool:
+        # Whether its primary thread is still making the others: it is in the routine that began the region, and at none
+        # of its barriers.
+        primary = self.runtime.members(self.address).get(0)
+        try:
+            group = stacks.innermost_group(primary) if primary is not None else None
+            if primary is None or group is None or not group.forks or group.code is not None:
+                return False
+            return not stacks.waits_for_team(primary, group, self)
+        except OmpdError:
+            return False
 
     def implicit_task(self, thread_num: int) -> Task:
         """Return an element of ``implicit_task``.

@@ -76,7 +76,9 @@ def _derived(thread: Thread) -> State:
         return _working(thread)
     if is_overhead(group.entry or "") and (not group.forks or stacks.is_told_apart(thread, group)):
         return State.WAIT_TASKWAIT if _waits_for_dependence(thread, group) else State.OVERHEAD
-    raise Unavailable(f"{group.entry or 'the innermost routine of the runtime'} does not tell it")
+    is_named = group.entry is not None and group.entry != stacks.BEGIN
+    routine = group.entry if is_named else "the runtime's routine that the thread is in"
+    raise Unavailable(f"{routine} does not tell it")
 
 
 def _working(thread: Thread) -> State:

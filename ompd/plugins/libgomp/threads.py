@@ -149,13 +149,13 @@ class Thread:
         return claims
 
     def _is_in(self, claim: Membership) -> bool:
-        # A team is live while its primary thread has it in its own chain.
+        # A team is live while its primary thread has it in its own chain, or has been lost from it.
         if claim.team not in self.runtime.live_teams:
             # Its primary thread may be one that could not be read.
             if self.runtime.unread is not None and not stacks.is_docked(self):
                 raise self.runtime.unread
             if stacks.is_in_region(self):
-                raise Unavailable("it is in the code of a region whose primary thread is not seen in it")
+                raise CorruptState(claim.team, "it is in the code of a region whose primary thread is not seen in it")
             return False
         other = self.runtime.members(claim.team).get(claim.number)
         if other is not None and other is not self:

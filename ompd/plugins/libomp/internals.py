@@ -137,6 +137,23 @@ class Internals:
         """Return what all places of task queues hold, those too that tasks have left."""
         return self._queues.places()
 
+    def unfinished_tasks(self, handle: ParallelHandle) -> int:
+        """See :meth:`RuntimeInternals.unfinished_tasks`: what the implicit tasks of the team have generated, those that
+        its threads execute, and those that these come from (``td_incomplete_child_tasks``).
+
+        :raises Unavailable: if nothing tells where that is
+        """
+        known: dict[str, Task] = {}
+        for number in range(handle.size()):
+            implicit = handle.implicit_task(number)
+            known[implicit.id] = self._runtime.task_at(_structure(implicit))
+        for number in range(handle.size()):
+            task = handle.thread(number).current_task()
+            while task is not None and task.id not in known and task.kind() == "explicit":
+                known[task.id] = self._runtime.task_at(_structure(task))
+                task = task.generating()
+        return sum(task.unfinished_children() for task in known.values())
+
     def waiting_tasks(self) -> Sequence[Task]:
         """See :meth:`RuntimeInternals.waiting_tasks`."""
         return self.waiting.tasks()

@@ -85,6 +85,11 @@ class Internals:
             doubt = f"{len(present)} threads are at a barrier that has counted {arrived}: one is on its way"
         return (BarrierState.gathering(members, present, doubt),) if present or doubt is not None else ()
 
+    def unfinished_tasks(self, handle: ParallelHandle) -> int:
+        """See :meth:`RuntimeInternals.unfinished_tasks`: what the team's implicit tasks have generated."""
+        team = _region(handle).team
+        return sum(self._runtime.task_at(task).unfinished_children() for task in team.implicit)
+
     def queued_tasks(self) -> Sequence[TaskHandle]:
         """Return the explicit tasks that are not complete, those in no queue and those that have begun among them.
 
