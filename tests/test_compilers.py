@@ -26,7 +26,7 @@ from tests.support.cache import entry, key_of
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
 SOURCE = Path(__file__).parent / "compilers" / "places.c"
-COPIES = SOURCE.with_name("copies.cc")
+COPIES, TEMPLATES = SOURCE.with_name("copies.cc"), SOURCE.with_name("templates.cc")
 CLANG, GCC = RELEASES["clang"], RELEASES["gcc"]
 # Of compilers' names nothing is ever to be seen.
 MARKS = re.compile(r"omp_outlined|_omp_fn|_omp_cpyfn|omp_task_entry|__omp_offloading|_debug__")
@@ -204,6 +204,19 @@ def test_what_copies_for_a_task_is_no_code_of_the_source(name: str) -> None:
         assert frames[2].construct is not None and frames[2].construct.line == line("region", COPIES)
     for answer in (stacks, threads):
         assert MARKS.search(format_answer("any", answer)) is None
+
+
+@pytest.mark.parametrize("flags", [("-O2",), *FULL * [("-O0",), ("-O1",)]], ids=" ".join)
+@pytest.mark.parametrize("name", ["g++-12", "clang++-22", *(FULL * ["g++-11", "clang++-14"])])
+def test_a_region_in_a_template_over_a_lambda_has_one_readable_name(name: str, flags: tuple[str, ...]) -> None:
+    core = taken(name, "libgomp" if name.startswith("g++") else INTEL, flags, TEMPLATES)
+    with ompd.open_core(core.core) as session:
+        (region,), stacks, tasks = session.ask_parallel().rows, session.ask_stacks().rows, session.ask_tasks().rows
+    names = {region.function and region.function.function}
+    names |= {row.function and row.function.function for row in tasks if row.kind == "implicit"}
+    names |= {f.function for row in stacks for f in row.frames if f.construct is not None}
+    (shown,) = names
+    assert shown is not None and re.match(r"Numbers<double>::each<.*lambda.*>", shown), shown
 
 
 @cache

@@ -605,11 +605,14 @@ class InspectedProcess:
             pass  # damaged debug information tells nothing
         return None
 
-    def source_name(self, module: Module | None, symbol: str) -> str:
+    def source_name(self, module: Module | None, symbol: str, made: int | None = None) -> str:
         """Return what the source calls the function *symbol* of *module*: as its debug information tells, or by what a
         name of C++ says itself.
 
         For the names that compilers of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) make.
+
+        :param made: an address of code that a compiler made of a construct in that function, which may itself be
+            inlined everywhere
         """
         is_mangled = symbol.startswith("_Z")
         if not (is_mangled or symbol.endswith("_") or "_MOD_" in symbol):
@@ -619,6 +622,8 @@ class InspectedProcess:
         if name is None:
             loaded = self._by_start.get(key[0])
             told = self._told_name(loaded, symbol) if loaded is not None else None
+            if told is None and loaded is not None and made is not None:
+                told = self._name_around(loaded, made, symbol)
             name = self._name_cache[key] = told or (_demangled(symbol) if is_mangled else symbol)
         return name
 
@@ -629,6 +634,14 @@ class InspectedProcess:
             return None  # damaged symbols tell nothing
         functions = self._functions_at(found.address + loaded.bias) if found is not None else ()
         return functions[-1].name if functions else None
+
+    def _name_around(self, loaded: LoadedModule, made: int, symbol: str) -> str | None:
+        if not (self.locate(made).symbol or "").startswith(f"{symbol}."):
+            return None  # it was made of another function
+        try:
+            return loaded.lines.function_around(made - loaded.bias, symbol) if loaded.lines is not None else None
+        except OmpdError:
+            return None  # damaged debug information tells nothing
 
     def receivers(self, function: int, callers: str) -> Iterator[str]:
         """Yield the routines that the code of *callers* passes the function at an address to, the nearest first.

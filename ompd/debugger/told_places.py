@@ -89,6 +89,15 @@ class ToldPlaces:
             self._keep(key, found)
         return found
 
+    def function_around(self, link_address: int, linkage: str) -> str | None:
+        """See :meth:`LineInfo.function_around`."""
+        key = f"around {link_address:x} {linkage}"
+        found = self._rows.get(key, 0)
+        if found is not None and not isinstance(found, str):
+            found = self._lines.function_around(link_address, linkage)
+            self._keep(key, found)
+        return found
+
     def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
         """See :meth:`LineInfo.function_entry`."""
         return self._lines.function_entry(link_address)

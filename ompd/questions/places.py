@@ -446,4 +446,4 @@ def _place(session: Session, address: int, function: str | None) -> Place:
 
 def _as_in_source(session: Session, address: int, symbol: str | None) -> str | None:
     process = session.process
-    return process.source_name(process.module_at(address), symbol) if symbol is not None else None
+    return process.source_name(process.module_at(address), symbol, address) if symbol is not None else None

@@ -716,7 +716,7 @@ class _Reader:
         return self._as_in_source(call_site, function) if function is not None else None
 
     def _as_in_source(self, call_site: int, symbol: str) -> str:
-        return self._process.source_name(self._process.module_at(call_site), symbol)
+        return self._process.source_name(self._process.module_at(call_site), symbol, call_site)
 
 
 def _frame(

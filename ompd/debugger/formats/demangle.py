@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from itanium_demangler import Node, _Cursor, _parse_name, _parse_type
+from itanium_demangler import Node, QualNode, _Cursor, _parse_name, _parse_type
 
 # What the library does with a name takes time by the cube of its length.
 _MAX_NAME, _MAX_TEXT = 1 << 11, 1 << 14
-_MAX_LEVELS = 32
+_MAX_LEVELS = 96
 # What copies of a function have behind its name, each written as gdb does: "f [clone .part.0]"
 _CLONE = re.compile(r"\.[A-Za-z_]\w*(?:\.\d+)*|\.\d+")
 _MARKS = {"pointer": "*", "lvalue": "&", "rvalue": "&&"}
@@ -23,6 +23,11 @@ _SPECIAL = {"TV": "vtable for ", "TT": "VTT for ", "TI": "typeinfo for ", "TS": 
 _THUNK = re.compile(r"T(?:h(n?\d+)|v(n?\d+)_n?\d+)_")
 _SUFFIXES = {"unsigned int": "u", "long": "l", "unsigned long": "ul", "long long": "ll", "unsigned long long": "ull"}
 _SUBSTITUTION = re.compile(r"S(?!t)")
+_INDIRECT = {"P": "pointer", "R": "lvalue", "O": "rvalue"}
+_QUALIFIED = {"r": "restrict", "V": "volatile", "K": "const"}
+_QUALIFIERS = re.compile("[rVK]+")
+# Where a type begins that is a name, and those that are none of the types that a name may refer to again.
+_NAME, _KNOWN = re.compile(r"\d|[NSZ]|U[lt]"), re.compile(r"S[absiod]|S[0-9A-Z]*_")
 _NUMBER, _DISCRIMINATOR = re.compile(r"\d*_"), re.compile(r"_\d|__\d+_")
 
 
@@ -65,9 +70,7 @@ def _entity(cursor: Any, level: int) -> Any:
         raise _NotReadable
     if cursor.accept("Z"):
         outer = _entity(cursor, level + 1)
-        while not cursor.accept("E"):
-            if _parse_type(cursor) is None:
-                raise _NotReadable
+        _types(cursor, level + 1)
         if cursor.accept("s"):
             inner = Node("name", "string literal")
         else:
@@ -79,16 +82,60 @@ def _entity(cursor: Any, level: int) -> Any:
     if cursor.accept("N"):
         while any(map(cursor.accept, "rVKRO")):
             pass
-        return _nested(cursor)
-    return _unnamed(cursor) or _parse_name(cursor)
+        return _nested(cursor, level)
+    known = _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
+    name = _unnamed(cursor, level) or _parse_name(cursor, is_nested=True)
+    if name is not None and cursor.accept("I"):
+        if not known:
+            cursor.add_subst(name)
+        return Node("qual_name", (name, Node("tpl_args", _types(cursor, level + 1))))
+    return name
 
 
-def _nested(cursor: Any) -> Any:
+def _types(cursor: Any, level: int) -> tuple[Any, ...]:
+    found = []
+    while not cursor.accept("E"):
+        found.append(_type(cursor, level))
+    return tuple(found)
+
+
+def _type(cursor: Any, level: int) -> Any:
+    # The library knows no types that have a function's scope in them, be it within another type.
+    if level > _MAX_LEVELS:
+        raise _NotReadable
+    if cursor.accept("J"):
+        return Node("tpl_arg_pack", _types(cursor, level + 1))
+    mark = next(filter(cursor.accept, _INDIRECT), None)
+    qualifiers = cursor.match(_QUALIFIERS) if mark is None else None
+    if mark is not None:
+        node = Node(_INDIRECT[mark], _type(cursor, level + 1))
+    elif qualifiers is not None:
+        node = QualNode("cv_qual", _type(cursor, level + 1), frozenset(map(_QUALIFIED.__getitem__, qualifiers[0])))
+    elif _NAME.match(cursor._raw, cursor._pos) is not None:
+        start = cursor._pos
+        node = _entity(cursor, level + 1)
+        if _KNOWN.fullmatch(cursor._raw, start, cursor._pos) is not None:
+            return node
+    else:
+        node = _parse_type(cursor)
+        if node is None:
+            raise _NotReadable
+        return node
+    if node is None:
+        raise _NotReadable
+    cursor.add_subst(node)
+    return node
+
+
+def _nested(cursor: Any, level: int) -> Any:
     parts: list[Any] = []
     while not cursor.accept("E"):
         # What a substitution stands for is one already.
         known = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
-        part = _unnamed(cursor) or _parse_name(cursor, is_nested=True)
+        if cursor.accept("I"):
+            part = Node("tpl_args", _types(cursor, level + 1))
+        else:
+            part = _unnamed(cursor, level) or _parse_name(cursor, is_nested=True)
         if part is None or cursor.at_end():
             raise _NotReadable
         parts += part.value if part.kind == "qual_name" else [part]
@@ -97,13 +144,12 @@ def _nested(cursor: Any) -> Any:
     return Node("qual_name", tuple(parts))
 
 
-def _unnamed(cursor: Any) -> Any:
+def _unnamed(cursor: Any, level: int) -> Any:
     kind = "lambda" if cursor.accept("Ul") else "unnamed" if cursor.accept("Ut") else None
     if kind is None:
         return None
-    while kind == "lambda" and not cursor.accept("E"):
-        if _parse_type(cursor) is None:
-            raise _NotReadable
+    if kind == "lambda":
+        _types(cursor, level + 1)
     number = cursor.match(_NUMBER)
     if number is None:
         raise _NotReadable

@@ -238,6 +238,25 @@ class LineInfo:
         found = self._function_with_line(made[0][0], file, line)
         return found[1] if found is not None else None
 
+    def function_around(self, link_address: int, linkage: str) -> str | None:
+        """Return the name of the function *linkage* of which a compiler made the one at *link_address*, by a construct
+        in it. None where nothing tells: gcc has the entry of the one in that of the other, clang in the same unit.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        entry = self.function_entry(link_address)
+        if entry is None:
+            return None
+        around = self._names.function_around(*entry)
+        if around is not None and around[1] in (None, linkage) and not is_construct(around[0]):
+            return around[0]
+        unit = entry[0]
+        for *_, offset, attributes in unit.iter_entries(DW_TAG_SUBPROGRAM, only=(DW_AT_LINKAGE_NAME,)):
+            value = attributes.get(DW_AT_LINKAGE_NAME)
+            if value is not None and unit.string(value) == linkage:
+                return self._names.function(unit, offset)
+        return None
+
     def _function_with_line(self, unit: Unit, file: str | None, line: int) -> tuple[int, str, str | None] | None:
         # Line and names of the function of the source that begins last before a line: in languages whose functions do
         # not lie in each other the line is its own.

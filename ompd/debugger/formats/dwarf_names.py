@@ -134,6 +134,23 @@ class Names:
             inner = tag
         raise MalformedFile(f"{self._files.name}: scopes do not end", offset=unit.offset + offset)
 
+    def function_around(self, unit: Unit, offset: int) -> tuple[str, str | None] | None:
+        """Return the name of the function in which the entry at *offset* of *unit* lies, and its linker's name, None
+        where the entries around it tell none.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        for _ in range(_MAX_SCOPES):
+            around = self._around(unit, offset)
+            if around is None:
+                return None
+            offset = around
+            if unit.entry_at(offset)[0] == DW_TAG_SUBPROGRAM:
+                name = self.function(unit, offset)
+                known, _, _ = self.described(unit, offset)
+                return (name, text_of(known, DW_AT_LINKAGE_NAME)) if name is not None else None
+        return None
+
     def _around(self, unit: Unit, offset: int) -> int | None:
         key = unit.section, unit.offset
         if key not in self._trees:
