@@ -144,6 +144,8 @@ class ThreadRecord:
     thread itself is why: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the kernel's word
     on where the signal came from; ``si_addr`` the address of a fault, None for a signal that has none.
     ``outside_of_target`` is None but for a thread that executes a target region itself, as an initial thread.
+    ``at_end_of`` is the construct of the region at whose end the thread waits, None for one that is elsewhere, or in
+    code of the user's there, as a task's; a worker that waits there has no ``where``.
     """
 
     runtime: str | None = None
@@ -171,6 +173,7 @@ class ThreadRecord:
     si_addr: int | None = None
     failed: bool | None = False
     outside_of_target: OutsideRecord | None = None
+    at_end_of: RegionFunction | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -74,7 +74,7 @@ def told(command: str, process_id: int, *options: str) -> Result:
     return CliRunner().invoke(cli, [command, str(process_id), *options], catch_exceptions=False)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [1, *[0] * FULL])
 @pytest.mark.parametrize("level", ["-O0", "-O2"] if FULL else ["-O2"])
 @pytest.mark.parametrize("runtime", [*LIBGOMP, "intel"])
 def test_the_copy_that_fork_made_in_a_region_is_one_thread_of_its_team(runtime: str, level: str, number: int) -> None:
@@ -137,3 +137,27 @@ def test_the_first_thread_that_has_ended_is_not_passed_over_in_silence(runtime: 
             assert time.monotonic() < end
         texts = [told(command, process_id) for command in ("threads", "stack")]
     assert all(f"the process's first thread, {process_id}, is not listed: it has ended" in t.stderr for t in texts)
+
+
+def at_the_end(answer: Answer[ThreadRecord]) -> bool:
+    return [row.state for row in answer.rows].count("wait_barrier_implicit_parallel") == 2
+
+
+@pytest.mark.parametrize("number", [2, *[0] * FULL])
+@pytest.mark.parametrize("runtime", [*LIBGOMP, *LIBOMP])
+def test_threads_at_a_regions_end_are_at_the_construct(runtime: str, number: int) -> None:
+    # The construct is what its function begins with, so that gcc gives the call the line of the function's brace.
+    (line,) = (at for at, text in enumerate(SOURCE.read_text().splitlines(), 1) if text.endswith("/* the region */"))
+    with running(runtime, "late", number) as process_id:
+        rows = {row.thread_num: row for row in asked_until(process_id, at_the_end).rows}
+        with ompd.attach(process_id) as session:
+            stacks = {row.thread_num: row for row in session.ask_stacks().rows}
+        text = told("threads", process_id).stdout
+    late = rows.pop(number)
+    assert late.at_end_of is None and late.where is not None and late.where.function == "stay"
+    for at, row in rows.items():
+        assert row.at_end_of is not None and (row.at_end_of.function, row.at_end_of.line) == ("region", line)
+        assert (row.where is None) == (at != 0)
+        assert row.where is None or (row.where.function, row.where.line) == ("region", line)
+        assert (stacks[at].frames[0].function, stacks[at].frames[0].line) == ("region", line)
+    assert f"end of parallel gone.c:{line} region" in text

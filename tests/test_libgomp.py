@@ -734,7 +734,7 @@ def test_a_child_of_a_worker_is_not_idle(tmp_path: Path) -> None:
     )
     with Session.open_core(told) as session:
         (row,) = threads.ask(session).rows
-    assert row.state is None and row.thread_num is None and "primary thread is not seen" in row.unavailable["state"]
+    assert (row.state, row.thread_num, row.team_size, row.level) == ("work_parallel", 1, 2, 1)
     assert row.where is not None and row.where.function == "main"
 
 

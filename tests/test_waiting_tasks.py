@@ -85,6 +85,7 @@ def test_all_are_listed_with_what_they_wait_for(worker: Worker, tmp_path: Path) 
     told = CliRunner().invoke(cli, ["tasks", str(core)], catch_exceptions=False)
     assert told.exit_code == 0 and "5 unfinished children: 2 detached, 3 waiting" in told.output
     assert "waiting   for 1 task: " in told.output and "depend(in: x)" in told.output
+    assert "depend(out/inout: y)" in told.output
     assert f"its event {truth['events'][0]} is not fulfilled" in told.output
 
 

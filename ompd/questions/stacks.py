@@ -199,7 +199,7 @@ class _Reader:
         facts = Facts(f"thread {native}", self._problems)
         found = self._matching.of(native)
         own = self._own_stack(native)
-        frames = tuple(item.frame for item in own.frames) if self._raw else tuple(_as_written(own.frames))
+        frames = tuple(item.frame for item in own.frames) if self._raw else tuple(self._written(own, found))
         stopped = own.stopped
         number = size = level = None
         region: ParallelHandle | None = None
@@ -324,6 +324,19 @@ class _Reader:
                 others, fault = self._continuation(other, other.current_parallel())
                 frames, stopped = frames + others, stopped or fault
         return frames, stopped
+
+    def _written(self, own: _Own, found: Found | None) -> Iterator[StackFrame]:
+        # Of a primary thread that waits at its region's end, the innermost frame is what met the region.
+        inner = next((item for item in own.frames if item.frame.kind == USER and not item.is_glue), None)
+        met = None
+        try:
+            region = found[1].current_parallel() if found is not None and inner is not None else None
+            if region is not None and found is not None and region.thread(0).address == found[1].address:
+                is_met = inner is not None and inner.call_site == region.encountering_frames()[0].call_site
+                met = self._where_met(region) if is_met else None
+        except OmpdError:
+            pass  # then it is where the call is
+        return _as_written(own.frames, met)
 
     def _first_outside(self, region: ParallelHandle, own: _Own) -> int:
         # The place on the primary thread's stack where what met the region begins.

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.ompt import state_name
+from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError, Unavailable
-from ompd.model import Answer, OutsideRecord, Place, ThreadRecord
+from ompd.model import Answer, OutsideRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
 from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import (
@@ -165,6 +165,11 @@ def _record(
             facts.unavailable[f"where.{key}"] = "that code ended by a jump, and which one is not known"
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
     _note_function(session, facts, where)
+    at_end_of = None
+    if region is not None and state is not None and state.state == State.WAIT_BARRIER_IMPLICIT_PARALLEL:
+        at_end_of = _end(waits, region, thread_num, where, "where" in facts.unavailable)
+    if at_end_of is not None and where is not None and where.file == at_end_of.file:
+        where = replace(where, line=at_end_of.line)  # whatever line gcc gave the call
     return ThreadRecord(
         runtime=runtime.id,
         thread_num=thread_num,
@@ -187,8 +192,25 @@ def _record(
         tool_data=facts.get("tool_data", handle.tool_data),
         **signal_of(session, thread, facts)._asdict(),
         outside_of_target=facts.get("outside_of_target", lambda: _outside(handle)),
+        at_end_of=at_end_of,
         unavailable=facts.unavailable,
     )
+
+
+def _end(
+    waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, is_unknown: bool
+) -> RegionFunction | None:
+    # The construct at whose end a thread waits, if nothing of the user's runs there: the primary thread's innermost
+    # frame is then the code that met the region.
+    try:
+        if is_unknown or (where is not None and thread_num != 0):
+            return None
+        if where is not None and region.encountering_frames()[0].call_site != where.address:
+            return None
+        found = waits.construct_of(region)
+    except OmpdError:
+        return None
+    return found if found is not None and found.line is not None else None
 
 
 def _outside(handle: ThreadHandle) -> OutsideRecord | None:

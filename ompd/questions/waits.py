@@ -18,7 +18,8 @@ from ompd.contract.plugin import (
 )
 from ompd.contract.plugin import ThreadState as KeptState
 from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
-from ompd.model import Wait
+from ompd.model import RegionFunction, Wait
+from ompd.questions import places
 from ompd.questions.facts import Facts
 from ompd.session import Session
 
@@ -46,6 +47,7 @@ class Waits:
         self._session = session
         self._space = space
         self._barriers: dict[str, Mapping[int, BarrierState] | OmpdError] = {}
+        self._constructs: dict[str, RegionFunction | None] = {}
         self._tasks: dict[str, int | OmpdError] = {}
 
     def of(
@@ -71,6 +73,15 @@ class Waits:
             facts.unavailable.setdefault("wait.how", "its registers do not tell, or what it waits on is lost")
         return replace(wait, how=how)
 
+    def construct_of(self, region: ParallelHandle) -> RegionFunction | None:
+        """Return the construct of a region, None where it is not known."""
+        if region.id not in self._constructs:
+            try:
+                self._constructs[region.id] = places.region_function(self._session, region)
+            except OmpdError:
+                self._constructs[region.id] = None
+        return self._constructs[region.id]
+
     def _how(self, wait: Wait, region: ParallelHandle | None, thread: int) -> str | None:
         process = self._session.process
         if wait.kind != "barrier" or region is None:
@@ -81,7 +92,9 @@ class Waits:
             if how == "released":
                 raise barriers  # what has changed may let nobody go
             return how
-        return process.progress(thread, barriers[thread].flags if thread in barriers else 0)
+        how = process.progress(thread, barriers[thread].flags if thread in barriers else 0)
+        # A barrier lets nobody go while tasks are left: who is woken up there looks for tasks, and sleeps again.
+        return "blocked" if how == "released" and wait.unfinished_tasks else how
 
     def _of(
         self,

@@ -93,7 +93,9 @@ def _waits(row: TaskRecord) -> Iterator[str]:
 
 def _clause(item: DependenceRecord) -> str:
     name = item.symbol or f"{item.address:#x}"
-    return f"depend({item.access}: {name})" if item.access is not None else f"depend({name})"
+    # Of what is no "in" runtimes keep no more than that.
+    access = "out/inout" if item.access == "out" else item.access
+    return f"depend({access}: {name})" if access is not None else f"depend({name})"
 
 
 def _listed(names: Sequence[str]) -> str:

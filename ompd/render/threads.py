@@ -69,7 +69,10 @@ def threads_table(
 
 def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     place = row.where or row.innermost
-    where = place and (place.function, place.file, place.line, place.address if verbose else None, row.where is None)
+    address = place.address if place is not None and verbose else None
+    where: Any = place and (place.function, place.file, place.line, address, row.where is None)
+    if row.at_end_of is not None and not verbose:
+        where = row.at_end_of
     reasons = tuple(sorted(row.unavailable))
     in_team = row.thread_num is not None
     # Teams of the same shape do the same in a nest of regions: their threads are alike if their numbers are.
@@ -195,6 +198,8 @@ def _where(row: ThreadRecord, verbose: bool) -> str:
 
 
 def _place(row: ThreadRecord, verbose: bool) -> str:
+    if row.at_end_of is not None and not (verbose and row.where is not None):
+        return f"end of parallel {format_place(row.at_end_of, verbose=verbose)}"
     if row.where is None and row.about_to_begin:
         return "about to begin"
     if row.where is None:

@@ -1,6 +1,7 @@
 /* A team that loses threads: `gone HOW NUMBER` has thread NUMBER of three end, or make a copy of the process by fork();
  * the others wait for it at a barrier. HOW is `end` or `fork`; or `first`, where the thread stays, another thread than
- * the process's first one has met the region, and the first one has ended. Says `ready`, or the copy's number. */
+ * the process's first one has met the region, and the first one has ended; or `late`, where the thread stays, and the
+ * others are at the region's end. Says `ready`, or the copy's number. */
 #include <omp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -38,7 +39,7 @@ static void leave(void)
         stay();
     }
     say("ready\n");
-    if (strcmp(how, "first") == 0)
+    if (strcmp(how, "first") == 0 || strcmp(how, "late") == 0)
         stay();
     pthread_exit(NULL);
 }
@@ -49,7 +50,9 @@ static void *region(void *unused)
     {
         if (omp_get_thread_num() == number)
             leave();
-        #pragma omp barrier
+        if (strcmp(how, "late") != 0) {
+            #pragma omp barrier
+        }
     }
     return unused;
 }

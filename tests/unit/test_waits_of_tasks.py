@@ -1,0 +1,29 @@
+"""Who is woken up at a barrier to look for tasks is not let go by it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ompd.contract.ompt import State
+from ompd.contract.plugin import BarrierState, ThreadState
+from ompd.questions.facts import Facts, Problems
+from ompd.questions.waits import Waits
+
+TEAM = (11, 12)
+
+
+@pytest.mark.parametrize(("tasks", "how"), [(0, "released"), (2, "blocked")])
+def test_a_barrier_with_tasks_left_has_released_nobody(tasks: int, how: str) -> None:
+    internals: Any = SimpleNamespace(
+        barriers=lambda region: (BarrierState.gathering(TEAM, TEAM),), unfinished_tasks=lambda region: tasks
+    )
+    session: Any = SimpleNamespace(process=SimpleNamespace(progress=lambda thread, flags=0: "released"))
+    region: Any = SimpleNamespace(id="0x1")
+    space: Any = SimpleNamespace(internals=lambda: internals)
+    state = ThreadState(State.WAIT_BARRIER_IMPLICIT_PARALLEL, None, "runtime")
+    facts, handle = Facts("thread 11", Problems()), SimpleNamespace()
+    wait = Waits(session, space).of(state, handle, region, facts, 11)  # type: ignore[arg-type]
+    assert wait is not None and (wait.arrived, wait.unfinished_tasks, wait.how) == (2, tasks, how)
