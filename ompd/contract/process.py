@@ -254,10 +254,10 @@ class Process(Callbacks, Protocol):
             called, which ended by jumping to it
         """
 
-    def calls_by_pointer(self, pc: int) -> bool:
+    def calls_by_pointer(self, pc: int) -> bool | None:
         """Tell whether the instruction before *pc* calls what a pointer leads to: nothing that the code itself names.
 
-        False where the code does not tell.
+        None where the code does not tell.
         """
 
     def function_called(self, frame: Frame) -> int | None:
@@ -273,11 +273,6 @@ class Process(Callbacks, Protocol):
 
     def is_linkage(self, address: int) -> bool:
         """Tell whether *address* is in an entry of a linkage table, by which modules call each other's routines."""
-
-    def is_direct_call(self, pc: int) -> bool | None:
-        """Tell whether the instruction before *pc* calls a routine of its own module by its distance, and not one whose
-        address it was given. None if the code does not tell.
-        """
 
     def futex_word(self, frame: Frame) -> int | None:
         """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no

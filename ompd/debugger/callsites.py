@@ -51,7 +51,7 @@ class CallSites:
         self._code = code
         self._extent_at = extent_at
         self._jumps_of: dict[int, tuple[TailCall, ...]] = {}
-        self._by_pointer: dict[int, bool] = {}
+        self._by_pointer: dict[int, bool | None] = {}
         self._table_at = table_at
         self._patterns = architecture.calls
         self._call, self._max_call_size = re.compile(architecture.call), architecture.max_call_size
@@ -97,11 +97,23 @@ class CallSites:
                 return self._target(call, pc - size, patterns)
         return None
 
-    def calls_by_pointer(self, pc: int) -> bool:
-        """Tell whether the instruction before *pc* calls what a pointer leads to, False where that cannot be told."""
+    def calls_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
+        """Tell whether the instruction before *pc* calls what a pointer leads to, None where that cannot be told.
+
+        :param is_inside: see :meth:`is_direct`
+        """
         if pc not in self._by_pointer:  # many threads are at the same place
-            self._by_pointer[pc] = any(True for _ in self._pointer_calls(pc))
+            self._by_pointer[pc] = self._is_by_pointer(pc, is_inside)
         return self._by_pointer[pc]
+
+    def _is_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
+        if any(True for _ in self._pointer_calls(pc)):
+            return True
+        direct = self.is_direct(pc, is_inside)
+        if direct or self.target(pc) is not None:
+            return False
+        # A call that is not by a distance leads on by a word that the code names, unless the ways to call are unknown.
+        return True if direct is False and self._patterns is None else None
 
     def _pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
         # Where an instruction begins cannot be told from its end alone: what may be one.

@@ -812,9 +812,10 @@ class InspectedProcess:
             self._start_cache[key] = start
         return self._start_cache.get(key)
 
-    def calls_by_pointer(self, pc: int) -> bool:
+    def calls_by_pointer(self, pc: int) -> bool | None:
         """See :meth:`Process.calls_by_pointer`."""
-        return self._call_sites.calls_by_pointer(pc)
+        module = self._modules.at(pc)
+        return self._call_sites.calls_by_pointer(pc, lambda at: module is not None and self._modules.at(at) is module)
 
     def function_called(self, frame: Frame) -> int | None:
         """See :meth:`Process.function_called`."""
@@ -834,11 +835,6 @@ class InspectedProcess:
         loaded = self._modules.at(address) if self._pages_read is None else None
         code = loaded.read_file(address, size) if loaded is not None and not loaded.damaged_bytes else None
         return code if code is not None else self.read(address, size)
-
-    def is_direct_call(self, pc: int) -> bool | None:
-        """See :meth:`Process.is_direct_call`."""
-        module = self._modules.at(pc)
-        return self._call_sites.is_direct(pc, lambda at: module is not None and self._modules.at(at) is module)
 
     @cached_property
     def _call_sites(self) -> CallSites:

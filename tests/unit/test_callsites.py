@@ -54,5 +54,23 @@ def test_a_call_by_a_distance_is_told_from_one_by_an_address(code: bytes, is_dir
     assert sites(Code(code, 16)).is_direct(PC, lambda address: START <= address < END) is is_direct
 
 
+@pytest.mark.parametrize(
+    ("code", "by_pointer"),
+    [
+        (b"\xe8" + distance(START + 0x10), False),
+        (b"\xff\xd3", True),
+        (b"\x41\xff\xd4", True),
+        (b"\xe8\x48\x89\xff\xd3", True),
+        (b"\x48\x89\xc7", None),
+        (b"", None),
+    ],
+)
+def test_one_question_tells_calls_by_pointers_from_those_of_what_the_code_names(
+    code: bytes, by_pointer: bool | None
+) -> None:
+    assert sites(Code(code, 16)).calls_by_pointer(PC, lambda address: START <= address < END) is by_pointer
+
+
 def test_code_that_is_lost_says_nothing() -> None:
     assert sites(Code(b"\xff\xd3", 2)).is_direct(PC, lambda _: True) is None
+    assert sites(Code(b"", 0)).calls_by_pointer(PC, lambda _: True) is None

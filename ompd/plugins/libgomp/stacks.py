@@ -158,8 +158,8 @@ def _is_code_left(runtime: Runtime, frames: Sequence[Frame], inner: int, stopped
     if name is not None and not name.startswith((_FORKS, *_UNDEFERRED)):
         # Any other that waits executes tasks, which may end by waiting as well.
         may_be = is_entry(inner_routine) and not name.startswith(_NEITHER)
-        return may_be and runtime.process.calls_by_pointer(outer.pc)
-    return runtime.process.calls_by_pointer(outer.pc)
+        return may_be and runtime.process.calls_by_pointer(outer.pc) is True
+    return runtime.process.calls_by_pointer(outer.pc) is True
 
 
 def _is_first(runtime: Runtime, frames: Sequence[Frame], index: int, stopped: str | None) -> bool:
@@ -381,7 +381,8 @@ def calls_its_own(thread: Thread, group: Group) -> bool | None:
     """
     if group.outer == group.inner:
         return None
-    return thread.runtime.process.is_direct_call(parsed(thread).frames[group.outer].pc)
+    by_pointer = thread.runtime.process.calls_by_pointer(parsed(thread).frames[group.outer].pc)
+    return not by_pointer if by_pointer is not None else None
 
 
 def is_at_unnamed_barrier(thread: Thread, group: Group, region: Region) -> bool:

@@ -173,7 +173,7 @@ class Unnamed:
         callee = constructs.routine_at(self._runtime, inner.call_site) or ""
         caller = constructs.routine_at(self._runtime, outer.call_site) or ""
         return constructs.is_entry(callee) and (
-            constructs.calls_user_code(caller) or self._runtime.process.calls_by_pointer(outer.pc)
+            constructs.calls_user_code(caller) or self._runtime.process.calls_by_pointer(outer.pc) is True
         )
 
     def _entry(self, frames: Sequence[Frame], last: int, owners: Sequence[str]) -> str | None:

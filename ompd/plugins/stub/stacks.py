@@ -108,7 +108,7 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
 
 def _is_code_left(thread: Thread, outer: Frame) -> bool:
     # Whether one of the runtime's routines called the code of a construct, which ended by a jump to what is inside.
-    return _routine(thread, outer) in _CALLERS and thread.runtime.process.calls_by_pointer(outer.pc)
+    return _routine(thread, outer) in _CALLERS and thread.runtime.process.calls_by_pointer(outer.pc) is True
 
 
 def _hosted_teams(thread: Thread) -> Iterator[Team]:
