@@ -26,6 +26,7 @@ from ompd.plugins import entries
 from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
+from tests.support.live import working
 from tests.support.lldb import batch, lldb
 from tests.support.machine import intel_runtime
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read
@@ -344,3 +345,62 @@ def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path
         last = rows[region["threads"][3]]
         assert ("about to begin" in thread) == last["about_to_begin"] and "OpenMP thread 3/4 at level 1" in thread
     assert begins
+
+
+HOSTED = """
+#include <omp.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <unistd.h>
+__attribute__((noinline)) static void meet(void)
+{
+    #pragma omp parallel num_threads(3) /* region */
+    {
+        while (omp_get_thread_num() == 1)
+            pause();
+        #pragma omp barrier
+    }
+}
+int main(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    if (write(1, "ready\\n", 6) != 6)
+        return 1;
+    #pragma omp CONSTRUCT
+    meet();
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("construct", ["teams num_teams(1)", "target"])
+def test_code_of_teams_and_target_that_ended_by_a_jump(construct: str, tmp_path: Path) -> None:
+    # Nothing of it is left between the runtime's routine that called it and the one that it has jumped to.
+    source, program = tmp_path / "hosted.c", tmp_path / "hosted"
+    source.write_text(HOSTED.replace("CONSTRUCT", construct))
+    command = [str(compiler("gcc").path), "-g", "-O2", "-fopenmp", "-foffload=disable", str(source), "-o", str(program)]
+    subprocess.run(command, check=True, env=clean_environment())
+    (line,) = (n for n, text in enumerate(source.read_text().splitlines(), 1) if "#pragma omp barrier" in text)
+    with (
+        working("hosted", executable=program) as worker,
+        asked_until(worker.pid, at_line(line)) as session,
+    ):
+        threads, stacks = session.ask_threads(), session.ask_stacks()
+    assert threads.complete and stacks.complete, (threads.warnings, stacks.warnings)
+    rows = {row.thread_num: row for row in threads.rows}
+    waits = [rows[number].wait for number in (0, 2)]
+    missing = (rows[1].native_thread_id,)
+    assert all(w is not None and (w.arrived, w.expected, w.missing) == (2, 3, missing) for w in waits)
+    for row in stacks.rows:
+        constructs = [frame.construct.kind for frame in row.frames if frame.construct is not None]
+        assert constructs == ["parallel"] and row.frames[-1].function == "main"
+
+
+def at_line(line: int) -> Callable[[Answer[ThreadRecord]], bool]:
+    def is_it(answer: Answer[ThreadRecord]) -> bool:
+        rows = members(answer)
+        places = [rows[at].where for at in (0, 2)] if len(rows) == 3 else []
+        return len(places) == 2 and all(here is not None and here.line == line for here in places)
+
+    return is_it

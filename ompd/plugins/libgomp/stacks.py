@@ -156,9 +156,9 @@ def _is_code_left(runtime: Runtime, frames: Sequence[Frame], inner: int, stopped
     if name is None and not is_entry(inner_routine) and not _is_first(runtime, frames, inner + 1, stopped):
         return False
     if name is not None and not name.startswith((_FORKS, *_UNDEFERRED)):
-        # Any other that waits executes tasks, which may end by waiting as well.
-        may_be = is_entry(inner_routine) and not name.startswith(_NEITHER)
-        return may_be and runtime.process.calls_by_pointer(outer.pc) is True
+        # Any other that waits executes tasks, which may end by waiting as well; or it has called the code of a teams or
+        # target construct.
+        return is_entry(inner_routine) and runtime.process.calls_by_pointer(outer.pc) is True
     return runtime.process.calls_by_pointer(outer.pc) is True
 
 
@@ -179,7 +179,7 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
     elif _is_runtimes(runtime, called):
         # Further inside than a worker's first routine are those that wait at the region's end, and execute tasks.
         is_first = inner == outer and entry == BEGIN
-        code = PARALLEL if is_first else _code_called_by(routine_at(runtime, frames[inner].call_site) or "")
+        code = PARALLEL if is_first else _code_within(runtime, frames[inner], entry)
     elif inner == outer and entry == BEGIN:
         # A worker's first routine calls nothing of the C library: what it seems to has the code of a region jumped to.
         code = PARALLEL
@@ -189,8 +189,7 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
         # What the runtime calls of the C library is no construct's code, unless that was left by a jump.
         code = None
     else:
-        by = routine_at(runtime, frames[inner].call_site) or ""
-        code = None if not by and (entry or "").startswith(_NEITHER) else _code_called_by(by)
+        code = _code_within(runtime, frames[inner], entry)
     return Group(inner, outer, entry, code, caller)
 
 
@@ -204,6 +203,13 @@ def _jumped_to(runtime: Runtime, frames: Sequence[Frame], index: int) -> str | N
     targets = (next((jump.target for jump in way if owner_at(runtime, jump.target) == RUNTIME), None) for way in ways)
     found = {routine_at(runtime, target) for target in targets if target is not None}
     return found.pop() if len(found) == 1 else name
+
+
+def _code_within(runtime: Runtime, frame: Frame, entry: str | None) -> str | None:
+    # What a frame of the runtime's has called. A routine without a name in that of a teams or target construct calls
+    # the code of that.
+    by = routine_at(runtime, frame.call_site) or ""
+    return None if not by and (entry or "").startswith(_NEITHER) else _code_called_by(by)
 
 
 def _code_called_by(routine: str) -> str | None:
