@@ -404,3 +404,63 @@ def at_line(line: int) -> Callable[[Answer[ThreadRecord]], bool]:
         return len(places) == 2 and all(here is not None and here.line == line for here in places)
 
     return is_it
+
+
+HANDLER = """
+#include <omp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+__attribute__((noinline)) static void stay(void)
+{
+    for (;;)
+        pause();
+}
+static void handle(int number)
+{
+    (void)number;
+    #pragma omp parallel num_threads(2)
+    stay();
+}
+int main(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    signal(SIGUSR1, handle);
+    if (write(1, "ready\\n", 6) != 6)
+        return 1;
+    return raise(SIGUSR1) != 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("compiler_name", "runtime"), [("gcc", "libgomp"), ("gcc", "intel"), ("clang", "libomp-19")])
+def test_a_handler_that_ended_by_a_jump_into_a_region_is_on_the_stack(
+    compiler_name: str, runtime: str, tmp_path: Path
+) -> None:
+    # The kernel keeps the handler's address for itself.
+    source, library = tmp_path / "handler.c", RUNTIMES[runtime].file().parent
+    source.write_text(HANDLER)
+    (line,) = (n for n, text in enumerate(HANDLER.splitlines(), 1) if "#pragma omp parallel" in text)
+    headers = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+    compiling = [str(compiler(compiler_name).path), "-g", "-O2", "-fopenmp", *headers, "-c", str(source), "-o", "h.o"]
+    linking = [f"-L{library}", f"-Wl,-rpath,{library}", *RUNTIMES[runtime].options, "-lpthread"]
+    for command in (compiling, [str(compiler("gcc").path), "h.o", "-o", "handler", *linking]):
+        subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    with (
+        working("handler", executable=tmp_path / "handler") as worker,
+        asked_until(worker.pid, both_stay) as session,
+    ):
+        stacks = session.ask_stacks()
+    assert stacks.complete, stacks.warnings
+    rows = [row for row in stacks.rows if row.thread_num is not None]
+    assert len(rows) == 2
+    for row in rows:
+        user = [(frame.function, frame.line if frame.how == "tail-call" else None) for frame in row.frames]
+        user = [(function, at) for function, at in user if function in ("stay", "handle", "main")]
+        assert user == [("stay", None), ("handle", None), ("handle", line), ("main", None)]
+
+
+def both_stay(answer: Answer[ThreadRecord]) -> bool:
+    rows = members(answer)
+    return len(rows) == 2 and all(row.where is not None and row.where.function == "stay" for row in rows.values())

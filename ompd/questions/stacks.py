@@ -429,6 +429,8 @@ class _Reader:
             if code is not None:
                 left = self._frames_left(physical, code, found, task, native, unproven)
             frames += left or self._left(frames[-1], frame, outer, code)
+            if inside and kind == RUNTIME and outer is not None and outer.is_signal_frame and not self._raw:
+                frames += self._handler_left(frames[-1], physical[: index + 1], codes[inside - 1])
             if index in outermost:
                 frames[-1] = frames[-1]._replace(is_outermost=True)
                 if frames[-1].frame.kind == USER:
@@ -504,6 +506,36 @@ class _Reader:
             gap = None if chain.is_whole or number != chain.inner else _GAP
             frames += self._frames_of_step(inner, start, jump, gap)
         return frames
+
+    def _handler_left(self, inner: _Item, inside: Sequence[Frame], code: ConstructCode) -> list[_Item]:
+        # A handler of a signal that ended by a jump to the routine that begins a region: the kernel's frame does not
+        # say what it called, but the region's code says in which function it was written.
+        between = inside[code.frame + 1 :]
+        if any(places.code_owner(self._session, frame.call_site) != RUNTIME for frame in between):
+            return []
+        try:
+            if code.kind != "parallel" or code.region is None:
+                return []
+            known = places.region_function(self._session, code.region)
+        except OmpdError:
+            return []  # what cannot be read shows nothing
+        if known is None or known.function is None:
+            return []
+        shown = replace(
+            inner.frame,
+            function=known.function,
+            file=known.file,
+            line=known.line,
+            address=None,
+            cfa=None,
+            kind=USER,
+            inlined=False,
+            module=None,
+            how="tail-call",
+            signal=False,
+            unavailable=dict.fromkeys(("address", *(("file", "line") if known.line is None else ())), _NO_LINE),
+        )
+        return [_Item(inner.place, known.address, shown)]
 
     def _function_begun(self, code: ConstructCode) -> int | None:
         # The function that the runtime called for a construct, which may be none of those on the stack.
