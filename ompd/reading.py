@@ -14,6 +14,7 @@ import stat
 from typing import Any, SupportsIndex, overload
 from zlib import crc32
 
+from ompd import limits
 from ompd.errors import BadFile, MalformedFile
 from ompd.trust import is_ours
 
@@ -21,10 +22,8 @@ from ompd.trust import is_ours
 _BLOCK = 1 << 14
 _MAX_BLOCKS = 64
 _PIECE = 1 << 20
-# Of what is larger than this many times its bytes on disk nothing is read from end to end: it is holes. File systems
-# that compress come to less.
-_MAX_RATIO = 32
-_ALWAYS_READ = 16 << 20
+# Extents of one range that are looked at, of a file in which data and holes take turns.
+_MAX_EXTENTS = 1 << 16
 
 
 def open_regular(path: str) -> tuple[int, os.stat_result]:
@@ -81,6 +80,58 @@ class MappedFile(mmap.mmap):
 
     identity: tuple[int, ...] | None = None
     blocks: int | None = None
+    _seekable = -1  # a descriptor, of files with holes alone
+
+    def close(self) -> None:
+        """Let go of the file."""
+        super().close()
+        self._let_go()
+
+    def __del__(self) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        descriptor, self._seekable = self._seekable, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _note_holes(self, descriptor: int, size: int, blocks: int) -> None:
+        self.blocks = blocks
+        if 512 * blocks < size:
+            self._seekable = os.dup(descriptor)
+
+    def held(self, start: int, end: int) -> int:
+        """Return how many bytes from *start* to *end* lie on a disk: the others are holes. Of a file of very many
+        holes it may be more.
+        """
+        total = 0
+        for _ in range(_MAX_EXTENTS if start < end else 0):
+            low = self.data_from(start)
+            if low is None or low >= end:
+                break
+            high = min(self.hole_from(low), end)
+            total, start = total + high - low, high
+            if start >= end:
+                break
+        return total
+
+    def data_from(self, start: int) -> int | None:
+        """Return the first place from *start* on that is no hole, None if there is none."""
+        if self._seekable < 0:
+            return start
+        try:
+            return os.lseek(self._seekable, start, os.SEEK_DATA)
+        except OSError as error:
+            return None if error.errno == errno.ENXIO else start
+
+    def hole_from(self, start: int) -> int:
+        """Return the first place from *start* on that is a hole, or the end of the file."""
+        if self._seekable < 0:
+            return len(self)
+        try:
+            return os.lseek(self._seekable, start, os.SEEK_HOLE)
+        except OSError:
+            return len(self)
 
 
 class PagedFile(MappedFile):
@@ -125,6 +176,7 @@ class PagedFile(MappedFile):
         """Let go of the file."""
         descriptor, self._descriptor = self._descriptor, -1
         self._blocks.clear()
+        self._let_go()
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -232,7 +284,7 @@ def map_readable(descriptor: int, name: str) -> MappedFile:
         raise BadFile(name, f"cannot be mapped: {error or what}") from error
     times = status.st_mtime_ns, status.st_ctime_ns
     mapped.identity = status.st_dev, status.st_ino, status.st_size, *times
-    mapped.blocks = status.st_blocks
+    mapped._note_holes(descriptor, status.st_size, status.st_blocks)
     return mapped
 
 
@@ -240,7 +292,7 @@ def is_on_disk(size: int, blocks: int) -> bool:
     """Tell whether a file of *size* bytes in *blocks* blocks (``st_blocks``) may be read from end to end: not if it is
     almost nothing but holes, which take no room on a disk and as much time as data.
     """
-    return size <= max(_ALWAYS_READ, _MAX_RATIO * 512 * blocks)
+    return limits.may_read(size, 512 * blocks)
 
 
 def may_read_whole(data: mmap.mmap) -> bool:

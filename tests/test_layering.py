@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "ompd"
 # Layers from the bottom up. A module may import its own layer and those below; plugins and debugger share one and may
 # not import each other.
 LAYERS = (
-    ("errors", "model", "outlined", "trust", "isolation", "reading", "writing"),
+    ("errors", "limits", "model", "outlined", "trust", "isolation", "reading", "writing"),
     ("contract",),
     ("debugger", "plugins"),
     ("session", "live"),
@@ -132,7 +132,7 @@ def test_imports_point_down(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("ompd.debugger.formats")])
 def test_formats_know_bytes_only(module: str) -> None:
     ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")}
-    assert all(name.startswith(("ompd.contract", "ompd.errors", "ompd.debugger.formats")) for name in ours), ours
+    assert all(name.startswith(("ompd.contract", "ompd.errors", "ompd.limits", "ompd.debugger.formats")) for name in ours), ours
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -18,6 +18,7 @@ from functools import cached_property
 from operator import ne
 from typing import NamedTuple
 
+from ompd import limits
 from ompd.contract.process import Module
 from ompd.debugger.disk_cache import DiskCache, FileCache
 from ompd.debugger.files import Companions, FileFinder, open_mapped
@@ -97,6 +98,7 @@ class LoadedModule:
         self._has_evidence = False
         self._is_elf_file = False
         self._debug_files: dict[str, DebugFiles] = {}
+        self._extracts: dict[int, bytes | None] = {}
         self.damaged_bytes = 0
         """How many bytes of its file the target holds with another value: few, or it would be another file."""
         self.name = mappings[0].name
@@ -121,11 +123,14 @@ class LoadedModule:
             return None
         header, segments = self._image
         bias = _bias(self.start, header.e_type, segments)
-        for segment in segments:
-            if segment.p_type == PT_NOTE and segment.p_filesz <= _MAX_NOTES:
+        places = [(s.p_vaddr, s.p_filesz, s.p_align) for s in segments if s.p_type == PT_NOTE]
+        left = limits.FREE_BYTES
+        for address, size, align in dict.fromkeys(places):
+            left -= size
+            if left >= 0 and size <= _MAX_NOTES:
                 try:
-                    notes = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
-                    found = find_build_id(notes, header.byte_order, segment.p_align)
+                    notes = self._target.read(bias + address, size)
+                    found = find_build_id(notes, header.byte_order, align)
                 except (MemoryFault, MalformedFile):
                     continue
                 if found is not None:
@@ -185,13 +190,21 @@ class LoadedModule:
     @cached_property
     def _is_extracted(self) -> bool:
         # Whether what is read of its file is what a snapshot holds of that.
-        return self._exe is None and self._target.extract(self.start, NT_OMPD_FILE) is not None
+        return self._exe is None and self._extract(NT_OMPD_FILE) is not None
+
+    def _extract(self, kind: int) -> bytes | None:
+        if kind not in self._extracts:
+            try:
+                self._extracts[kind] = self._target.extract(self.start, kind)
+            except MalformedFile:
+                self._extracts[kind] = b""  # which is no file
+        return self._extracts[kind]
 
     def _open_extract(self) -> _Opened:
         # It has no memory to compare, but a build-id.
         name = f"{self._target.name}: the file of {self.name}"
         try:
-            elf = ElfFile(bytes(self._target.extract(self.start, NT_OMPD_FILE) or b""), name)
+            elf = ElfFile(self._extract(NT_OMPD_FILE) or b"", name)
             is_build = self.image_build_id is None or self.image_build_id == elf.build_id()
         except MalformedFile as error:
             return _Opened(None, name, f"is damaged: {error}")
@@ -400,9 +413,9 @@ class LoadedModule:
         """The separate debug file, None if there is none that belongs to this module."""
         elf, path, _ = self._opened
         if self._is_extracted:
-            extract = self._target.extract(self.start, NT_OMPD_DEBUG_FILE)
+            extract = self._extract(NT_OMPD_DEBUG_FILE)
             name = f"{self._target.name}: the debug file of {self.name}"
-            return ElfFile(bytes(extract), name) if extract is not None else None
+            return ElfFile(extract, name) if extract is not None else None
         return self._finder.debug_file(elf, path, self.name.removesuffix(_DELETED)) if elf is not None else None
 
     @cached_property

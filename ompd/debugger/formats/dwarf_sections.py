@@ -11,9 +11,10 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ompd import limits
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.elf import MAX_INFLATED_BYTES, SHT_NOBITS, Buffer, ElfFile, order_mark
+from ompd.debugger.formats.elf import SHT_NOBITS, Buffer, ElfFile, order_mark
 from ompd.errors import MalformedFile
 
 # What a package's rows are made of (7.3.5.3, table 7.1): DWARF 5's numbers, and those of GNU's extension of DWARF 4
@@ -90,7 +91,7 @@ class Sections:
         joined = bytearray()
         for section in every:
             data = self._elf.section_data(section)
-            if len(joined) + len(data) > MAX_INFLATED_BYTES:
+            if len(joined) + len(data) > limits.inflated(self._elf.disk_size):
                 raise MalformedFile(f"{self._elf.name}: too many sections called {name}")
             joined += data
         return bytes(joined), 0, len(joined)

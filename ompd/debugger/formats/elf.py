@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from ompd import limits
 from ompd.errors import MalformedFile
 
 Buffer = bytes | mmap.mmap | memoryview
@@ -51,13 +52,10 @@ _OLD_COMPRESSED, _OLD_MAGIC = ".zdebug_", b"ZLIB"
 # these bounds a file is taken to lie, because believing it would fill memory with empty rows.
 MAX_SEGMENTS = 1 << 20
 MAX_SECTIONS = 1 << 17
-MAX_INFLATED_BYTES = 1 << 30
 # Deflate codes at most 258 bytes in two bits (RFC 1951), so a section that claims more than this lies.
 MAX_DEFLATE_RATIO = 1032
 # zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
 MAX_ZSTD_RATIO = 1 << 15
-# Debug information becomes a third to a twentieth. A large section that becomes much less is made to fill memory.
-LIKELY_RATIO, LIKELY_BYTES = 64, 1 << 26
 
 
 class Header(NamedTuple):
@@ -178,32 +176,57 @@ def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF i
     )
 
 
-def iter_notes(data: Buffer, byte_order: ByteOrder, align: int = 4) -> Iterator[tuple[str, int, memoryview]]:
-    """Yield owner name, type and descriptor of each note in *data*, what a PT_NOTE segment or SHT_NOTE section holds.
+class NotePlace(NamedTuple):
+    """Where a note lies in a buffer: its descriptor has *size* bytes from *start*, and the next note begins at
+    *following*. ``owner`` is cut where no owner's name is so long.
+    """
 
-    Descriptors are views into *data*, not copies. *align* is the segment's ``p_align`` where that is 8; all else, core
-    files included, pads to 4 (gABI, "Note Section", asks for 8 in 64-bit files, but Linux and GNU never did that).
+    owner: str
+    n_type: int
+    start: int
+    size: int
+    following: int
+
+
+def iter_note_places(data: Buffer, byte_order: ByteOrder, start: int, end: int, align: int = 4) -> Iterator[NotePlace]:
+    """Yield the notes from *start* to *end* of *data*, what a PT_NOTE segment or SHT_NOTE section holds. Nothing but
+    their headers and owners' names is touched.
+
+    *align* is the segment's ``p_align`` where that is 8; all else, core files included, pads to 4 (gABI, "Note
+    Section", asks for 8 in 64-bit files, but Linux and GNU never did that).
+
+    :raises MalformedFile: when the walk reaches a note that does not end before *end*
+    """
+    layout = struct.Struct(order_mark(byte_order) + _NOTE)
+    header_size, unpack = layout.size, layout.unpack
+    padding = align - 1 if align in (4, 8) else 3
+    offset, room = start, end - header_size
+    while offset <= room:
+        n_namesz, n_descsz, n_type = unpack(data[offset : offset + header_size])
+        name_start = offset + header_size
+        desc_start = name_start + n_namesz + (-(header_size + n_namesz) & padding)
+        if n_descsz == 0:  # nothing follows the name, so its padding may be cut off too
+            desc_start = min(desc_start, max(end, name_start + n_namesz))
+        desc_end = desc_start + n_descsz
+        if desc_end > end:
+            raise MalformedFile(f"a note of {n_namesz} + {n_descsz} bytes does not fit", offset=offset - start)
+        owner = bytes(data[name_start : name_start + min(n_namesz, limits.MAX_NOTE_OWNER)]).split(b"\0", 1)[0]
+        offset = desc_end + (-(desc_end - desc_start) & padding)
+        yield NotePlace(_text(owner), n_type, desc_start, n_descsz, offset)
+    if any(data[offset:end]):
+        raise MalformedFile("a note's header is cut off", offset=offset - start)
+
+
+def iter_notes(data: Buffer, byte_order: ByteOrder, align: int = 4) -> Iterator[tuple[str, int, memoryview]]:
+    """Yield owner name, type and descriptor of each note in *data*; see :func:`iter_note_places`.
+
+    Descriptors are views into *data*, not copies.
 
     :raises MalformedFile: when the walk reaches a note that does not end inside *data*
     """
-    layout = struct.Struct(order_mark(byte_order) + _NOTE)
-    padding = align - 1 if align in (4, 8) else 3
     view = memoryview(data)
-    offset = 0
-    while offset + layout.size <= len(view):
-        n_namesz, n_descsz, n_type = layout.unpack_from(view, offset)
-        name_start = offset + layout.size
-        desc_start = name_start + n_namesz + (-(layout.size + n_namesz) & padding)
-        if n_descsz == 0:  # nothing follows the name, so its padding may be cut off too
-            desc_start = min(desc_start, max(len(view), name_start + n_namesz))
-        end = desc_start + n_descsz
-        if end > len(view):
-            raise MalformedFile(f"a note of {n_namesz} + {n_descsz} bytes does not fit", offset=offset)
-        owner = bytes(view[name_start : name_start + n_namesz]).split(b"\0", 1)[0]
-        yield _text(owner), n_type, view[desc_start:end]
-        offset = end + (-(end - desc_start) & padding)
-    if any(view[offset:]):
-        raise MalformedFile("a note's header is cut off", offset=offset)
+    for note in iter_note_places(view, byte_order, 0, len(view), align):
+        yield note.owner, note.n_type, view[note.start : note.start + note.size]
 
 
 def find_build_id(notes: Buffer, byte_order: ByteOrder, align: int = 4) -> bytes | None:
@@ -242,7 +265,8 @@ class ElfFile:
         self.e_machine = header.e_machine
         self.e_entry = header.e_entry
         self.e_phoff = header.e_phoff
-        self._inflated: dict[Section, bytes] = {}
+        # By where the compressed bytes lie: many sections may claim the same few.
+        self._inflated: dict[tuple[int, int, int], bytes] = {}
         self.segments: tuple[Segment, ...] = self._read_segments()
 
     @property
@@ -313,7 +337,8 @@ class ElfFile:
             if names_index >= len(rows):
                 raise MalformedFile(f"{self.name}: no section {names_index} for section names")
             names = self._copy(rows[names_index][4], rows[names_index][5], "the table of section names")
-        return tuple(Section(_string_at(names, row[0], self.name), *row[1:]) for row in rows)
+        last = names.rfind(b"\0")
+        return tuple(Section(_section_name(names, row[0], last, self.name), *row[1:]) for row in rows)
 
     @cached_property
     def _sections_by_name(self) -> dict[str, Section]:
@@ -341,12 +366,12 @@ class ElfFile:
         if section.sh_type == SHT_NOBITS:
             return b"", 0, 0
         if _is_compressed(section):
-            inflated = self._inflated.get(section)
+            where = section.sh_offset, section.sh_size, section.sh_flags & SHF_COMPRESSED
+            inflated = self._inflated.get(where)
             if inflated is None:
-                inflated = self._inflate(section)
-                # Many sections may claim the same few bytes.
-                if sum(map(len, self._inflated.values())) + len(inflated) <= MAX_INFLATED_BYTES:
-                    self._inflated[section] = inflated
+                held = sum(map(len, self._inflated.values()))
+                inflated = self._inflate(section, limits.inflated(self.disk_size) - held)
+                self._inflated[where] = inflated
             return inflated, 0, len(inflated)
         self._check(section.sh_offset, section.sh_size, f"section {section.name}")
         return self.data, section.sh_offset, section.sh_offset + section.sh_size
@@ -356,12 +381,12 @@ class ElfFile:
 
         :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
         """
-        if section.sh_type != SHT_NOBITS and _is_compressed(section):
-            return self._inflated.get(section) or self._inflate(section)
         buffer, start, end = self.section_span(section)
-        return bytes(buffer[start:end])
+        if isinstance(buffer, bytes) and start == 0 and end == len(buffer):
+            return buffer
+        return self._copy(start, end - start, f"section {section.name}")
 
-    def _inflate(self, section: Section) -> bytes:
+    def _inflate(self, section: Section, most: int) -> bytes:
         # gABI, "Section Compression": an ElfN_Chdr, then the compressed bytes. Older files have four letters and the
         # size (most significant byte first) instead.
         what = f"{self.name}: compressed section {section.name}"
@@ -379,8 +404,7 @@ class ElfFile:
         if ch_type not in (ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD):
             raise MalformedFile(f"{what} uses unknown method {ch_type}", offset=section.sh_offset)
         ratio = MAX_DEFLATE_RATIO if ch_type == ELFCOMPRESS_ZLIB else MAX_ZSTD_RATIO
-        likely = max(len(raw) * LIKELY_RATIO, LIKELY_BYTES)
-        if ch_size > min(MAX_INFLATED_BYTES, len(raw) * ratio, likely):
+        if ch_size > min(len(raw) * ratio, limits.inflated(len(raw)), most):
             raise MalformedFile(f"{what} claims {ch_size} bytes", offset=section.sh_offset)
         try:
             if ch_type == ELFCOMPRESS_ZLIB:
@@ -430,14 +454,18 @@ class ElfFile:
             places += [(s.sh_offset, s.sh_size, 4) for s in self.sections if s.sh_type == SHT_NOTE]
         except MalformedFile as error:
             fault = error
-        for offset, size, align in places:
+        left = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notes lie in one another")
+        for offset, size, align in dict.fromkeys(places):
             try:
-                found = find_build_id(self._copy(offset, size, "a table of notes"), self.byte_order, align)
+                left.spend(size)
+                self._check(offset, size, "a table of notes")
+                for note in iter_note_places(self.data, self.byte_order, offset, offset + size, align):
+                    if note.n_type == NT_GNU_BUILD_ID and note.owner == "GNU":
+                        return self._copy(note.start, min(note.size, limits.MAX_NOTE), "a build-id")
+                    if not note.owner and not self.is_held(offset, size):
+                        break  # a hole
             except MalformedFile as error:
                 fault = error
-                continue
-            if found is not None:
-                return found
         if fault is not None:
             raise fault
         return None
@@ -482,11 +510,41 @@ class ElfFile:
 
     def _copy(self, offset: int, size: int, what: str) -> bytes:
         self._check(offset, size, what)
+        if size > limits.FREE_BYTES and not self.is_held(offset, size):
+            raise MalformedFile(f"{self.name}: {what} of {size} bytes is almost nothing but a hole", offset=offset)
         return bytes(self.data[offset : offset + size])
+
+    def is_held(self, offset: int, size: int) -> bool:
+        """Tell whether so many of *size* bytes from *offset* on lie on a disk as justify a copy of them."""
+        held = getattr(self.data, "held", None)
+        return held is None or limits.may_copy(size, held(offset, offset + size))
+
+    @cached_property
+    def disk_size(self) -> int:
+        """How many of the file's bytes lie on a disk: the others are holes."""
+        held = getattr(self.data, "held", None)
+        return len(self.data) if held is None else int(held(0, len(self.data)))
+
+    def copy(self, offset: int, size: int, what: str) -> bytes:
+        """Return *size* bytes from *offset* on.
+
+        :param what: what to call them in errors
+        :raises MalformedFile: if they do not lie in the file, or are almost nothing but a hole
+        """
+        return self._copy(offset, size, what)
 
 
 def _is_compressed(section: Section) -> bool:
     return bool(section.sh_flags & SHF_COMPRESSED) or section.name.startswith(_OLD_COMPRESSED)
+
+
+def _section_name(table: bytes, offset: int, last: int, name: str) -> str:
+    # Sections may share a name of any length, and none that is asked for is long: of such a name its beginning stands
+    # for it, with a mark that no other has.
+    end = table.find(b"\0", offset, offset + limits.MAX_SECTION_NAME)
+    if end < 0 and offset < last:
+        return _text(table[offset : offset + limits.MAX_SECTION_NAME]) + "…"
+    return _text(table[offset:end]) if end >= 0 else _string_at(table, offset, name)
 
 
 def _string_at(table: bytes, offset: int, name: str) -> str:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import lzma
 
+from ompd import limits
 from ompd.debugger.formats.elf import SHT_NOBITS, ElfFile
 from ompd.errors import OmpdError
 
-# Some of the largest libraries have 10 MB of it.
-_MAX_BYTES = 1 << 28
 _MAX_MEMORY = 128 << 20
 
 
@@ -23,7 +22,8 @@ def open_minidebuginfo(elf: ElfFile) -> ElfFile | None:
         if section is None or section.sh_type == SHT_NOBITS:
             return None
         decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_MEMORY)
-        raw = decoder.decompress(elf.section_data(section), _MAX_BYTES)
+        packed = elf.section_data(section)
+        raw = decoder.decompress(packed, limits.inflated(len(packed)))
         return ElfFile(raw, f"{elf.name}: .gnu_debugdata") if decoder.eof else None
     except (OmpdError, lzma.LZMAError):
         return None  # damaged symbols name nothing

@@ -7,7 +7,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from ompd import limits
 from ompd.contract.memory import ByteOrder
+from ompd.debugger.formats.elf import Buffer
 from ompd.errors import MalformedFile
 
 NT_PRSTATUS = 1
@@ -22,7 +24,7 @@ NT_FILE = 0x46494C45
 OMPD_OWNER = "OMPD"
 NT_OMPD_FILE = 0x4F4D5001
 NT_OMPD_DEBUG_FILE = 0x4F4D5002
-_EXTRACT_HEADER = 8  # where the module begins in the process's memory, 8 bytes little-endian
+EXTRACT_HEADER = 8  # where the module begins in the process's memory, 8 bytes little-endian
 
 AT_NULL = 0
 AT_PHDR = 3
@@ -75,29 +77,62 @@ def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
     return [int.from_bytes(data[at : at + size], byte_order) for at in range(0, len(data) - size + 1, size)]
 
 
-def parse_files(data: bytes, pointer_size: int, byte_order: ByteOrder) -> list[FileMapping]:
-    """Return the mappings of an ``NT_FILE`` note, in its order.
+def parse_files(
+    data: Buffer, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
+) -> list[FileMapping]:
+    """Return the mappings of an ``NT_FILE`` note, in its order. It lies from *start* to *end* of *data*.
 
-    A count, the size of a page, then start, end and offset in pages of each, then their names, NUL-terminated.
+    A count, the size of a page, then start, end and offset in pages of each, then their names, NUL-terminated. A name
+    that is longer than any that can be opened is cut.
 
-    :raises MalformedFile: if the note is shorter than its count says
+    :raises MalformedFile: if the note is shorter than its count says, or names more than any process maps
     """
-    if len(data) < 2 * pointer_size:
-        raise MalformedFile(f"NT_FILE note has {len(data)} bytes, fewer than its header")
-    count, page_size = _words(data[: 2 * pointer_size], pointer_size, byte_order)
-    table_end = (2 + 3 * count) * pointer_size
-    if table_end > len(data):
-        raise MalformedFile(f"NT_FILE note names {count} mappings, {len(data)} bytes cannot hold them")
-    table = _words(data[2 * pointer_size : table_end], pointer_size, byte_order)
-    names = bytes(data[table_end:]).split(b"\0", count)
-    if len(names) < count:
-        raise MalformedFile(f"NT_FILE note names {count} mappings and only {len(names)} files")
-    return [
-        FileMapping(
-            table[3 * i], table[3 * i + 1], table[3 * i + 2] * page_size, names[i].decode("utf-8", "surrogateescape")
-        )
-        for i in range(count)
-    ]
+    end = len(data) if end is None else end
+    if end - start < 2 * pointer_size:
+        raise MalformedFile(f"NT_FILE note has {end - start} bytes, fewer than its header")
+    rows = start + 2 * pointer_size
+    count, page_size = _words(bytes(data[start:rows]), pointer_size, byte_order)
+    at = rows + 3 * count * pointer_size
+    if at > end:
+        raise MalformedFile(f"NT_FILE note names {count} mappings, {end - start} bytes cannot hold them")
+    if count > limits.MAX_MAPPINGS:
+        raise MalformedFile(f"NT_FILE note names {count} mappings")
+    layout = struct.Struct(("<" if byte_order == "little" else ">") + 3 * {4: "I", 8: "Q"}[pointer_size])
+    names = _Names(data, at, end)
+    found = []
+    for first, last, offset in layout.iter_unpack(bytes(data[rows:at])):
+        name = names.next()
+        if name is None:
+            raise MalformedFile(f"NT_FILE note names {count} mappings and only {len(found)} files")
+        found.append(FileMapping(first, last, offset * page_size, name))
+    return found
+
+
+class _Names:
+    # Strings one behind the other; those that are the same are one.
+
+    def __init__(self, data: Buffer, at: int, end: int) -> None:
+        self._data = data
+        self._at = at
+        self._end = end
+        self._known: dict[bytes, str] = {}
+
+    def next(self) -> str | None:
+        at, end = self._at, self._end
+        if at > end:
+            return None
+        raw, mark, _ = bytes(self._data[at : min(at + limits.MAX_PATH, end)]).partition(b"\0")
+        self._at = at + len(raw) + 1
+        is_cut = not mark and self._at <= end
+        if is_cut:
+            found = self._data.find(b"\0", self._at - 1, end) if not isinstance(self._data, memoryview) else -1
+            self._at = found + 1 if found >= 0 else end + 1
+        name = self._known.get(raw)
+        if name is None:
+            name = raw.decode("utf-8", "surrogateescape")
+            self._known[raw] = name
+        # One that is longer is that of no file, as what stands for it is not.
+        return f"{name}…" if is_cut else name
 
 
 def parse_auxv(data: bytes, pointer_size: int, byte_order: ByteOrder) -> dict[int, int]:
@@ -175,14 +210,14 @@ def format_descriptor(number: int, base: int, byte_order: ByteOrder) -> bytes:
 
 def format_extract(start: int, extract: bytes) -> bytes:
     """Return the note of the *extract* of the file of the module that begins at *start*."""
-    return start.to_bytes(_EXTRACT_HEADER, "little") + extract
+    return start.to_bytes(EXTRACT_HEADER, "little") + extract
 
 
-def parse_extract(data: memoryview) -> tuple[int, memoryview]:
-    """Return where the module begins, and the extract of its file.
+def parse_extract(data: bytes) -> int:
+    """Return where the module begins whose file's extract follows the first :data:`EXTRACT_HEADER` bytes of the note.
 
     :raises MalformedFile: if the note is too short to hold one
     """
-    if len(data) < _EXTRACT_HEADER:
+    if len(data) < EXTRACT_HEADER:
         raise MalformedFile(f"a note with a module's file has {len(data)} bytes")
-    return int.from_bytes(data[:_EXTRACT_HEADER], "little"), data[_EXTRACT_HEADER:]
+    return int.from_bytes(data[:EXTRACT_HEADER], "little")

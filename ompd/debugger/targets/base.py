@@ -105,7 +105,7 @@ class Target(Protocol):
     def regions(self) -> Sequence[MemoryRegion]:
         """Return all that was mapped, by address, as far as the target tells, none over another."""
 
-    def extract(self, start: int, kind: int) -> memoryview | None:
+    def extract(self, start: int, kind: int) -> bytes | None:
         """Return what the target itself holds of the file of the module at *start*, None if it holds nothing.
 
         :param kind: ``NT_OMPD_FILE`` or ``NT_OMPD_DEBUG_FILE``

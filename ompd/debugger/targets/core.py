@@ -11,9 +11,10 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 
+from ompd import limits
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
-from ompd.debugger.files import open_mapped
+from ompd.debugger.files import MappedFile, open_mapped
 from ompd.debugger.formats import notes
 from ompd.debugger.formats.elf import (
     EM_386,
@@ -23,9 +24,10 @@ from ompd.debugger.formats.elf import (
     PT_LOAD,
     PT_NOTE,
     ElfFile,
+    NotePlace,
     Segment,
     check_elf_magic,
-    iter_notes,
+    iter_note_places,
     parse_header,
     sizeof_header,
     sizeof_segment,
@@ -41,6 +43,7 @@ _HOW_TO_GET_A_CORE = (
 )
 _CUT_OFF = "copy the core again, whole, or have it written where the disk and the quota hold it"
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
+_READ_AHEAD = 64 << 20
 _NOTE_HEADER = 12  # n_namesz, n_descsz, n_type
 _MACHINE_NAMES = {
     EM_386: "i386",
@@ -159,17 +162,25 @@ class CoreTarget:
         self._notes_are_cut = self._notes_have_holes = False
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
-        self._extracts: dict[tuple[int, int], memoryview] = {}
+        self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
+        # Notes that lie in one another would be read again and again.
+        left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notes lie in one another")
+        read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
             if segment.p_type != PT_NOTE or not segment.p_filesz:
                 continue
-            for owner, kind, raw in self._iter_notes(segment, order):
+            left.spend(max(min(segment.p_filesz, len(self._data) - segment.p_offset), 0))
+            for owner, kind, start, size, _ in self._iter_notes(segment, order):
                 if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
-                    start, extract = notes.parse_extract(raw)
-                    self._extracts[start, kind] = extract
-                if owner not in ("CORE", "LINUX"):
+                    self._add_extract(kind, start, size)
+                if owner not in ("CORE", "LINUX") or kind not in read:
                     continue
-                desc = bytes(raw)
+                if kind == notes.NT_FILE:
+                    self._mappings = self._mappings or self._read_files(start, size)
+                    continue
+                if size > limits.MAX_NOTE:
+                    raise MalformedFile(f"a note of type {kind:#x} has {size} bytes")
+                desc = self._data[start : start + size]
                 if kind == notes.NT_PRSTATUS:
                     self._add_thread(desc)
                 elif kind == notes.NT_PRPSINFO and self.command is None:
@@ -180,38 +191,48 @@ class CoreTarget:
                     self._add_signal(notes.parse_siginfo(desc, pointer, order))
                 elif kind == notes.NT_AUXV and not self._auxv:
                     self._auxv = notes.parse_auxv(desc, pointer, order)
-                elif kind == notes.NT_FILE and not self._mappings:
-                    self._mappings = sorted(notes.parse_files(desc, pointer, order), key=lambda m: m.start)
                 elif kind == descriptors and self._thread_of_notes is not None:
                     notes.parse_descriptors(desc, order)  # or it is damaged
                     self._descriptors.setdefault(self._thread_of_notes, desc)
         if not self._prstatus and not self._notes_are_cut and not self._notes_have_holes:
             raise BadFile(path, "is a core file that names no threads", hint="take or copy the core again")
 
-    def _iter_notes(self, segment: Segment, order: ByteOrder) -> Iterator[tuple[str, int, memoryview]]:
-        end = min(segment.p_offset + segment.p_filesz, len(self._data))
-        if segment.p_offset >= end:
+    def _read_files(self, start: int, size: int) -> list[FileMapping]:
+        if not self._elf.is_held(start, size):
+            raise MalformedFile(f"the note that names files has {size} bytes and is almost nothing but a hole")
+        arch = self.architecture
+        found = notes.parse_files(self._data, arch.pointer_size, arch.byte_order, start, start + size)
+        return sorted(found, key=lambda mapping: mapping.start)
+
+    def _add_extract(self, kind: int, start: int, size: int) -> None:
+        head = notes.EXTRACT_HEADER
+        module = notes.parse_extract(self._data[start : start + min(size, head)])
+        self._extracts[module, kind] = start + head, size - head
+
+    def _iter_notes(self, segment: Segment, order: ByteOrder) -> Iterator[NotePlace]:
+        start, whole = segment.p_offset, segment.p_offset + segment.p_filesz
+        end = min(whole, len(self._data))
+        if start >= end:
             self._notes_are_cut = True
             return
-        self._will_need(segment.p_offset, end - segment.p_offset)
-        if end == segment.p_offset + segment.p_filesz:
-            yield from self._iter_around_holes(self._elf.segment_data(segment), order)
+        self._will_need(start, end - start)
+        if end == whole:
+            yield from self._iter_around_holes(start, end, order)
             return
         self._notes_are_cut = True
         with suppress(MalformedFile):  # the note at which the file ends
-            yield from iter_notes(self._data[segment.p_offset : end], order)
+            yield from iter_note_places(self._data, order, start, end)
 
-    def _iter_around_holes(self, data: bytes, order: ByteOrder) -> Iterator[tuple[str, int, memoryview]]:
+    def _iter_around_holes(self, at: int, end: int, order: ByteOrder) -> Iterator[NotePlace]:
         # A page that was lost reads as zeros, and no note of a core begins with zeros. Behind it the next one of the
         # kernel's or gdb's is looked for.
-        at = 0
         while True:
             try:
-                for owner, kind, raw in iter_notes(memoryview(data)[at:], order):
-                    if not owner:
+                for note in iter_note_places(self._data, order, at, end):
+                    if not note.owner:
                         break
-                    yield owner, kind, raw
-                    at += _NOTE_HEADER + -(-(len(owner) + 1) // 4) * 4 + -(-len(raw) // 4) * 4
+                    yield note
+                    at = note.following
                 else:
                     return
             except MalformedFile:
@@ -220,12 +241,29 @@ class CoreTarget:
             self._notes_have_holes = True
             self._thread_of_notes = None  # what follows may be another's
             # Not the note at which it stopped again: that one has its name right there.
-            found = data.find(b"CORE\0", at + _NOTE_HEADER + 1)
-            while found >= 0 and data[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != (5).to_bytes(4, order):
-                found = data.find(b"CORE\0", found + 1)
+            found = self._find_owner(at + _NOTE_HEADER + 1, end)
+            length = (5).to_bytes(4, order)
+            while found >= 0 and self._data[found - _NOTE_HEADER : found - _NOTE_HEADER + 4] != length:
+                found = self._find_owner(found + 1, end)
             if found < 0:
                 return
             at = found - _NOTE_HEADER
+
+    def _find_owner(self, at: int, end: int) -> int:
+        # Where the kernel's name is next found, -1 if it is not: holes of the file are passed over.
+        wanted = b"CORE\0"
+        if not isinstance(self._data, MappedFile):
+            return self._data.find(wanted, at, end)
+        while at < end:
+            low = self._data.data_from(at)
+            if low is None or low >= end:
+                break
+            high = min(self._data.hole_from(low), end)
+            found = self._data.find(wanted, max(low - len(wanted), at), high)
+            if found >= 0:
+                return found
+            at = high
+        return -1
 
     def _find_loss(self) -> Loss | None:
         # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may tell how many segments there
@@ -256,7 +294,7 @@ class CoreTarget:
         # Random access keeps the kernel from reading ahead, so what is read from end to end has to be said.
         if hasattr(mmap, "MADV_WILLNEED"):
             start = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._data.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
+            self._data.madvise(mmap.MADV_WILLNEED, start, min(offset + size - start, _READ_AHEAD))
 
     def _add_thread(self, desc: bytes) -> None:
         arch = self.architecture
@@ -394,9 +432,10 @@ class CoreTarget:
         """Return the PT_LOAD segments, by address."""
         return [MemoryRegion(s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_flags) for s in self._loads]
 
-    def extract(self, start: int, kind: int) -> memoryview | None:
+    def extract(self, start: int, kind: int) -> bytes | None:
         """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
-        return self._extracts.get((start, kind))
+        where = self._extracts.get((start, kind))
+        return self._elf.copy(*where, "a part of a module's file") if where is not None else None
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``NT_AUXV``."""

@@ -128,7 +128,7 @@ class Moment:
         """Return nothing: all modules have names."""
         return ()
 
-    def extract(self, start: int, kind: int) -> memoryview | None:
+    def extract(self, start: int, kind: int) -> bytes | None:
         """Return None: a process's files are where they were."""
         return None
 

@@ -423,7 +423,7 @@ class LldbTarget:
         """Return nothing: LLDB names all modules."""
         return ()
 
-    def extract(self, start: int, kind: int) -> memoryview | None:
+    def extract(self, start: int, kind: int) -> bytes | None:
         """Return None: of a snapshot LLDB gives the process, and not its notes."""
         return None
 
