@@ -45,8 +45,8 @@ MAX_SYMBOL_TABLES = 8
 NAME_RATIO, FREE_NAME_BYTES = 2, 16 << 20
 LONG_NAME = 1 << 10
 
-# A row of a line table takes a byte at least, and debug information has several bytes of other kinds for each.
-LINE_ROWS, LINE_ROWS_RATIO = 4 << 20, 4
+# Bytes of line tables that are run: of a process's stacks those of some dozen source files are wanted.
+LINE_BYTES, LINE_RATIO = 4 << 20, 2
 
 
 class Budget:
@@ -102,9 +102,9 @@ def names(table: int) -> int:
     return FREE_NAME_BYTES + NAME_RATIO * table
 
 
-def line_rows(size: int) -> int:
-    """Return how many rows of line tables are walked of a file of *size* bytes, those that are walked again too."""
-    return LINE_ROWS + size // LINE_ROWS_RATIO
+def line_bytes(size: int) -> int:
+    """Return how many bytes of line tables are run of a file of *size* bytes, those that are run again too."""
+    return LINE_BYTES + size // LINE_RATIO
 
 
 def note_bytes(size: int) -> int:

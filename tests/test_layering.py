@@ -132,7 +132,8 @@ def test_imports_point_down(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("ompd.debugger.formats")])
 def test_formats_know_bytes_only(module: str) -> None:
     ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")}
-    assert all(name.startswith(("ompd.contract", "ompd.errors", "ompd.limits", "ompd.debugger.formats")) for name in ours), ours
+    below = ("ompd.contract", "ompd.errors", "ompd.limits", "ompd.debugger.formats")
+    assert all(name.startswith(below) for name in ours), ours
 
 
 @pytest.mark.parametrize("module", MODULES)

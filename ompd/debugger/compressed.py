@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
+from ompd import limits
 from ompd.debugger.files import Progress, format_size
 from ompd.errors import BadFile
 from ompd.reading import is_on_disk, map_readable, open_regular
@@ -26,8 +27,8 @@ _PIECE = 1 << 20
 _BLOCK = 4096
 _ZEROS = bytes(_PIECE)
 _FREE_CHECK = 64 << 20
-# What other programs of the machine find left on the disk.
-_KEPT_FREE = 64 << 20
+# What file systems add to what is written.
+_OVERHEAD = 2 << 20
 # The zstd command's own limit; `xz -9` and `zstd -19` need a half and a sixteenth of it.
 _MAX_WINDOW = 128 << 20
 
@@ -60,12 +61,14 @@ class SparseFile:
 
     :param name: what is written, for errors
     :param limit: how many bytes it may become
+    :param packed: of how many compressed bytes it is made, None: of none, what is written is as it came
     :raises BadFile: if there is no folder for it
     """
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, packed: int | None = None) -> None:
         self._name = name
         self._limit = limit
+        self._room = limits.unpacked(packed) if packed is not None else limit
         self._folder = _temporary_folder()
         self.size = 0
         self._unchecked = 0
@@ -103,10 +106,16 @@ class SparseFile:
     def _put(self, data: bytes, start: int, end: int) -> None:
         if start == end:
             return
+        self._room -= end - start
+        if self._room < 0:
+            raise BadFile(
+                self._name,
+                "becomes more than its size justifies when it is unpacked",
+                hint="if it is from somebody whom you trust, unpack it and give the core itself",
+            )
         self._unchecked -= end - start
         if self._unchecked < 0:
-            self._check_room()
-            self._unchecked = _FREE_CHECK
+            self._unchecked = self._check_room(end - start)
         try:
             self._file.seek(self.size + start)
             while start < end:
@@ -114,11 +123,14 @@ class SparseFile:
         except OSError as error:
             raise self._no_room(error.strerror or "") from error
 
-    def _check_room(self) -> None:
+    def _check_room(self, size: int) -> int:
+        # How many bytes may be written besides *size* before this has to be asked again. Others write, too.
         system = os.fstatvfs(self._file.fileno())
         free = system.f_bavail * system.f_frsize
-        if free < _KEPT_FREE:
+        left = free - limits.KEPT_FREE - _OVERHEAD - size
+        if left < 0:
             raise self._no_room(f"{format_size(free)} are free there")
+        return min(_FREE_CHECK, left // 2)
 
     def _no_room(self, why: str) -> BadFile:
         return BadFile(
@@ -254,6 +266,7 @@ def _zstd(source: _Input) -> Iterator[bytes]:
     reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(cast(BinaryIO, frame))
     try:
         while piece := reader.read(_PIECE):
+            frame.produced += len(piece)
             yield piece
     except zstandard.ZstdError as fault:
         raise _Damaged(str(fault)) from fault
@@ -268,6 +281,9 @@ class _ZstdFrame:
         self._source = source
         self._has_begun = False
         self._has_checksum = False
+        self._blocks = 0
+        self.produced = 0
+        """How many bytes were made of it."""
         self.has_ended = False
 
     def read(self, _size: int = -1) -> bytes:
@@ -281,6 +297,9 @@ class _ZstdFrame:
             return head
         block = int.from_bytes(head, "little")
         size = 1 if block >> 1 & 3 == 1 else block >> 3
+        self._blocks += 1
+        if self._blocks > limits.members(self.produced):
+            raise _Damaged(f"{self._blocks} blocks that hold {self.produced} bytes")
         size += 4 if block & 1 and self._has_checksum else 0
         content = self._source.exactly(size)
         self.has_ended = bool(block & 1) and len(content) == size
@@ -326,13 +345,19 @@ def is_compressed(head: bytes) -> bool:
 def _pieces(source: _Input, known: _Format) -> Iterator[bytes]:
     # What the file holds, member after member; zeros behind one are padding.
     is_first = True
+    count = size = 0
     while head := source.exactly(6):
         source.give_back(head)
+        count += 1
+        if count > limits.members(size):
+            raise _Damaged(f"{count} pieces that hold {size} bytes")
         if head[1:4] == _SKIPPABLE and head[0] >> 4 == 5 and known.name in ("zstd", "lz4"):
             source.skip(4)
             source.skip(int.from_bytes(source.exactly(4), "little"))
         elif head.startswith(known.magic):
-            yield from known.member(source)
+            for piece in known.member(source):
+                size += len(piece)
+                yield piece
             is_first = False
         elif is_first and (other := _format(head)) is not None:
             known = other  # behind frames that several formats have
@@ -340,6 +365,7 @@ def _pieces(source: _Input, known: _Format) -> Iterator[bytes]:
             raise _Cut
         elif head[0] == 0:
             source.give_back(source.read(_READ).lstrip(b"\0"))
+            count -= 1
         else:
             return
 
@@ -353,7 +379,8 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
     :raises BadFile: if its data is damaged, becomes more than *limit*, or does not fit on the disk
     """
     descriptor, status = open_regular(path)
-    with open(descriptor, "rb") as file, closing(SparseFile(name, limit)) as out:  # noqa: PTH123
+    packed = min(status.st_size, 512 * status.st_blocks)
+    with open(descriptor, "rb") as file, closing(SparseFile(name, limit, packed)) as out:  # noqa: PTH123
         known = _format(file.read(6))
         if known is None:
             raise BadFile(name, "is not compressed in a way that can be read")

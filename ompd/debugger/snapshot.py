@@ -38,6 +38,9 @@ _READ = 1 << 18  # bytes copied at once
 # Variables that runtimes of OpenMP read; they tell what was asked of them.
 _KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
 
+# What is laid over memory: other bytes, or so many zeros. How large a mapping is the core says alone.
+Patch = bytes | int
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -98,7 +101,7 @@ def take(
         index = bisect_right(starts, sp) - 1 if sp is not None else -1
         if sp is not None and index >= 0:
             _read_stack(process, thread, sp, regions[index])
-    overlay: dict[int, bytes] = {}
+    overlay: dict[int, Patch] = {}
     if not keep_environment:
         try:
             overlay = _without_secrets(process)
@@ -211,7 +214,7 @@ class _Memory:
         process: InspectedProcess,
         pages: set[int],
         needed: set[int],
-        overlay: Mapping[int, bytes],
+        overlay: Mapping[int, Patch],
     ) -> None:
         self._process = process
         # Runtimes leave much of a stack unused, to keep those of different threads apart in caches.
@@ -281,9 +284,11 @@ class _Memory:
 
     def _laid_over(self, start: int, data: bytes) -> bytes:
         for address, patch in self._overlay.items():
-            if address < start + len(data) and start < address + len(patch):
-                low, high = max(address, start), min(address + len(patch), start + len(data))
-                data = data[: low - start] + patch[low - address : high - address] + data[high - start :]
+            size = patch if isinstance(patch, int) else len(patch)
+            if address < start + len(data) and start < address + size:
+                low, high = max(address, start), min(address + size, start + len(data))
+                over = bytes(high - low) if isinstance(patch, int) else patch[low - address : high - address]
+                data = data[: low - start] + over + data[high - start :]
         return data
 
 
@@ -296,21 +301,21 @@ def _shortened(text: bytes) -> bytes:
     return b"/" * len(folder + slash) + name
 
 
-def _without_secrets(process: InspectedProcess) -> dict[int, bytes]:
+def _without_secrets(process: InspectedProcess) -> dict[int, Patch]:
     block: EnvironmentBlock = find_environment(process, process.auxiliary_vector())
-    overlay = {address: _shortened(text) for address, text in block.arguments.items()}
+    overlay: dict[int, Patch] = {address: _shortened(text) for address, text in block.arguments.items()}
     overlay[block.file_name_address] = _shortened(block.file_name)
     for address, text in block.variables.items():
         if not text.startswith(tuple(name.encode() for name in _KEPT_VARIABLES)):
-            overlay[address] = bytes(len(text))
+            overlay[address] = len(text)
     return overlay
 
 
-def _without_strings(process: InspectedProcess, regions: Sequence[MemoryRegion]) -> dict[int, bytes]:
+def _without_strings(process: InspectedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
     # Arguments and environment lie behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
     random = process.auxiliary_vector().get(notes.AT_RANDOM, 0)
     region = next((region for region in regions if region.start <= random < region.end), None)
-    return {random + 16: bytes(region.end - random - 16)} if region is not None else {}
+    return {random + 16: max(region.end - random - 16, 0)} if region is not None else {}
 
 
 # Notes

@@ -6,13 +6,14 @@ addresses are link-time addresses. Section numbers in comments are those of DWAR
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import starmap
 from operator import gt, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ompd import limits
 from ompd.contract.code import is_construct
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_files import INFO, DebugFiles, OtherFiles
@@ -39,7 +40,11 @@ from ompd.errors import MalformedFile
 if TYPE_CHECKING:
     from ompd.debugger.formats.dwarf_calls import Call
 
-_MAX_ROWS = 1 << 21
+_MAX_RANGES = 1 << 21
+# Rows that are read at once and remembered by where they begin; how many rows are kept of all tables of a file; how
+# many a run of code may have whose rows are not in the order of their addresses, which no compiler writes.
+_CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
+_SEQUENCE_COST = 32  # what is remembered of one is worth some rows
 _MAX_DEPTH = 1 << 10
 _MAX_INLINED = 1 << 16
 _MAX_PARAMETERS = 64
@@ -57,17 +62,44 @@ _LNE_END_SEQUENCE, _LNE_SET_ADDRESS, _LNE_DEFINE_FILE = 1, 2, 3
 _LNCT_PATH, _LNCT_DIRECTORY_INDEX = 1, 2
 
 
+# A path that lies somewhere, or its bytes.
+_Path = Value | bytes | None
 # Number of the file in its table, line, is_stmt. No class of its own: there are very many.
 _Row = tuple[int, int, bool]
 
 
+# Addresses of some rows that follow one another, and the rows.
+_Chunk = tuple[list[int], list[_Row]]
+# Where the program goes on with the next row: place in the buffer, then the registers address, file, line, is_stmt.
+_State = tuple[int, int, int, int, bool]
+
+
 class _Sequence(NamedTuple):
-    # Rows of one run of code, by address.
+    # One run of code: where its rows are read again, chunk by chunk, and the address of each chunk's first.
 
     start: int
     end: int  # the first address behind it
-    addresses: list[int]
-    rows: list[_Row]
+    firsts: list[int]
+    states: list[_State]
+    is_ordered: bool
+
+
+class _Rows:
+    # The rows that were read last, of all tables of a file, and how many bytes of tables may still be read.
+
+    def __init__(self, size: int) -> None:
+        self.left = limits.Budget(limits.line_bytes(size), ".debug_line: has more rows than its file justifies")
+        self._kept: dict[tuple[int, int], _Chunk] = {}
+        self._count = 0
+
+    def get(self, table: int, position: int) -> _Chunk | None:
+        return self._kept.get((table, position))
+
+    def keep(self, table: int, position: int, chunk: _Chunk) -> None:
+        self._kept[table, position] = chunk
+        self._count += len(chunk[1])
+        while self._count > _MAX_KEPT and len(self._kept) > 1:
+            self._count -= len(self._kept.pop(next(iter(self._kept)))[1])
 
 
 class _Functions(NamedTuple):
@@ -111,6 +143,7 @@ class LineInfo:
         self._files = files if files is not None else DebugFiles(elf, others)
         self._names = Names(self._files)
         self._tables: dict[int, _LineTable] = {}
+        self._rows = _Rows(elf.disk_size)
         self._functions: dict[tuple[str, int, bool], _Functions] = {}
         self._declarations: dict[tuple[str, int], list[tuple[str | None, int, str, str | None]]] = {}
         self._calls: dict[tuple[str, int, int], list[Call]] = {}
@@ -349,7 +382,7 @@ class LineInfo:
         for unit in self._files.units(self._files.main, INFO):
             if unit.has_code and unit.offset not in known:
                 rows += [(start, end, unit.offset) for start, end in unit.ranges(unit.top)]
-                if len(rows) > _MAX_ROWS:
+                if len(rows) > _MAX_RANGES:
                     raise MalformedFile(".debug_info: units have too many ranges")
         rows.sort()
         return rows
@@ -367,7 +400,7 @@ class LineInfo:
         if offset is None or unit.sections is not self._files.main:
             return None
         if offset not in self._tables:
-            self._tables[offset] = _LineTable(unit, offset)
+            self._tables[offset] = _LineTable(unit, offset, self._rows)
         return self._tables[offset]
 
     # Functions
@@ -409,20 +442,16 @@ class LineInfo:
         return self._inlined[key]
 
 
-def _first_of_function(addresses: Sequence[int], rows: Sequence[_Row], last: int) -> int:
-    # Index of the row with which a function begins, from the last one at its address. gcc closes a function that ends
-    # by a jump with a row at the address behind it, where another may begin; that row begins no statement.
-    first = bisect_left(addresses, addresses[last])
-    return next((number for number in range(first, last + 1) if rows[number][2]), first)
-
-
 class _LineTable:
     # The line number program at one offset of .debug_line (6.2), and its lists of folders and files.
 
-    def __init__(self, unit: Unit, offset: int) -> None:
+    def __init__(self, unit: Unit, offset: int, kept: _Rows) -> None:
         self._unit = unit
-        self._directories: list[str] = []
-        self._files: list[tuple[str, int]] = []  # path, and number of its folder
+        self._kept = kept
+        self._offset = offset
+        # Paths are where they are until one is asked for: many may share their bytes.
+        self._directories: list[_Path] = []
+        self._files: list[tuple[_Path, int]] = []  # path, and number of its folder
         cursor = unit.sections.cursor(".debug_line", offset)
         self._offset_size, length = read_length(cursor)
         if length > cursor.end - cursor.position:
@@ -457,104 +486,190 @@ class _LineTable:
         self._directories = [path for path, _ in self._read_list(cursor)]
         self._files = self._read_list(cursor)
 
-    def _read_list(self, cursor: Cursor) -> list[tuple[str, int]]:
+    def _read_list(self, cursor: Cursor) -> list[tuple[_Path, int]]:
         # 6.2.4.1: a format, then entries that follow it.
         unit = self._unit
         formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.byte())]
         count = cursor.uleb()
         if count > cursor.end - cursor.position:
             cursor.fail(f"a list of {count} files does not fit")
-        entries = []
+        entries: list[tuple[_Path, int]] = []
         for _ in range(count):
             # The assembler that made this table need not have chosen the unit's format of 32 or 64 bits.
             entry = {kind: unit.read_form(cursor, form, offset_size=self._offset_size) for kind, form in formats}
-            path = unit.string(entry.get(_LNCT_PATH)) or ""
-            entries.append((path, unit.number(entry.get(_LNCT_DIRECTORY_INDEX)) or 0))
+            entries.append((entry.get(_LNCT_PATH), unit.number(entry.get(_LNCT_DIRECTORY_INDEX)) or 0))
         return entries
 
     def _read_old_lists(self, cursor: Cursor) -> None:
         # DWARF 4, 6.2.4: strings up to an empty one; folder 0 is the compilation directory, and there is no file 0.
-        self._directories = [""]
+        self._directories = [b""]
         while directory := cursor.string():
-            self._directories.append(directory.decode("utf-8", "replace"))
-        self._files = [("", 0)]
+            self._directories.append(directory)
+        self._files = [(b"", 0)]
         while path := cursor.string():
             self._define_file(cursor, path)
 
     def _define_file(self, cursor: Cursor, path: bytes) -> None:
         directory, _time, _size = cursor.uleb(), cursor.uleb(), cursor.uleb()
-        self._files.append((path.decode("utf-8", "replace"), directory))
+        self._files.append((path, directory))
+
+    def _text(self, path: _Path) -> str:
+        if isinstance(path, bytes):
+            found = path[: limits.MAX_PATH + 1].decode("utf-8", "replace")
+        else:
+            found = self._unit.string(path) or ""
+        return found if len(found) <= limits.MAX_PATH else f"{found[: limits.MAX_PATH]}…"
 
     def path(self, number: int) -> str:
         """The path of a file, absolute where the compilation directory is known."""
         if not 0 <= number < len(self._files):
             raise MalformedFile(f".debug_line: no file {number}")
         path, directory = self._files[number]
-        if not path or not 0 <= directory < len(self._directories):
+        name = self._text(path)
+        if not name or not 0 <= directory < len(self._directories):
             raise MalformedFile(f".debug_line: file {number} has no name or no folder")
-        compilation = self._unit.string(self._unit.top.get(DW_AT_COMP_DIR)) or ""
-        return _join(compilation, _join(self._directories[directory], path))
+        compilation = self._text(self._unit.top.get(DW_AT_COMP_DIR))
+        return _join(compilation, _join(self._text(self._directories[directory]), name))
 
     # Rows
 
     def row_at(self, address: int, entry: bool = False) -> _Row | None:
+        found = self._last_at(address)
+        if found is None:
+            return None
+        if entry:
+            sequence, number, index = self._first_of_function(*found)
+            return self._chunk(sequence, number)[1][index]
+        # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
+        statements = (row for _, _, row in self._at_same_address(*found) if row[2])
+        sequence, number, index = found
+        return next(statements, self._chunk(sequence, number)[1][index])
+
+    def first_rows(self, address: int, most: int) -> list[_Row]:
+        """Return some rows from the first one at *address* on, none where a sequence has none there."""
+        found = self._last_at(address)
+        if found is None:
+            return []
+        sequence, number, index = self._first_of_function(*found)
+        rows = self._chunk(sequence, number)[1][index : index + most]
+        while len(rows) < most and number + 1 < len(sequence.firsts):
+            number += 1
+            rows += self._chunk(sequence, number)[1][: most - len(rows)]
+        return rows
+
+    def _last_at(self, address: int) -> tuple[_Sequence, int, int] | None:
+        # The last row at or before an address: its sequence, the number of its chunk, its index there.
         sequences = self._sequences
         index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
         if index < 0 or address >= sequences[index].end:
             return None
-        _, _, addresses, rows = sequences[index]
-        last = bisect_right(addresses, address) - 1
-        if entry:
-            return rows[_first_of_function(addresses, rows, last)]
-        # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
-        for candidate in range(last, -1, -1):
-            if addresses[candidate] != addresses[last]:
-                break
-            if rows[candidate][2]:
-                return rows[candidate]
-        return rows[last]
+        sequence = sequences[index]
+        number = bisect_right(sequence.firsts, address) - 1
+        return sequence, number, bisect_right(self._chunk(sequence, number)[0], address) - 1
 
-    def first_rows(self, address: int, most: int) -> list[_Row]:
-        """Return some rows from the first one at *address* on, none where a sequence has none there."""
-        sequences = self._sequences
-        index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
-        if index < 0 or address >= sequences[index].end:
-            return []
-        _, _, addresses, rows = sequences[index]
-        begin = _first_of_function(addresses, rows, bisect_right(addresses, address) - 1)
-        return list(rows[begin : begin + most])
+    def _at_same_address(self, sequence: _Sequence, number: int, index: int) -> Iterator[tuple[int, int, _Row]]:
+        # The rows at the address of one, from that one backwards, each with its place.
+        addresses, rows = self._chunk(sequence, number)
+        address = addresses[index]
+        while True:
+            for at in range(index, -1, -1):
+                if addresses[at] != address:
+                    return
+                yield number, at, rows[at]
+            number -= 1
+            if number < 0:
+                return
+            addresses, rows = self._chunk(sequence, number)
+            index = len(rows) - 1
+
+    def _first_of_function(self, sequence: _Sequence, number: int, index: int) -> tuple[_Sequence, int, int]:
+        # The row with which a function begins, from the last one at its address. gcc closes a function that ends by a
+        # jump with a row at the address behind it, where another may begin; that row begins no statement.
+        first, statement = (number, index), None
+        for at_number, at, row in self._at_same_address(sequence, number, index):
+            first = at_number, at
+            statement = first if row[2] else statement
+        return sequence, *(statement or first)
 
     @cached_property
     def _sequences(self) -> list[_Sequence]:
         cursor = self._cursor
         cursor.position = self._program
         sequences = []
-        total = 0
         while not cursor.at_end:
-            addresses: list[int] = []
-            rows: list[_Row] = []
-            end = self._run(cursor, addresses, rows)
-            total += len(rows)
-            if total > _MAX_ROWS:
-                cursor.fail("a line table has too many rows")
-            if end is None or not rows:
-                continue
-            if any(map(gt, addresses, addresses[1:])):
-                order = sorted(range(len(rows)), key=addresses.__getitem__)
-                addresses, rows = [addresses[i] for i in order], [rows[i] for i in order]
-            if 0 < addresses[0] < end:  # at 0 lies what the linker dropped
-                sequences.append(_Sequence(addresses[0], end, addresses, rows))
+            found = self._read_sequence(cursor)
+            if found is not None and 0 < found.start < found.end:  # at 0 lies what the linker dropped
+                sequences.append(found)
         sequences.sort(key=lambda sequence: sequence.start)
         return sequences
 
-    def _run(self, cursor: Cursor, addresses: list[int], rows: list[_Row]) -> int | None:
-        # One sequence: its rows are added, its end is returned, None if the program ends before. One long function,
-        # because this is where all the time of a lookup goes. As in gdb, a row of line 0 (nothing in the source stands
-        # for this instruction) is as if it were not there: the line before it goes on.
-        address, file, line, is_stmt = 0, 1, 1, self._default_is_stmt
+    def _read_sequence(self, cursor: Cursor) -> _Sequence | None:
+        # None of one without rows, and where the program ends before it.
+        state: _State | None = (cursor.position, 0, 1, 1, self._default_is_stmt)
+        end: int | None = None
+        firsts: list[int] = []
+        states: list[_State] = []
+        lowest, last, is_ordered = 1 << 64, 0, True
+        self._kept.left.spend(_SEQUENCE_COST)
+        while state is not None:
+            here = state
+            addresses: list[int] = []
+            rows: list[_Row] = []
+            state, end = self._run(cursor, here, addresses, rows, define=True)
+            if addresses:
+                firsts.append(addresses[0])
+                states.append(here)
+                self._kept.keep(self._offset, here[0], (addresses, rows))
+                if addresses[0] < last or any(map(gt, addresses, addresses[1:])):
+                    is_ordered = False
+                lowest, last = min(lowest, addresses[0] if is_ordered else min(addresses)), addresses[-1]
+        if end is None or not firsts:
+            return None
+        return _Sequence(lowest, end, firsts if is_ordered else [lowest], states, is_ordered)
+
+    def _chunk(self, sequence: _Sequence, number: int) -> _Chunk:
+        # The rows of a chunk; all rows, in order, of a sequence that is not.
+        state = sequence.states[number]
+        if sequence.is_ordered:
+            return self._kept.get(self._offset, state[0]) or self._read_again(state)
+        key = -1 - state[0]
+        found = self._kept.get(self._offset, key)
+        if found is None:
+            if len(sequence.states) * _CHUNK > _MAX_UNORDERED:
+                raise MalformedFile(".debug_line: too many rows that are not in the order of their addresses")
+            addresses: list[int] = []
+            rows: list[_Row] = []
+            for each in sequence.states:
+                chunk = self._kept.get(self._offset, each[0]) or self._read_again(each)
+                addresses += chunk[0]
+                rows += chunk[1]
+            order = sorted(range(len(rows)), key=addresses.__getitem__)
+            found = [addresses[i] for i in order], [rows[i] for i in order]
+            self._kept.keep(self._offset, key, found)
+        return found
+
+    def _read_again(self, state: _State) -> _Chunk:
+        addresses: list[int] = []
+        rows: list[_Row] = []
+        self._cursor.position = state[0]
+        self._run(self._cursor, state, addresses, rows, define=False)
+        self._kept.keep(self._offset, state[0], (addresses, rows))
+        return addresses, rows
+
+    def _run(
+        self, cursor: Cursor, state: _State, addresses: list[int], rows: list[_Row], *, define: bool
+    ) -> tuple[_State | None, int | None]:
+        # Some rows of one sequence: they are added, and where the next ones begin is returned. If there are none, where
+        # the sequence ends, None if the program ends before. One long function, because this is where all the time of a
+        # lookup goes. As in gdb, a row of line 0 (nothing in the source stands for this instruction) is as if it were
+        # not there: the line before it goes on.
+        begin, address, file, line, is_stmt = state
         opcode_base, line_base, line_range = self._opcode_base, self._line_base, self._line_range
         scale = self._minimum_length
-        data, limit = cursor.data, cursor.end
+        data = cursor.data
+        limit = min(cursor.end, begin + self._kept.left.left + 1)
+        end: int | None = None
+        following_state: _State | None = None
         while cursor.position < limit:
             opcode = data[cursor.position]
             cursor.position += 1
@@ -566,8 +681,9 @@ class _LineTable:
                     continue
                 addresses.append(address)
                 rows.append((file, line, is_stmt))
-                if len(rows) > _MAX_ROWS:
-                    cursor.fail("a line table has too many rows")
+                if len(rows) >= _CHUNK:
+                    following_state = cursor.position, address, file, line, is_stmt
+                    break
             elif opcode == _LNS_SET_COLUMN:
                 cursor.uleb()
             elif opcode == _LNS_ADVANCE_LINE:
@@ -575,6 +691,9 @@ class _LineTable:
             elif opcode == _LNS_COPY and line:
                 addresses.append(address)
                 rows.append((file, line, is_stmt))
+                if len(rows) >= _CHUNK:
+                    following_state = cursor.position, address, file, line, is_stmt
+                    break
             elif opcode == _LNS_NEGATE_STMT:
                 is_stmt = not is_stmt
             elif opcode == _LNS_ADVANCE_PC:
@@ -594,15 +713,17 @@ class _LineTable:
                 extended = cursor.byte() if size else 0
                 if extended == _LNE_END_SEQUENCE:
                     cursor.position = following
-                    return address
+                    end = address
+                    break
                 if extended == _LNE_SET_ADDRESS:
                     address = cursor.unsigned(size - 1)
-                elif extended == _LNE_DEFINE_FILE:
+                elif extended == _LNE_DEFINE_FILE and define:
                     self._define_file(cursor, cursor.string())
-                if following > limit:
+                if following > cursor.end:
                     cursor.fail("an instruction of a line table does not fit")
                 cursor.position = following
-        return None
+        self._kept.left.spend(max(cursor.position - begin, 0))
+        return following_state, end
 
 
 def _join(folder: str, path: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 
+from ompd import limits
 from ompd.debugger.formats.elf import (
     ELFCOMPRESS_ZLIB,
     PT_LOAD,
@@ -76,13 +77,15 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     names = bytearray(b"\0")
     rows: list[bytes] = []
     moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept as they are: new offset
+    # Sections that lie in one another would make more of the file than there is.
+    left = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections lie in one another")
     for section in elf.sections:
         name_at = len(names)
         if section.name:
             names += _name(section).encode("utf-8", "replace") + b"\0"
         kind, flags, contents = section.sh_type, section.sh_flags, None
         if _is_kept(section, debug):
-            contents, flags = _contents(elf, section)
+            contents, flags = _contents(elf, section, left)
         if contents is None and kind != SHT_NULL:
             kind = SHT_NOBITS
         out += bytes(-len(out) % 8)
@@ -121,8 +124,9 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     return bytes(out)
 
 
-def _contents(elf: ElfFile, section: Section) -> tuple[bytes | None, int]:
+def _contents(elf: ElfFile, section: Section, left: limits.Budget) -> tuple[bytes | None, int]:
     # The bytes of a section for the extract, and its flags there.
+    left.spend(section.sh_size)
     try:
         data = elf.section_data(section)
     except OmpdError:

@@ -99,7 +99,7 @@ def parse_files(
         raise MalformedFile(f"NT_FILE note names {count} mappings")
     layout = struct.Struct(("<" if byte_order == "little" else ">") + 3 * {4: "I", 8: "Q"}[pointer_size])
     names = _Names(data, at, end)
-    found = []
+    found: list[FileMapping] = []
     for first, last, offset in layout.iter_unpack(bytes(data[rows:at])):
         name = names.next()
         if name is None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
+from ompd import limits
 from ompd.debugger.formats.elf import (
     SHN_UNDEF,
     SHT_DYNSYM,
@@ -49,10 +50,12 @@ _MAX_NESTED = 256
 _MAX_ALIASES = 256
 _MIN_KEPT, _PROBES = 1 << 12, 64  # below that, sorting takes no longer than reading what was kept
 _MAX_VARIABLES = 1 << 18
+# Strings of sections and files are in these tables, too, and what a linker left of names that it dropped.
+_STRINGS_PER_SYMBOL, _FREE_STRINGS = 4, 1 << 12
 _MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
 # Templates of C++ have names of some thousand bytes. Names may share their ends, so that a table of n bytes may hold
 # names of n * n.
-_MAX_NAME, _MAX_PREFIXED = 1 << 17, 1 << 24
+_MAX_NAME = 1 << 17
 
 
 class Symbol(NamedTuple):
@@ -88,6 +91,8 @@ class _Table:
             raise MalformedFile(f"{elf.name}: {section.name} has entries of {section.sh_entsize} bytes")
         if section.sh_link >= len(elf.sections):
             raise MalformedFile(f"{elf.name}: {section.name} names no string table")
+        size = elf.sections[section.sh_link].sh_size
+        self._names_left = limits.Budget(limits.names(size), f"{elf.name}: names in {section.name} lie in one another")
 
     @cached_property
     def _strings(self) -> bytes:
@@ -132,6 +137,8 @@ class _Table:
                 f"{self._elf.name}: {self._section.name} has a name outside of its strings, or without end",
                 offset=offset,
             )
+        if end - offset > limits.LONG_NAME:
+            self._names_left.spend(end - offset)
         return self._strings[offset:end].decode("utf-8", "replace")
 
     @cached_property
@@ -166,35 +173,39 @@ class _Table:
         return found
 
     def find_many(self, names: set[str]) -> list[Symbol]:
-        starts = self._string_starts
+        starts, strings = self._string_starts, self._strings
         wanted = {_key(name)[:-1]: name for name in names}
+        longest = max(map(len, wanted), default=0) + 1
         found = []
         for index, offset in enumerate(self._name_offsets):
             raw = starts.get(offset)
-            if raw is None:  # the tail of a longer string
-                raw = self._strings[offset : max(self._strings.find(b"\0", offset), 0)]
+            if raw is None:  # the tail of a longer string; one that is longer than all that are wanted is none of them
+                raw = strings[offset : max(strings.find(b"\0", offset, offset + longest), 0)]
             if raw in wanted:
                 found.append(self._symbol(index, wanted[raw]))
         return found
 
     @cached_property
     def _string_starts(self) -> dict[int, bytes]:
-        pieces = self._strings.split(b"\0")
+        strings = self._strings
+        if strings.count(b"\0") > _STRINGS_PER_SYMBOL * len(self._name_offsets) + _FREE_STRINGS:
+            return {}  # no linker writes strings that nothing names
+        pieces = strings.split(b"\0")
         offsets = accumulate((len(piece) + 1 for piece in pieces), initial=0)
         return dict(zip(offsets, pieces, strict=False))  # the last offset is the table's end
 
     def find_prefix(self, prefix: str) -> list[Symbol]:
         strings, key = self._strings, prefix.encode("utf-8", "replace")
         found = []
-        total = 0
+        left = limits.Budget(
+            limits.names(len(strings)), f"{self._elf.name}: too many names in {self._section.name} begin with {prefix}"
+        )
         position = strings.find(key)
         while position >= 0:
             indexes = self._indexes(position)
             if indexes:
                 name = self._name_at(position)
-                total += len(name)
-                if total > _MAX_PREFIXED:
-                    raise MalformedFile(f"{self._elf.name}: too many names in {self._section.name} begin with {prefix}")
+                left.spend(len(name))
                 found += [self._symbol(index, name) for index in indexes]
             position = strings.find(key, position + 1)
         return found
@@ -202,9 +213,13 @@ class _Table:
     def variables(self) -> Iterator[Symbol]:
         # Those that other modules may refer to; thread-local ones aside.
         infos, sections, _ = self._columns()
+        what = f"{self._elf.name}: names of variables in {self._section.name} lie in one another"
+        left = limits.Budget(limits.names(len(self._strings)), what)
         for index, (info, section) in enumerate(zip(infos, sections, strict=True)):
             if info & 15 in (STT_OBJECT, STT_COMMON) and section != SHN_UNDEF and info >> 4 != STB_LOCAL:
-                yield self._symbol(index, self._name_at(self._name_offsets[index]))
+                name = self._name_at(self._name_offsets[index])
+                left.spend(len(name))
+                yield self._symbol(index, name)
 
     def data_names(self) -> list[str]:
         infos, sections, _ = self._columns()
@@ -340,20 +355,18 @@ class SymbolTable:
 
     @cached_property
     def _own_tables(self) -> list[_Table]:
-        return [
-            self._table(self._elf, section)
-            for sh_type in (SHT_DYNSYM, SHT_SYMTAB)
-            for section in self._elf.sections
-            if section.sh_type == sh_type and section.sh_size
-        ]
+        return self._read_tables(self._elf, SHT_DYNSYM, SHT_SYMTAB)
 
     @cached_property
     def _debug_tables(self) -> list[_Table]:
         elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
-        if elf is None:
-            return []
-        tables = (section for section in elf.sections if section.sh_type == SHT_SYMTAB and section.sh_size)
-        return [self._table(elf, section) for section in tables]
+        return self._read_tables(elf, SHT_SYMTAB) if elf is not None else []
+
+    def _read_tables(self, elf: ElfFile, *kinds: int) -> list[_Table]:
+        found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
+        if len(found) > limits.MAX_SYMBOL_TABLES:
+            raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
+        return [self._table(elf, section) for section in found]
 
     def _table(self, elf: ElfFile, section: Section) -> _Table:
         return _Table(elf, section, self._kept(elf) if self._kept is not None else None)
@@ -417,8 +430,8 @@ class SymbolTable:
 
         :raises MalformedFile: if the table or its strings are malformed
         """
-        tables = (section for section in self._elf.sections if section.sh_type == SHT_DYNSYM and section.sh_size)
-        return {symbol.name: symbol for section in tables for symbol in self._table(self._elf, section).variables()}
+        tables = self._read_tables(self._elf, SHT_DYNSYM)
+        return {symbol.name: symbol for table in tables for symbol in table.variables()}
 
     def thread_local_at(self, offset: int) -> Symbol | None:
         """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.

@@ -429,8 +429,14 @@ class CoreTarget:
         return [segment.p_vaddr for segment in self._loads if segment.p_filesz]
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return the PT_LOAD segments, by address."""
-        return [MemoryRegion(s.p_vaddr, s.p_vaddr + s.p_memsz, s.p_flags) for s in self._loads]
+        """Return the PT_LOAD segments, by address. One that claims more ends where the next one or memory does."""
+        limit = 1 << 8 * self.architecture.pointer_size
+        nexts = (*(start for start in self._starts[1:]), limit)
+        return [
+            MemoryRegion(s.p_vaddr, min(s.p_vaddr + s.p_memsz, following), s.p_flags)
+            for s, following in zip(self._loads, nexts, strict=False)
+            if s.p_vaddr < following
+        ]
 
     def extract(self, start: int, kind: int) -> bytes | None:
         """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
