@@ -82,6 +82,11 @@ def may_read(size: int, held: int) -> bool:
     return size <= max(ALWAYS_READ, READ_RATIO * held)
 
 
+def pages(held: int) -> int:
+    """Return how many bytes of a file's segments are compared with memory, of a file with *held* bytes on a disk."""
+    return max(ALWAYS_READ, READ_RATIO * held)
+
+
 def inflated(packed: int) -> int:
     """Return how many bytes of memory *packed* compressed ones may become."""
     return min(MAX_INFLATED, max(ALWAYS_INFLATED, INFLATED_RATIO * packed))

@@ -22,6 +22,7 @@ from ompd.trust import is_ours
 _BLOCK = 1 << 14
 _MAX_BLOCKS = 64
 _PIECE = 1 << 20
+_MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 # Extents of one range that are looked at, of a file in which data and holes take turns.
 _MAX_EXTENTS = 1 << 16
 
@@ -32,7 +33,7 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
     :raises BadFile: if there is none, it is empty, is something else, or may not be read
     """
     try:
-        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        found = _find(path)
         try:
             status = os.fstat(found)
             _check(path, status)
@@ -51,6 +52,46 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise BadFile(path, f"cannot be opened: {reason}") from error
+
+
+def _find(path: str) -> int:
+    # A descriptor that tells what is at a path, and no more.
+    if path.startswith("/proc/"):
+        folder, mark, name = path.partition("/root/")
+        if mark and folder.removeprefix("/proc/").isdigit():
+            return _find_inside(f"{folder}/root", name)
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _find_inside(root: str, name: str) -> int:
+    # The same, where another process would find *name*: its links and `..` lead nowhere but in its root folder, and
+    # each part is what was looked at, whatever takes its place meanwhile.
+    held = [os.open(root, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)]
+    waiting, links = name.split("/")[::-1], 0
+    try:
+        while waiting:
+            part = waiting.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                if len(held) > 1:
+                    os.close(held.pop())
+                continue
+            held.append(os.open(part, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=held[-1]))
+            if not stat.S_ISLNK(os.fstat(held[-1]).st_mode):
+                continue
+            target = os.readlink("", dir_fd=held[-1])
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), f"{root}/{name}")
+            os.close(held.pop())
+            while target.startswith("/") and len(held) > 1:
+                os.close(held.pop())
+            waiting += target.split("/")[::-1]
+        return held.pop()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def _check(path: str, status: os.stat_result) -> None:

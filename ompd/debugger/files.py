@@ -57,6 +57,8 @@ class FileFinder:
     ) -> None:
         self.sysroot = sysroot
         self._debug_dirs = tuple(debug_dirs)
+        self.passed_by: dict[str, str] = {}
+        """Files that may have been the ones and were not looked at, each with why."""
         self._servers: Servers | None = None
         if debuginfod:
             from ompd.debugger.debuginfod import Servers  # noqa: PLC0415  urllib is slow to load, and seldom wanted
@@ -69,7 +71,7 @@ class FileFinder:
 
         :raises BadFile: if its links do not end
         """
-        return _path_inside(self.sysroot, name) if self.sysroot is not None else name
+        return path_inside(self.sysroot, name) if self.sysroot is not None else name
 
     def executables(self, build_id: bytes) -> Iterator[str]:
         """Yield where the executable or library with *build_id* may be, whatever it is called; servers come last."""
@@ -108,7 +110,7 @@ class FileFinder:
             yield f"{here}/.debug/{name}"
             for folder in dict.fromkeys((there, here)):
                 for debug_dir in self._debug_dirs:
-                    yield _path_inside(debug_dir, f"{folder}/{name}")
+                    yield path_inside(debug_dir, f"{folder}/{name}")
                 yield self.resolve(f"{SYSTEM_DEBUG_DIR}/{folder}/{name}")
         if build_id is not None:
             yield from self._kept(build_id, "debuginfo")
@@ -128,10 +130,32 @@ class FileFinder:
         name, crc = link or ("", 0)
         with suppress(BadFile):
             for candidate in self._debug_candidates(path, target_name, name, build_id):
-                found = _proven(candidate, path, build_id, crc if link is not None else None)
+                found = self._proven(candidate, elf, build_id, crc if link is not None else None)
                 if found is not None:
                     return found
         return None
+
+    def _proven(self, candidate: str, elf: ElfFile, build_id: bytes | None, crc: int | None) -> ElfFile | None:
+        # The debug file at *candidate* if it belongs to *elf*, which may be called alike.
+        try:
+            data = open_mapped(candidate)
+        except BadFile:
+            return None
+        own = elf.data.identity if isinstance(elf.data, MappedFile) else None
+        if own is not None and data.identity is not None and own[:2] == data.identity[:2]:
+            return None
+        try:
+            found = ElfFile(data, candidate)
+            if build_id is not None and found.build_id() == build_id:
+                return found
+            if crc is None:
+                return None
+            told = checksum(data)
+        except MalformedFile:
+            return None
+        if told is None:
+            self.passed_by[candidate] = "is almost nothing but holes, and was not compared with its module's checksum"
+        return found if told == crc else None
 
     def companions(self, path: str, target_name: str, debug_path: str | None = None) -> Companions:
         """Return what finds the files that a module's debug information refers to.
@@ -171,7 +195,7 @@ class FileFinder:
                 yield f"{beside}/{name}"
             yield f"{beside}/{base}"
         for debug_dir in self._debug_dirs:
-            yield _path_inside(debug_dir, written)
+            yield path_inside(debug_dir, written)
             yield f"{debug_dir}/{base}"
 
     def package_candidates(self, paths: Sequence[str]) -> Iterator[str]:
@@ -182,7 +206,7 @@ class FileFinder:
         for debug_dir in self._debug_dirs:
             for path in paths:
                 yield f"{debug_dir}/{path.rpartition('/')[2]}.dwp"
-                yield _path_inside(debug_dir, f"{path}.dwp")
+                yield path_inside(debug_dir, f"{path}.dwp")
 
 
 class Companions:
@@ -243,19 +267,6 @@ class Companions:
                 mapped.close()
 
 
-def _proven(candidate: str, path: str, build_id: bytes | None, crc: int | None) -> ElfFile | None:
-    # The debug file at *candidate* if it belongs to the module at *path*, which may be called alike.
-    if not os.path.isfile(candidate) or (os.path.exists(path) and os.path.samefile(candidate, path)):  # noqa: PTH110, PTH113, PTH121
-        return None
-    try:
-        data = open_mapped(candidate)
-        found = ElfFile(data, candidate)
-        proven = found.build_id() == build_id if build_id is not None else False
-        return found if proven or (crc is not None and checksum(data) == crc) else None
-    except (BadFile, MalformedFile):
-        return None
-
-
 def debuginfod_caches() -> tuple[str, ...]:
     """Return the folders where debuginfod's client keeps what it fetched (debuginfod_find_debuginfo(3), "Cache"); new
     files go into the first. A file of no bytes there says that servers did not have it.
@@ -268,8 +279,11 @@ def debuginfod_caches() -> tuple[str, ...]:
     return f"{folder}/debuginfod_client", f"{home}/.debuginfod_client_cache"
 
 
-def _path_inside(root: str, name: str) -> str:
-    # Where *name* leads if *root* is the machine's root directory. What is not there is no link.
+def path_inside(root: str, name: str) -> str:
+    """Return where *name* leads if *root* is the machine's root directory. What is not there is no link.
+
+    :raises BadFile: if its links do not end
+    """
     waiting = name.split("/")[::-1]
     passed: list[str] = []
     links = 0

@@ -242,9 +242,11 @@ class LoadedModule:
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
         # The pages that the target holds of what no one writes to, and where they lie in the file.
+        left = limits.Budget(limits.pages(elf.disk_size), f"{elf.name}: its segments lie in one another, or in holes")
         for segment in elf.segments:
             if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
                 continue
+            left.spend(segment.p_filesz)
             for offset in range(0, segment.p_filesz, _PAGE):
                 size = min(_PAGE, segment.p_filesz - offset)
                 try:

@@ -241,6 +241,8 @@ def answer(
             problems.note(str(fault))
     if session.note is not None:
         problems.note(f"{session.target.name}: {session.note}")
+    for path, why in session.finder.passed_by.items():
+        problems.note(f"{path} {why}")
     spent = session.process.spent
     if spent is not None:
         problems.unreadable(f"{spent}; what is shown was read before")

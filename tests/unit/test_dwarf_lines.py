@@ -387,6 +387,7 @@ class Made:
 
     name = "made"
     byte_order = "little"
+    disk_size = 1 << 20
 
     def __init__(self, **sections: bytes) -> None:
         self._sections = {f".debug_{name}": data for name, data in sections.items()}

@@ -286,8 +286,10 @@ class ElfFile:
         if header.e_phoff > len(self.data):
             raise MalformedFile(f"{self.name}: program headers lie behind its end", offset=header.e_phoff)
         size = min(count, MAX_SEGMENTS) * header.e_phentsize
-        table = bytes(self.data[header.e_phoff : header.e_phoff + size])
-        return parse_segments(header, table, count, self.name)
+        size = min(size, len(self.data) - header.e_phoff)
+        return parse_segments(
+            header, self._copy(header.e_phoff, size, "the table of program headers"), count, self.name
+        )
 
     def segment_data(self, segment: Segment) -> bytes:
         """Return the bytes that the file holds for *segment* (``p_filesz`` of them, copied).

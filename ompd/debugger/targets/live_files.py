@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ompd.debugger.files import FileFinder, Progress
+from ompd.debugger.files import FileFinder, Progress, path_inside
 from ompd.debugger.formats.notes import AT_PHDR, FileMapping
 from ompd.debugger.formats.procfs import DELETED
+from ompd.errors import BadFile
 
 
 class LiveFiles(FileFinder):
@@ -49,7 +50,7 @@ class LiveFiles(FileFinder):
 
     def _candidates(self, name: str) -> Iterator[str]:
         mapping = self._first.get(name)
-        plain = self._root + name.removesuffix(DELETED)
+        plain = self._inside(name.removesuffix(DELETED))
         if mapping is None or not name.endswith(DELETED):
             yield plain
         if mapping is not None:
@@ -57,6 +58,13 @@ class LiveFiles(FileFinder):
                 yield str(self._proc / "exe")
             yield str(self._proc / "map_files" / f"{mapping.start:x}-{mapping.end:x}")
             yield plain  # what replaced it may be the same file again
+
+    def _inside(self, name: str) -> str:
+        # Links of the process's own root folder lead to where they would for it.
+        try:
+            return path_inside(self._root, name) if self._root else name
+        except BadFile:
+            return self._root + name  # which says so when it is opened
 
 
 def _is_ours(root: Path) -> bool:

@@ -25,6 +25,7 @@ from pathlib import Path
 from ompd.contract.memory import Field, StructLayout
 from ompd.errors import BadFile, FieldNotFound, LayoutUnavailable
 from ompd.reading import open_regular
+from ompd.trust import others_fault
 
 SOURCE = "table"
 
@@ -130,6 +131,9 @@ def user_tables() -> tuple[list[Table], list[BadFile]]:
         return found, faults
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json" and path.name[0] != ".")
+        fault = others_fault(str(folder), private_groups=True)
+        if fault is not None:
+            return found, [BadFile(str(folder), f"is left out of the folders with tables of layouts: {fault}")]
     except FileNotFoundError:
         return found, faults
     except (OSError, ValueError) as error:
@@ -137,12 +141,22 @@ def user_tables() -> tuple[list[Table], list[BadFile]]:
         return found, [BadFile(str(folder), f"cannot be read: {reason}")]
     for path in paths[:_MAX_FILES]:
         try:
-            found.append(load(path))
+            found.append(_load_own(path))
         except BadFile as error:
             faults.append(BadFile(error.path, f"is left out of the tables of layouts: it {error.fault}"))
     if len(paths) > _MAX_FILES:
         faults.append(BadFile(str(folder), f"has more than {_MAX_FILES} tables; {_MAX_FILES} are read"))
     return found, faults
+
+
+def _load_own(path: Path) -> Table:
+    try:
+        fault = others_fault(str(path), private_groups=True)
+    except OSError as error:
+        fault = error.strerror
+    if fault is not None:
+        raise BadFile(str(path), f"cannot be trusted: {fault}")
+    return load(path)
 
 
 def load(path: Path) -> Table:
