@@ -150,10 +150,9 @@ class DynamicLinking:
 
     def _bytes(self, address: int, size: int) -> bytes:
         offset = self._elf.file_offset(address, size)
-        data = bytes(self._elf.data[offset : offset + size]) if offset is not None else b""
-        if len(data) != size:
+        if offset is None or offset + size > len(self._elf.data):
             raise MalformedFile(f"{self._elf.name}: its dynamic section leads out of it, to {address:#x}")
-        return data
+        return self._elf.copy(offset, size, "what its dynamic section leads to")
 
     def _word(self, address: int, size: int = 4) -> int:
         return int.from_bytes(self._bytes(address, size), self._elf.byte_order)

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from dataclasses import dataclass
 
 from ompd import limits
 from ompd.contract.memory import ByteOrder
-from ompd.debugger.formats.elf import Buffer
 from ompd.errors import MalformedFile
 
 NT_PRSTATUS = 1
@@ -78,7 +78,7 @@ def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
 
 
 def parse_files(
-    data: Buffer, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
+    data: bytes | mmap.mmap, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
 ) -> list[FileMapping]:
     """Return the mappings of an ``NT_FILE`` note, in its order. It lies from *start* to *end* of *data*.
 
@@ -111,22 +111,23 @@ def parse_files(
 class _Names:
     # Strings one behind the other; those that are the same are one.
 
-    def __init__(self, data: Buffer, at: int, end: int) -> None:
+    def __init__(self, data: bytes | mmap.mmap, at: int, end: int) -> None:
         self._data = data
         self._at = at
         self._end = end
         self._known: dict[bytes, str] = {}
 
     def next(self) -> str | None:
-        at, end = self._at, self._end
+        data, at, end = self._data, self._at, self._end
         if at > end:
             return None
-        raw, mark, _ = bytes(self._data[at : min(at + limits.MAX_PATH, end)]).partition(b"\0")
-        self._at = at + len(raw) + 1
-        is_cut = not mark and self._at <= end
+        limit = min(at + limits.MAX_PATH, end)
+        stop = data.find(b"\0", at, limit)
+        is_cut = stop < 0 and limit < end
+        raw = bytes(data[at : limit if stop < 0 else stop])
         if is_cut:
-            found = self._data.find(b"\0", self._at - 1, end) if not isinstance(self._data, memoryview) else -1
-            self._at = found + 1 if found >= 0 else end + 1
+            stop = data.find(b"\0", limit, end)
+        self._at = (end if stop < 0 else stop) + 1
         name = self._known.get(raw)
         if name is None:
             name = raw.decode("utf-8", "surrogateescape")
