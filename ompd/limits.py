@@ -48,6 +48,9 @@ LONG_NAME = 1 << 10
 # Bytes of line tables that are run: of a process's stacks those of some dozen source files are wanted.
 LINE_BYTES, LINE_RATIO = 4 << 20, 2
 
+# Entries of lists of ranges and locations; of the latter those of long lists alone are counted.
+LIST_STEPS, LONG_LIST = 1 << 16, 1 << 8
+
 
 class Budget:
     """What may be spent on one thing, in any unit, over all who want some of it.
@@ -110,6 +113,11 @@ def names(table: int) -> int:
 def line_bytes(size: int) -> int:
     """Return how many bytes of line tables are run of a file of *size* bytes, those that are run again too."""
     return LINE_BYTES + size // LINE_RATIO
+
+
+def list_steps(size: int) -> int:
+    """Return how many entries of lists are walked where there is room for *size*: lists may share their bytes."""
+    return LIST_STEPS + size
 
 
 def note_bytes(size: int) -> int:

@@ -132,7 +132,7 @@ def test_a_supplementary_file_that_refers_to_itself_ends() -> None:
 
 class _WithLink:
     # A made file with what ElfFile tells besides of a section.
-    name, byte_order, ident_class = "made", "little", 64
+    name, byte_order, ident_class, disk_size = "made", "little", 64, 1 << 20
 
     def __init__(self, made: Made) -> None:
         self._made = made

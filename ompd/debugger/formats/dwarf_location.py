@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ompd import limits
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_expression import StackMachine
@@ -68,6 +69,8 @@ def expression_at(unit: Unit, value: Value, link_address: int) -> bytes | None:
     for number, (start, end, expression) in enumerate(_entries(unit, value)):
         if number > _MAX_ENTRIES:
             raise MalformedFile("a list of locations does not end")
+        if number > limits.LONG_LIST:
+            unit.sections.long_lists.spend(1)
         if start is None or end is None:
             default = expression
         elif start <= link_address < end:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from ompd import limits
@@ -116,6 +117,12 @@ class Sections:
             limit = min(limit, start + end)
         what = f"{self._elf.name}: {name}"
         return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
+
+    @cached_property
+    def long_lists(self) -> limits.Budget:
+        """How many entries of long lists of locations may still be walked: lists may share their bytes."""
+        size = max(self.size(".debug_loc"), self.size(".debug_loclists"))
+        return limits.Budget(limits.list_steps(size // 4), f"{self._elf.name}: lists of locations lie in one another")
 
     def string(self, name: str, offset: int) -> bytes:
         """Return the string at *offset* of a section of strings."""

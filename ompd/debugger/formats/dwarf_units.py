@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from ompd import limits
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_sections import WHOLE, Contribution, Sections, order_struct
 from ompd.errors import MalformedFile
@@ -69,7 +70,6 @@ _UNIT_TYPES_OF_TYPES = (0x02, 0x06)
 _PASS_ULEB, _PASS_STRING, _PASS_BLOCK, _PASS_INDIRECT = -1, -2, -3, -4  # below that, -4 - n: a length of n bytes
 
 _MAX_RANGES = 1 << 18
-_MAX_RANGES_OF_UNIT = 1 << 21  # lists may share their bytes
 _MAX_ABBREVIATIONS = 1 << 16
 _MAX_ATTRIBUTES = 128
 _MAX_DEPTH = 1 << 12
@@ -217,7 +217,7 @@ class Unit:
         self._first = cursor.position
         self._abbreviations: Abbreviations | None = None
         self._shapes: dict[int, _Shape] = {}
-        self._ranges_left = _MAX_RANGES_OF_UNIT
+        self._ranges_left: limits.Budget | None = None
         self._top: Mapping[int, Value] | None = None
 
     @property
@@ -736,10 +736,14 @@ class Unit:
         return self.sections.cursor(section, start + offset)
 
     def _range_steps(self, cursor: Cursor) -> Iterator[None]:
+        if self._ranges_left is None:
+            # Lists may share their bytes. Before DWARF 5 a range is two addresses.
+            new = self.version >= 5
+            size = self.sections.size(".debug_rnglists" if new else ".debug_ranges")
+            most = limits.list_steps(size if new else size // self.address_size)
+            self._ranges_left = limits.Budget(most, f"{cursor.what}: the ranges of a unit's entries are too many")
         for _ in range(_MAX_RANGES):
-            self._ranges_left -= 1
-            if self._ranges_left < 0:
-                cursor.fail("the ranges of a unit's entries are too many")
+            self._ranges_left.spend(1)
             yield
         cursor.fail("a list of ranges does not end")
 
