@@ -180,8 +180,9 @@ class _Table:
         for index, offset in enumerate(self._name_offsets):
             raw = starts.get(offset)
             if raw is None:  # the tail of a longer string; one that is longer than all that are wanted is none of them
-                raw = strings[offset : max(strings.find(b"\0", offset, offset + longest), 0)]
-            if raw in wanted:
+                end = strings.find(b"\0", offset, offset + longest)
+                raw = strings[offset:end] if end >= 0 else None
+            if raw is not None and raw in wanted:
                 found.append(self._symbol(index, wanted[raw]))
         return found
 
