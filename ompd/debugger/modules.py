@@ -242,12 +242,13 @@ class LoadedModule:
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
         # The pages that the target holds of what no one writes to, and where they lie in the file.
-        left = limits.Budget(limits.pages(elf.disk_size), f"{elf.name}: its segments lie in one another, or in holes")
+        left = limits.pages(elf.disk_size)
         for segment in elf.segments:
             if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
                 continue
-            left.spend(segment.p_filesz)
-            for offset in range(0, segment.p_filesz, _PAGE):
+            compared = min(segment.p_filesz, left)
+            left -= compared  # what lies in one another, or in holes, is not compared to its end
+            for offset in range(0, compared, _PAGE):
                 size = min(_PAGE, segment.p_filesz - offset)
                 try:
                     page = self._target.read(bias + segment.p_vaddr + offset, size)
