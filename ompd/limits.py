@@ -48,6 +48,8 @@ LONG_NAME = 1 << 10
 # Bytes of line tables that are run: of a process's stacks those of some dozen source files are wanted.
 LINE_BYTES, LINE_RATIO = 4 << 20, 2
 
+# The header of a unit of DWARF has so many bytes at least. Linkers fill gaps between units with zeros.
+UNIT_HEADER, FREE_UNITS = 11, 1 << 12
 # Entries of lists of ranges and locations; of the latter those of long lists alone are counted.
 LIST_STEPS, LONG_LIST = 1 << 16, 1 << 8
 

@@ -22,7 +22,8 @@ from ompd import limits, reading
 from ompd.debugger import compressed, snapshot
 from ompd.debugger.compressed import SparseFile, unpack
 from ompd.debugger.files import FileFinder
-from ompd.debugger.formats import dwarf_lines, notes
+from ompd.debugger.formats import dwarf_files, dwarf_lines, notes
+from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_lines import LineInfo
 from ompd.debugger.formats.elf import (
     EM_X86_64,
@@ -388,6 +389,39 @@ def test_rows_that_are_not_in_order_are_put_in_order() -> None:
     lines = lines_of(program + at_address(0x1000 + 4 * 1500) + END)
     for number in chance.sample(range(1500), 100):
         assert lines.locate(places[number] + 1) == ("a.c", number + 2)
+
+
+# Units and lists
+
+
+def test_units_without_bytes_are_counted_against_their_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = LineInfo(Made(info=bytes(4 * MB), abbrev=b"\0", line=b""))  # type: ignore[arg-type]
+    walked = 0
+    usual = dwarf_files.read_length
+
+    def counted(cursor: Cursor) -> tuple[int, int]:
+        nonlocal walked
+        walked += 1
+        return usual(cursor)
+
+    monkeypatch.setattr(dwarf_files, "read_length", counted)
+    for _ in range(3):
+        with pytest.raises(MalformedFile, match="too many units"):
+            lines.locate(0x1000)
+    assert walked <= limits.FREE_UNITS + 4 * MB // limits.UNIT_HEADER
+
+
+def test_ranges_that_are_shared_are_paid_for_once() -> None:
+    count, functions = 2000, 2000
+    ranges = b"".join(struct.pack("<QQ", 0x2000 + n, 0x2001 + n) for n in range(count)) + bytes(16)
+    # A unit with its code's range, and functions whose ranges are one list.
+    abbrev = bytes((1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0, 2, 0x2E, 0, 0x55, 0x17, 0, 0, 0))
+    entries = bytes((1,)) + struct.pack("<QQ", 0x1000, 1 << 20) + (bytes((2,)) + bytes(4)) * functions + b"\0"
+    unit = struct.pack("<HIB", 4, 0, 8) + entries
+    made = Made(info=struct.pack("<I", len(unit)) + unit, abbrev=abbrev, ranges=ranges)
+    lines = LineInfo(made)  # type: ignore[arg-type]
+    with held_below(32 * MB), pytest.raises(MalformedFile, match="ranges of a unit's entries are too many"):
+        lines.functions(0x1500)
 
 
 # Snapshots

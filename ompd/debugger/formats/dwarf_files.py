@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Protocol
 
+from ompd import limits
 from ompd.debugger.formats.dwarf_sections import WHOLE, Contribution, Sections, read_supplementary
 from ompd.debugger.formats.dwarf_sections import supplementary_checksum as checksum_of
 from ompd.debugger.formats.dwarf_units import (
@@ -70,6 +71,7 @@ class DebugFiles:
         self._lacks_split = False
         self._starts: dict[str, list[int]] = {}
         self._wide: set[str] = set()  # sections with units of the 64-bit format
+        self._too_many: set[str] = set()  # sections with more units than they can have
         self._units: dict[tuple[str, int], Unit] = {}
         self._whole: dict[int, Unit] = {}  # the split units of skeletons, by where these are
         self._signatures: dict[str, dict[int, Unit]] = {}
@@ -203,11 +205,15 @@ class DebugFiles:
         :raises MalformedFile: if one has none
         """
         key = section + sections.tag
+        if key in self._too_many:
+            raise MalformedFile(f"{section}: too many units")
         if key not in self._starts:
             starts: list[int] = []
             offset, size = 0, sections.size(section)
+            most = min(_MAX_UNITS, limits.FREE_UNITS + size // limits.UNIT_HEADER)
             while offset < size:
-                if len(starts) >= _MAX_UNITS:
+                if len(starts) >= most:
+                    self._too_many.add(key)
                     raise MalformedFile(f"{section}: too many units")
                 starts.append(offset)
                 cursor = sections.cursor(section, offset)
