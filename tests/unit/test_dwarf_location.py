@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ompd import limits
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.dwarf_files import DebugFiles
 from ompd.debugger.formats.dwarf_index import Place
@@ -46,6 +47,7 @@ class Made:
         self.version, self.address_size, self.base_address = version, 8, 0x400
         self.sections: Any = self
         self.byte_order, self.split = "little", split
+        self.long_lists = limits.Budget(1 << 20, "lists of locations lie in one another")
         self._lists = lists
 
     def loclist_cursor(self, value: Value) -> Cursor:
@@ -175,6 +177,18 @@ def test_lists_that_do_not_end_are_refused(lists: bytes, version: int) -> None:
 def test_a_list_that_goes_on_and_on_is_refused() -> None:
     with pytest.raises(MalformedFile, match="does not end"):
         at(b"\4\0\1\1A" * (1 << 17), 0x9999)
+
+
+def test_long_lists_that_many_share_are_paid_for_once() -> None:
+    made = Made(b"\4\0\1\1A" * 1000 + b"\0")
+    made.long_lists = limits.Budget(10_000, "lists of locations lie in one another")
+    with pytest.raises(MalformedFile, match="lie in one another"):
+        for _ in range(20):
+            expression_at(made, Value(0x17, 0), 0x9999)  # type: ignore[arg-type]
+    # Short ones cost nothing.
+    made = Made(b"\4\0\1\1A" * 100 + b"\0")
+    made.long_lists = limits.Budget(0, "lists of locations lie in one another")
+    assert expression_at(made, Value(0x17, 0), 0x9999) is None  # type: ignore[arg-type]
 
 
 def test_what_is_reached_through_a_parameter() -> None:
