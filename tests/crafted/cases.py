@@ -1,0 +1,247 @@
+"""What a crafted case is, the registry of all, and what must hold of every run on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.support import clean_environment
+
+MB = 1 << 20
+HARD_MEMORY = 300 * MB
+"""What no run may ask the kernel for, whatever the case: RLIMIT_DATA."""
+WALL_SECONDS = 100
+_STRANGER = 65534
+_CHECKOUT = Path(__file__).resolve().parents[2]
+ALL = ("threads", "runtimes", "parallel", "tasks", "stack", "icvs", "var")
+
+
+class Folder:
+    """Where a case lies. ``core`` is what the command is given; files that it uses besides are named by ``uses``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.core = path / "core"
+        self.environment: dict[str, str] = {}
+        self.arguments: list[str] = []
+        self._used: list[Path] = []
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Write a file, and return where it is."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def sparse(self, name: str, size: int, pieces: Mapping[int, bytes]) -> Path:
+        """Write a file of *size* bytes that is a hole but for some pieces."""
+        path = self.write(name, b"")
+        with path.open("r+b") as file:
+            for at, piece in pieces.items():
+                file.seek(at)
+                file.write(piece)
+            file.truncate(size)
+        return path
+
+    def uses(self, *paths: Path) -> None:
+        """Have the bytes of other files count, too, when it is said how many may be read."""
+        self._used += paths
+
+    def give_away(self) -> None:
+        """Make all of it somebody else's: then nothing is mapped, and every byte that is read is counted."""
+        if os.geteuid() == 0:
+            for path in (self.path, *self.path.rglob("*")):
+                os.lchown(path, _STRANGER, _STRANGER)
+
+    def on_disk(self) -> int:
+        """Return how many bytes the files take on disks."""
+        files = [path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink()] + self._used
+        return sum(512 * path.stat().st_blocks for path in files)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to harm.
+
+    *make* writes the files. *asked* are the commands, the first of which must end with one of *codes* and print what
+    *says* (a regular expression) matches, and not what *never* does. *memory* is what any may hold, *cpu* how many
+    seconds of a processor it may take; *reads* how many bytes it may read besides those that it has to read anyway and
+    *often* times those that lie on the disk.
+    """
+
+    name: str
+    make: Callable[[Folder], object]
+    asked: tuple[str, ...]
+    codes: frozenset[int]
+    says: str
+    never: str
+    memory: int
+    cpu: int
+    reads: int
+    often: int
+
+    @property
+    def format(self) -> str:
+        """What kind of file it is about."""
+        return self.name.partition("/")[0]
+
+
+CASES: dict[str, Case] = {}
+# What any run may read and hold besides: Python's own modules, the files of the system that a process has mapped.
+_READ_ANYWAY = 8 * MB
+_HELD_ANYWAY = 16 * MB
+
+
+def crafted(
+    *,
+    each: Mapping[str, Any] | None = None,
+    asked: Sequence[str] = ALL,
+    code: int | Iterable[int] = 1,
+    says: str = "",
+    never: str = "",
+    memory: int = 64 * MB,
+    cpu: int = 5,
+    reads: int = 16 * MB,
+    often: int = 4,
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Register a function that writes a case, or one for each value of *each*; see :class:`Case`."""
+    codes = frozenset({code} if isinstance(code, int) else code)
+
+    def register(make: Callable[..., object]) -> Callable[..., object]:
+        kind = make.__module__.rpartition(".")[2]
+        name = f"{kind}/{make.__name__}"
+        made = {name: make} if each is None else {f"{name}-{key}": partial(make, **{"how": each[key]}) for key in each}
+        for own, function in made.items():
+            assert own not in CASES, own
+            CASES[own] = Case(own, function, tuple(asked), codes, says, never, memory, cpu, reads, often)
+        return make
+
+    return register
+
+
+@dataclass
+class Ran:
+    """What came of a run: exit code, text, and what it took."""
+
+    argv: list[str]
+    code: int
+    out: str
+    err: str
+    killed: str | None
+    cpu: float
+    held: int | None
+    anonymous: int
+    read: int
+    written: int
+    process: int
+
+    def __str__(self) -> str:
+        return (
+            f"ompd {' '.join(self.argv)}: {self.code}, {self.cpu:.2f} s, {(self.held or 0) >> 20} MB held,"
+            f" {self.anonymous >> 20} MB seen, {self.read >> 10} KB read, {self.written >> 10} KB written\n"
+            f"{self.out[:1500]}{self.err[:1500]}"
+        )
+
+
+@dataclass
+class Server:
+    """A process of :mod:`tests.crafted.server`; *prefix* is what it is run under."""
+
+    prefix: Sequence[str] = ()
+    _process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._process = subprocess.Popen(
+            [*self.prefix, sys.executable, "-m", "tests.crafted.server"],
+            cwd=_CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**clean_environment(), "PYTHONPATH": str(_CHECKOUT)},
+        )
+        self._line(60)
+
+    def _line(self, seconds: float) -> str:
+        assert self._process.stdout is not None
+        assert select.select([self._process.stdout], [], [], seconds)[0], "the server does not answer"
+        return self._process.stdout.readline()
+
+    def run(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], cpu: int = 5, data: int = HARD_MEMORY
+    ) -> Ran:
+        """Run the command once."""
+        assert self._process.stdin is not None
+        usual = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMPD_CACHE": "off", "HOME": str(cwd)}
+        request = {
+            "argv": list(argv),
+            "cwd": str(cwd),
+            "env": {**usual, "XDG_DATA_HOME": "/proc/no-such-folder", "TMPDIR": str(cwd), **env},
+            "cpu": cpu,
+            "data": data,
+            "seconds": WALL_SECONDS,
+        }
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._line(WALL_SECONDS + 20)
+        assert line, "the server ended"
+        return Ran(list(argv), **json.loads(line))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+
+def arguments_of(case: Case, folder: Folder, command: str) -> list[str]:
+    """Return the command line of one command on a case."""
+    words = command.split()
+    if words[0] == "var" and len(words) == 1:
+        words.append("counter")
+    if words[0] == "layout":
+        return [word.format(folder=folder.path) for word in words]
+    if words[0] == "snapshot":
+        words += ["-o", str(folder.path / "written")]
+    return [words[0], str(folder.core), *words[1:], *folder.arguments]
+
+
+def run_case(server: Server, case: Case, folder: Folder, command: str) -> Ran:
+    """Run one command on a case whose files are there."""
+    return server.run(
+        arguments_of(case, folder, command),
+        cwd=folder.path,
+        env=folder.environment,
+        cpu=case.cpu,
+        data=HARD_MEMORY,
+    )
+
+
+def check(case: Case, folder: Folder, command: str, ran: Ran) -> None:
+    """Check what must hold of every run, and what the case says of its first command."""
+    assert ran.killed is None, f"ended by force, for its {ran.killed}: {ran}"
+    assert ran.code in (0, 1, 2, 3), ran
+    for word in ("Traceback", "internal error", "there is not enough memory"):
+        assert word not in ran.err, ran
+    for text in (ran.out, ran.err):
+        odd = [character for character in text if not character.isprintable() and character != "\n"]
+        assert not odd, (odd[:10], str(ran))
+        assert max(map(len, text.split("\n"))) < 1 << 16, f"a line of {max(map(len, text.split(chr(10))))} characters"
+    assert ran.code != 1 or (ran.out == "" and ran.err.startswith("ompd: ")), ran
+    assert ran.held is not None and ran.held <= case.memory + _HELD_ANYWAY, ran
+    assert ran.anonymous <= case.memory + _HELD_ANYWAY, ran
+    allowed = _READ_ANYWAY + case.reads + case.often * folder.on_disk()
+    assert ran.read <= allowed, f"{ran.read} bytes read, {allowed} allowed: {ran}"
+    if command == case.asked[0]:
+        assert ran.code in case.codes, ran
+        assert re.search(case.says, ran.out + ran.err), (case.says, str(ran))
+        assert not case.never or not re.search(case.never, ran.out + ran.err), ran

@@ -1,0 +1,6 @@
+"""All crafted cases, of every format."""
+
+from __future__ import annotations
+
+from tests.crafted import cores as cores
+from tests.crafted.cases import CASES as CASES

@@ -1,0 +1,164 @@
+"""Runs the ``ompd`` command many times, each time in a process of its own, and tells what each run held and read.
+
+The command's modules are imported once; a run is a fork of that. Two limits of the kernel end a run that goes too far,
+so no peak can be missed: RLIMIT_DATA counts every private writable page at the moment when it is asked for, RLIMIT_CPU
+every second. Below these limits the kernel's own high-water mark (VmHWM, reset after the fork) and its counters of
+bytes (``/proc/PID/io``, read when the run is over and not yet reaped) say what the run took.
+
+A request is a line of JSON on standard input, the answer one on standard output.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from typing import Any, NoReturn
+
+MAX_OUTPUT = 64 << 20
+"""A run that says more than this is ended."""
+_KEPT_OUTPUT = 4 << 20
+_POLL_SECONDS = 0.002
+_MODULES = (
+    "ompd.commands.main",
+    "ompd.commands.lldb_init",
+    "ompd.debugger.compressed",
+    "ompd.debugger.formats.dwarf_files",
+    "ompd.debugger.formats.minidebuginfo",
+    "ompd.debugger.formats.zstd",
+    "ompd.debugger.locals",
+    "ompd.debugger.opening",
+    "ompd.debugger.snapshot",
+    "ompd.debugger.variables",
+    "ompd.inspection",
+    "ompd.questions.layouts",
+    "ompd.questions.snapshot",
+    "ompd.render.terminal",
+    "ompd.writing",
+    "lz4.frame",
+    "zstandard",
+)
+
+
+def _status(name: str) -> int:
+    # A row of /proc/self/status in bytes.
+    with open("/proc/self/status") as file:  # noqa: PTH123
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(f"{name}:"))
+
+
+def _anonymous(process: int | str) -> int:
+    # Resident pages of no file: what RssAnon is, in one short row.
+    with open(f"/proc/{process}/statm") as file:  # noqa: PTH123
+        _, resident, shared, *_ = map(int, file.read().split())
+    return (resident - shared) * resource.getpagesize()
+
+
+def _child(request: dict[str, Any], out: int, err: int, report: int) -> NoReturn:
+    code = 70
+    try:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, to in ((nothing, 0), (out, 1), (err, 2)):
+            os.dup2(source, to)
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (request["cpu"], request["cpu"] + 2))
+        data = _status("VmData") + request["data"]
+        resource.setrlimit(resource.RLIMIT_DATA, (data, data))
+        with open("/proc/self/clear_refs", "w") as file:  # noqa: PTH123
+            file.write("5")
+        before = _status("VmHWM")
+        sys.argv = ["ompd", *request["argv"]]
+        from ompd.start import main  # noqa: PLC0415  imported before
+
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(report, json.dumps({"held": _status("VmHWM") - before}).encode())
+    except BaseException:  # noqa: BLE001  what Python itself would do, and what tests look for
+        os.write(2, traceback.format_exc().encode())
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def _io(process: int) -> dict[str, int]:
+    with open(f"/proc/{process}/io") as file:  # noqa: PTH123
+        return {name: int(value) for name, value in (line.split(":") for line in file)}
+
+
+def _content(descriptor: int) -> str:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with open(descriptor, "rb", closefd=True) as file:
+        return file.read(_KEPT_OUTPUT).decode("utf-8", "surrogateescape")
+
+
+def serve(request: dict[str, Any]) -> dict[str, Any]:
+    """Run one command and return what came of it: sizes in bytes, times in seconds."""
+    out, err, report = (os.memfd_create(name) for name in ("out", "err", "report"))
+    base = _anonymous("self")
+    started = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        _child(request, out, err, report)
+    peak, ended = base, None
+    killed = None
+    while ended is None:
+        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is not None:
+            break
+        try:
+            peak = max(peak, _anonymous(child))
+        except (OSError, ValueError):
+            continue  # it ended just now
+        if killed is None and time.monotonic() - started > request["seconds"]:
+            killed = "time"
+        if killed is None and os.fstat(out).st_size + os.fstat(err).st_size > MAX_OUTPUT:
+            killed = "output"
+        if killed is not None:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
+    counted = _io(child)
+    _, status, used = os.wait4(child, 0)
+    told = _content(report)
+    return {
+        "code": os.waitstatus_to_exitcode(status),
+        "out": _content(out),
+        "err": _content(err),
+        "killed": killed,
+        "cpu": used.ru_utime + used.ru_stime,
+        "held": json.loads(told)["held"] if told else None,
+        "anonymous": peak - base,
+        "read": counted["rchar"],
+        "written": counted["wchar"],
+        "process": child,
+    }
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.environ["OMPD_CACHE"] = "off"
+    for name in ("ompd.start", *_MODULES):
+        __import__(name)
+    gc.collect()
+    gc.freeze()
+    channel.write("ready\n")
+    channel.flush()
+    for line in sys.stdin:
+        channel.write(json.dumps(serve(json.loads(line))) + "\n")
+        channel.flush()
+
+
+if __name__ == "__main__":
+    main()
