@@ -46,6 +46,8 @@ def main() -> int:
                 except AssertionError as error:
                     failed += 1
                     print(f"{line}\n  FAILED {str(error)[:400]}", flush=True)
+                    if quiet:
+                        break
                 else:
                     if not quiet:
                         print(line, flush=True)

@@ -99,7 +99,8 @@ def module(
     spans: dict[bytes, tuple[int, int]] = {}
     names = b"\0"
     placed: list[tuple[Section, int, int, int]] = []
-    whole = [Section(b".text", span=(TEXT, len(text)), flags=6), *sections, Section(b".shstrtab", sh_type=SHT_STRTAB)]
+    own = [] if any(section.name == b".shstrtab" for section in sections) else [Section(b".shstrtab", b"", SHT_STRTAB)]
+    whole = [Section(b".text", span=(TEXT, len(text)), flags=6), *sections, *own]
     for section in whole:
         at = len(names)
         names += section.name + b"\0"
@@ -125,7 +126,7 @@ def module(
     assert len(rows) <= most
     header = EHDR.pack(
         IDENT, e_type, 62, 1, TEXT, 64, len(body), 0, 64, 56, len(rows), 64,
-        len(whole) + 1 if header_count is None else header_count, len(whole),
+        len(whole) + 1 if header_count is None else header_count, index[b".shstrtab"],
     )  # fmt: skip
     body[: EHDR.size] = header
     table = b"".join(row.packed() for row in rows)

@@ -3,4 +3,6 @@
 from __future__ import annotations
 
 from tests.crafted import cores as cores
+from tests.crafted import dwarf as dwarf
+from tests.crafted import modules as modules
 from tests.crafted.cases import CASES as CASES
