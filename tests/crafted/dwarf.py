@@ -126,11 +126,13 @@ def line_program(
 
 SET = b"\0\x09\x02" + struct.pack("<Q", TEXT)
 END = b"\0\x01\x01"
+COVER = b"\x14\x02" + uleb(0x400) + END
+"""A row of all the code, and its end."""
 
 
 def debugged(info: bytes, *, abbrev: bytes = ABBREVIATIONS, line: bytes | None = None, **more: bytes) -> list[Section]:
     """Return sections of debug information."""
-    parts = {"info": info, "abbrev": abbrev, "line": line_program(SET + b"\x14\x20" + END) if line is None else line}
+    parts = {"info": info, "abbrev": abbrev, "line": line_program(SET + COVER) if line is None else line}
     return [Section(b".debug_" + name.encode(), data) for name, data in {**parts, **more}.items()]
 
 
@@ -156,7 +158,15 @@ def what_the_others_are_made_of(at: Folder) -> None:
 
 @crafted(
     asked=COMMANDS,
-    each={"0": 0, "1": 1, "6": 6, "too-long": 1 << 20, "2^32-16": 0xFFFF_FFF0, "2^32-17": 0xFFFF_FFEF, "64-bit": 0xFFFF_FFFF},
+    each={
+        "0": 0,
+        "1": 1,
+        "6": 6,
+        "too-long": 1 << 20,
+        "2^32-16": 0xFFFF_FFF0,
+        "2^32-17": 0xFFFF_FFEF,
+        "64-bit": 0xFFFF_FFFF,
+    },
     code=3,
     says="program",
 )
@@ -201,7 +211,11 @@ def an_abbreviation_of_a_million_attributes(at: Folder) -> None:
 @crafted(asked=BY_NAME, code=(0, 1, 3), says="")
 def attributes_without_bytes(at: Folder) -> None:
     """An entry of 100,000 attributes that take no bytes, 50,000 times."""
-    table = ABBREVIATIONS[:-1] + abbreviation(99, VARIABLE, False, *[(0x2000, FLAG)] * 0, *[(0x2000, 0x19)] * 20_000) + b"\0"
+    table = (
+        ABBREVIATIONS[:-1]
+        + abbreviation(99, VARIABLE, False, *[(0x2000, FLAG)] * 0, *[(0x2000, 0x19)] * 20_000)
+        + b"\0"
+    )
     debug(at, unit(unit_entry() + uleb(99) * 50_000 + b"\0"), abbrev=table)
 
 
@@ -224,7 +238,9 @@ def a_sibling_that_lies(at: Folder, how: int | None) -> None:
 def a_type_that_is_its_own(at: Folder, how: int) -> None:
     """A type made of itself."""
     here = struct.pack("<I", INT)
-    kind = {7: uleb(7) + b"t\0" + here, 8: uleb(8) + here, 9: uleb(9) + here + b"\x08", 10: uleb(10) + here + b"\0"}[how]
+    kind = {7: uleb(7) + b"t\0" + here, 8: uleb(8) + here, 9: uleb(9) + here + b"\x08", 10: uleb(10) + here + b"\0"}[
+        how
+    ]
     debug(at, unit(unit_entry() + kind + static(b"counter", INT) + b"\0"))
 
 
@@ -277,9 +293,7 @@ def an_origin_that_is_its_own(at: Folder, how: int) -> None:
 def a_chain_of_origins(at: Folder) -> None:
     """50,000 entries, each the origin of the one before."""
     size = len(uleb(6)) + 4 + 12
-    entries = b"".join(
-        uleb(6) + struct.pack("<IQI", INT + size * (n + 1), TEXT, 0x400) for n in range(50_000)
-    )
+    entries = b"".join(uleb(6) + struct.pack("<IQI", INT + size * (n + 1), TEXT, 0x400) for n in range(50_000))
     debug(at, unit(unit_entry() + entries + function(b"last") + b"\0\0"))
 
 
@@ -346,7 +360,9 @@ def an_expression_that_does_not_end(at: Folder, how: bytes) -> None:
 @crafted(asked=COMMANDS, code=3, says="program")
 def ranges_that_are_shared(at: Folder) -> None:
     """5,000 functions whose ranges are one list of 100,000."""
-    ranges = b"".join(struct.pack("<QQ", TEXT + 0x200 + n % 3, TEXT + 0x201 + n % 3) for n in range(100_000)) + bytes(16)
+    ranges = b"".join(struct.pack("<QQ", TEXT + 0x200 + n % 3, TEXT + 0x201 + n % 3) for n in range(100_000)) + bytes(
+        16
+    )
     functions = (uleb(17) + b"f\0" + struct.pack("<I", 0) + b"\0") * 5_000
     debug(at, unit(unit_entry() + functions + b"\0"), ranges=ranges)
 
@@ -379,8 +395,11 @@ def functions_inlined_into_one_another(at: Folder) -> None:
         name: (name, data)
         for name, data in {
             "aranges-no-end": struct.pack("<IHIBB", 0xFFFF_FFF0, 2, 0, 8, 0) + bytes(4),
-            "aranges-outside": struct.pack("<IHIBB", 44, 2, 1 << 30, 8, 0) + bytes(4) + struct.pack("<QQQQ", TEXT, 4096, 0, 0),
-            "aranges-many": (struct.pack("<IHIBB", 44, 2, 0, 8, 0) + bytes(4) + struct.pack("<QQQQ", TEXT, 4096, 0, 0)) * 50_000,
+            "aranges-outside": struct.pack("<IHIBB", 44, 2, 1 << 30, 8, 0)
+            + bytes(4)
+            + struct.pack("<QQQQ", TEXT, 4096, 0, 0),
+            "aranges-many": (struct.pack("<IHIBB", 44, 2, 0, 8, 0) + bytes(4) + struct.pack("<QQQQ", TEXT, 4096, 0, 0))
+            * 50_000,
             "names-counts": struct.pack("<IHHIIIIIII", 0xFFFF_FF00, 5, 0, 1 << 31, 0, 0, 1 << 31, 1 << 31, 1 << 31, 8)
             + bytes(64),
             "names-buckets": struct.pack("<IHHIIIIIII", 200, 5, 0, 1, 0, 0, 0, 1 << 30, 8, 8) + bytes(164),
@@ -412,11 +431,11 @@ def a_gdb_index_that_lies(at: Folder) -> None:
 # Lines
 
 
-@crafted(asked=COMMANDS, each={"10M": 10_000_000, "60M": 60_000_000}, code=3, says="program", memory=160 * MB, cpu=60)
+@crafted(asked=COMMANDS, each={"10M": 10_000_000, "60M": 60_000_000}, code=3, says="program", memory=160 * MB, cpu=10)
 def rows_without_number(at: Folder, how: int) -> None:
     """A line table of millions of rows, compressed, that the place is in."""
     deflating = zlib.compressobj(9)
-    table = line_program(SET + b"\x0d" * how + END)
+    table = line_program(SET + b"\x0d" * how + COVER)
     packed = deflating.compress(table) + deflating.flush()
     sections = [s for s in debugged(whole()) if s.name != b".debug_line"]
     line = Section(b".debug_line", compressed(packed, len(table)), flags=SHF_COMPRESSED)
@@ -426,7 +445,7 @@ def rows_without_number(at: Folder, how: int) -> None:
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def units_that_share_a_line_table(at: Folder) -> None:
     """5,000 units, of the same code, with one line table of 100,000 rows."""
-    debug(at, unit(unit_entry() + b"\0") * 5_000, line=line_program(SET + b"\x0d" * 100_000 + END))
+    debug(at, unit(unit_entry() + b"\0") * 5_000, line=line_program(SET + b"\x0d" * 100_000 + COVER))
 
 
 _LINES: dict[str, bytes] = {
@@ -445,12 +464,14 @@ _LINES: dict[str, bytes] = {
     "files-no-end": line_program(SET + END, files=b"x\0\0\0\0" * 100_000),
     "advance": line_program(SET + (b"\x02" + uleb((1 << 64) - 1)) * 50_000 + END),
     "extended-2^63": line_program(b"\0" + uleb(1 << 63) + b"\x02" + END),
-    "sequences": line_program((SET + b"\x20" + END) * 50_000),
-    "backwards": line_program(b"".join(b"\0\x09\x02" + struct.pack("<Q", TEXT + 500 - n % 500) + b"\x20" for n in range(20_000))),
-    "define-files": line_program((b"\0\x06\x03x\0\0\0\0") * 50_000 + SET + b"\x20" + END),
-    "line-minus": line_program(SET + b"\x03" + uleb((1 << 63) - 1) + b"\x20" + END),
-    "name-escape": line_program(SET + b"\x14\x20" + END, files=b"\x1b[2Ja\xe2\x80\xaeb\n\r.c\0\0\0\0\0"),
-    "name-1M": line_program(SET + b"\x14\x20" + END, files=b"n" * MB + b"\0\0\0\0\0"),
+    "sequences": line_program((SET + COVER) * 50_000),
+    "backwards": line_program(
+        b"".join(b"\0\x09\x02" + struct.pack("<Q", TEXT + 500 - n % 500) + b"\x20" for n in range(20_000))
+    ),
+    "define-files": line_program((b"\0\x06\x03x\0\0\0\0") * 50_000 + SET + COVER),
+    "line-minus": line_program(SET + b"\x03" + uleb((1 << 63) - 1) + COVER),
+    "name-escape": line_program(SET + COVER, files=b"\x1b[2Ja\xe2\x80\xaeb\n\r.c\0\0\0\0\0"),
+    "name-1M": line_program(SET + COVER, files=b"n" * MB + b"\0\0\0\0\0"),
 }
 
 
@@ -460,7 +481,12 @@ def a_line_table_that_lies(at: Folder, how: bytes) -> None:
     debug(at, whole(), line=how)
 
 
-@crafted(asked=COMMANDS, each={"escape": b"\x1b[31m\x1b]0;x\x07", "bidi": "\u202egnp.\u2066\u200f".encode(), "lines": b"a\nompd: well\r"}, code=3, says="program")
+@crafted(
+    asked=COMMANDS,
+    each={"escape": b"\x1b[31m\x1b]0;x\x07", "bidi": "\u202egnp.\u2066\u200f".encode(), "lines": b"a\nompd: well\r"},
+    code=3,
+    says="program",
+)
 def names_that_escape(at: Folder, how: bytes) -> None:
     """Names of functions, files, variables and types that a terminal would act on."""
     entries = unit_entry(how) + base_type(how) + function(how) + b"\0"
@@ -469,7 +495,9 @@ def names_that_escape(at: Folder, how: bytes) -> None:
 
 
 def _split(at: Folder, name: bytes) -> bytes:
-    table = abbreviation(1, UNIT, False, (0x2130, STRING), (0x1B, STRING), (0x2131, DATA8), (LOW_PC, ADDR), (HIGH_PC, DATA4))
+    table = abbreviation(
+        1, UNIT, False, (0x2130, STRING), (0x1B, STRING), (0x2131, DATA8), (LOW_PC, ADDR), (HIGH_PC, DATA4)
+    )
     entry = uleb(1) + name + b"\0" + bytes(at.path) + b"\0" + struct.pack("<QQI", 7, TEXT, 0x400)
     return module(debugged(unit(entry), abbrev=table + b"\0"))
 
@@ -494,10 +522,10 @@ def a_split_file_that_is_none(at: Folder, how: Callable[[Folder], object]) -> No
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def split_files_without_number(at: Folder) -> None:
     """20,000 units that each name another split file."""
-    table = abbreviation(1, UNIT, False, (0x2130, STRING), (0x1B, STRING), (0x2131, DATA8), (LOW_PC, ADDR), (HIGH_PC, DATA4))
-    units = (
-        unit(uleb(1) + b"%d.dwo\0/no\0" % n + struct.pack("<QQI", n, TEXT, 0x400)) for n in range(20_000)
+    table = abbreviation(
+        1, UNIT, False, (0x2130, STRING), (0x1B, STRING), (0x2131, DATA8), (LOW_PC, ADDR), (HIGH_PC, DATA4)
     )
+    units = (unit(uleb(1) + b"%d.dwo\0/no\0" % n + struct.pack("<QQI", n, TEXT, 0x400)) for n in range(20_000))
     run_of(at, module(debugged(b"".join(units), abbrev=table + b"\0")))
 
 
@@ -506,7 +534,9 @@ def sections_of(names: Sequence[str], data: bytes) -> list[Section]:
     return [Section(b".debug_" + name.encode(), data) for name in names]
 
 
-@crafted(asked=COMMANDS, each={"ones": b"\xff", "zeros": b"\0", "lebs": b"\x80", "text": b"abc\0"}, code=3, says=NO_RUNTIME)
+@crafted(
+    asked=COMMANDS, each={"ones": b"\xff", "zeros": b"\0", "lebs": b"\x80", "text": b"abc\0"}, code=3, says=NO_RUNTIME
+)
 def sections_of_one_byte(at: Folder, how: bytes) -> None:
     """Every section holds one byte a million times."""
     names = ("info", "abbrev", "line", "str", "ranges", "rnglists", "loc", "loclists", "addr", "aranges", "frame")

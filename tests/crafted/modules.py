@@ -102,7 +102,9 @@ def sections_over_a_hole(at: Folder) -> None:
     at.write("core", process(path, bytes(raw)))
 
 
-@crafted(asked=COMMANDS, each={"names-2^40": (1 << 20, 1 << 40), "names-hole": (1 << 20, 2 << 30)}, code=3, says=NO_RUNTIME)
+@crafted(
+    asked=COMMANDS, each={"names-2^40": (1 << 20, 1 << 40), "names-hole": (1 << 20, 2 << 30)}, code=3, says=NO_RUNTIME
+)
 def section_names_of_an_odd_size(at: Folder, how: tuple[int, int]) -> None:
     """A table of section names over a hole, or larger than the file."""
     raw = bytearray(module())
@@ -231,7 +233,9 @@ def bomb(size: int) -> bytes:
 @crafted(
     asked=("stack --raw", "var counter", "threads", "snapshot"),
     each={
-        f"{kind}-{size >> 20}M": (kind, size) for kind in ("info", "line", "frame", "str") for size in (1 << 28, 1 << 30)
+        f"{kind}-{size >> 20}M": (kind, size)
+        for kind in ("info", "line", "frame", "str")
+        for size in (1 << 28, 1 << 30)
     },
     code=3,
     says=NO_RUNTIME,
