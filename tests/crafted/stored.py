@@ -125,7 +125,6 @@ _NO_TABLES: dict[str, Callable[[Path], object]] = {
     "folder": Path.mkdir,
     "zero": lambda path: path.symlink_to("/dev/zero"),
     "hole": lambda path: (path.touch(), os.truncate(path, 60 << 30)),
-    "shadow": lambda path: path.symlink_to("/etc/shadow"),
 }
 
 
