@@ -31,7 +31,7 @@ from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MemoryFault, OmpdError
 from ompd.plugins.libomp.threads import Thread
 from ompd.questions import facts, tasks
-from tests.fuzz import formats, run
+from tests.fuzz import crafted, formats, run
 from tests.fuzz.__main__ import Drawn
 from tests.fuzz.oracle import Find
 from tests.fuzz.parses import parsed_once
@@ -211,6 +211,9 @@ def _told(ask: Callable[[Any], Any], about: Any) -> Any:
 
 def test_what_was_found_is_refused_or_read() -> None:
     for find in sorted(run.FINDS.glob("*.bin")):
+        if find.name.startswith("crafted-"):
+            crafted.run(find.read_bytes())
+            continue
         kind = next(kind for kind in formats.KINDS if find.name.startswith(f"{kind}-"))
         started = time.process_time()
         formats.survive(kind, find.read_bytes())
@@ -221,3 +224,11 @@ def test_what_was_found_in_cores_is_not_found_again() -> None:
     for find in sorted(run.FINDS.glob("core-*.json")):
         kept = json.loads(find.read_text())
         run.run(kept["victim"], Drawn(bytes.fromhex(kept["recipe"])[1:]))
+
+
+def test_crafted_files_that_are_damaged_further() -> None:
+    numbers = random.Random(SEED)
+    before = forget_peak()
+    for _ in range(CASES // 25):
+        crafted.run(numbers.randbytes(64))
+    assert peak() - before < MEMORY

@@ -78,7 +78,8 @@ class Case:
 
     *make* writes the files. *asked* are the commands, the first of which must end with one of *codes* and print what
     *says* (a regular expression) matches, and not what *never* does. Each may hold *memory* bytes, and read *reads*,
-    besides what it has to anyway and *often* times what lies on the disk, and take *cpu* seconds of a processor.
+    besides what it has to anyway and *often* times what lies on the disk, and take *cpu* seconds of a processor. What
+    is *quick* is always run, the others with ``OMPD_FULL=1`` alone.
     """
 
     name: str
@@ -91,14 +92,11 @@ class Case:
     cpu: int
     reads: int
     often: int
-
-    @property
-    def format(self) -> str:
-        """What kind of file it is about."""
-        return self.name.partition("/")[0]
+    quick: bool
 
 
 CASES: dict[str, Case] = {}
+_ALWAYS_RUN = 4
 # What any run may read and hold besides: Python's own modules, the files of the system that a process has mapped.
 _READ_ANYWAY = 8 * MB
 _HELD_ANYWAY = 16 * MB
@@ -123,9 +121,12 @@ def crafted(
         kind = make.__module__.rpartition(".")[2]
         name = f"{kind}/{make.__name__}"
         made = {name: make} if each is None else {f"{name}-{key}": partial(make, **{"how": each[key]}) for key in each}
-        for own, function in made.items():
+        # Of those that differ by a number or a name, some that lie apart tell most.
+        apart = max(1, -(-len(made) // _ALWAYS_RUN))
+        for number, (own, function) in enumerate(made.items()):
             assert own not in CASES, own
-            CASES[own] = Case(own, function, tuple(asked), codes, says, never, memory, cpu, reads, often)
+            quick = number % apart == 0
+            CASES[own] = Case(own, function, tuple(asked), codes, says, never, memory, cpu, reads, often, quick)
         return make
 
     return register

@@ -42,7 +42,7 @@ def a_core_that_is_sound(at: Folder, how: Callable[[bytes], bytes]) -> None:
     at.write("core", how(small(at)[1]))
 
 
-@crafted(asked=COMMANDS, each=PACKERS, says="core", cpu=10)
+@crafted(asked=COMMANDS, each=PACKERS, says="core")
 def members_without_bytes(at: Folder, how: Callable[[bytes], bytes]) -> None:
     """A core, then 4 MB of members of no bytes."""
     empty = how(b"")
@@ -64,15 +64,15 @@ def frames_to_pass_over(at: Folder, how: bytes) -> None:
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core", cpu=30, reads=3 << 30)
 def a_core_of_much_noise(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """A few bytes that become 200 MB that are not zeros."""
+    """A few bytes that become 50 MB that are not zeros."""
     pattern = b"\x7fELF\x02\x01\x01" + bytes(range(1, 256)) * 16
-    at.write("core", how(pattern * (200 * MB // len(pattern))))
+    at.write("core", how(pattern * (50 * MB // len(pattern))))
 
 
 @crafted(asked=COMMANDS, each=PACKERS, says="core", cpu=20)
 def a_core_of_zeros(at: Folder, how: Callable[[bytes], bytes]) -> None:
-    """A few bytes that become 500 MB of zeros, behind the header of a core."""
-    at.write("core", how(small(at)[1] + bytes(500 * MB)))
+    """A few bytes that become 100 MB of zeros, behind the header of a core."""
+    at.write("core", how(small(at)[1] + bytes(100 * MB)))
 
 
 @crafted(asked=COMMANDS, each=PACKERS, says="compressed|cut|core")

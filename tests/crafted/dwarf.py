@@ -177,8 +177,8 @@ def a_unit_of_an_odd_length(at: Folder, how: int) -> None:
 
 @crafted(asked=COMMANDS, code=3, says="program")
 def units_without_bytes(at: Folder) -> None:
-    """A million units of no bytes."""
-    debug(at, bytes(4 * MB) + whole())
+    """250,000 units of no bytes."""
+    debug(at, bytes(MB) + whole())
 
 
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)

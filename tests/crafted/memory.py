@@ -216,7 +216,7 @@ _PROGRAMS = {
     "task_tree": INTEL,
     "deadlock": INTEL,
     "nested-libgomp": "libgomp",
-    "task_queued-libgomp": "libgomp",
+    "barrier-libgomp": "libgomp",
 }
 
 

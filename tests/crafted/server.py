@@ -78,9 +78,11 @@ def _child(request: dict[str, Any], out: int, err: int, report: int) -> NoReturn
         from ompd.start import main  # noqa: PLC0415  imported before
 
         try:
-            main()
+            exec(request["env"].get("OMPD_TEST_CODE", "main()"), {"main": main})  # the test of this very server
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        else:
+            code = 0
         sys.stdout.flush()
         sys.stderr.flush()
         os.write(report, json.dumps({"held": _status("VmHWM") - before}).encode())

@@ -1,6 +1,6 @@
 """``make fuzz``: cases for as long as is wanted, guided by what code they reach (atheris, if it is installed).
 
-    python -m tests.fuzz [--time SECONDS] [--seed SEED]     cores and formats, half of the time each
+    python -m tests.fuzz [--time SECONDS] [--seed SEED]     cores, files and crafted ones, a third of the time each
     python -m tests.fuzz again VICTIM NUMBER                one seeded case, as a failed test names it
     python -m tests.fuzz again FILE                         a find that was kept
 
@@ -23,6 +23,7 @@ from typing import Any
 CACHE = Path(__file__).parents[2] / ".cache" / "fuzz"
 SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
 os.environ["OMPD_CACHE"] = "off"  # one case must not answer another
+TARGETS = ("cores", "formats", "crafted")
 _MAX_LENGTH = 4096
 
 
@@ -50,16 +51,17 @@ class Runner:
     """Runs cases made of bytes, counts them, and keeps finds, each once."""
 
     def __init__(self, target: str) -> None:
-        from tests.fuzz import run  # noqa: PLC0415  after instrumentation
+        from tests.fuzz import crafted, run  # noqa: PLC0415  after instrumentation
 
         self._run: Any = run
+        self._crafted: Any = crafted
         self._target = target
         self._seen: dict[str, Path] = {}
         self.cases = 0
 
     def __call__(self, data: bytes) -> None:
         self.cases += 1
-        self.cores(data) if self._target == "cores" else self.formats(data)
+        {"cores": self.cores, "formats": self.formats, "crafted": self.crafted}[self._target](data)
 
     def cores(self, data: bytes) -> None:
         """Run a case of a damaged core: the first byte names the victim."""
@@ -87,6 +89,14 @@ class Runner:
             if self._is_new(find):
                 self._say(find, self._run.keep_format_find(kind, raw, find))
 
+    def crafted(self, data: bytes) -> None:
+        """Damage a crafted file: the first two bytes name it."""
+        try:
+            self._crafted.run(data)
+        except self._run.Find as find:
+            if self._is_new(find):
+                self._say(find, self._run.keep_crafted_find(data, find))
+
     def _is_new(self, find: BaseException) -> bool:
         known = f"{type(find).__name__} {self._run.signature(find)}"
         if known in self._seen:
@@ -108,10 +118,11 @@ def _child(target: str, seconds: int, seed: str) -> None:
         print("atheris is not installed (pip install -e '.[fuzz]'): cases are not guided by coverage", flush=True)
         _unguided(target, seconds, numbers)
         return
-    for number in range(64):
+    for number in range(1024 if target == "crafted" else 64):  # each of the crafted files, and more
         start = corpus / f"start-{number:02}"
+        named = number.to_bytes(2, "little") if target == "crafted" else b""
         if not start.exists():
-            start.write_bytes(numbers.randbytes(1 + numbers.randrange(400)))
+            start.write_bytes(named + numbers.randbytes(1 + numbers.randrange(100 if named else 400)))
     with atheris.instrument_imports(include=["ompd"]):
         runner = Runner(target)
     with _sharing():
@@ -149,6 +160,10 @@ def _again(what: list[str]) -> None:
             kept = json.loads(Path(what[0]).read_text())
             data = bytes.fromhex(kept["recipe"])
             print(run.run(kept["victim"], Drawn(data[1:])))
+        elif Path(what[0]).name.startswith("crafted-"):
+            from tests.fuzz import crafted  # noqa: PLC0415
+
+            crafted.run(Path(what[0]).read_bytes())
         else:
             kind = next(kind for kind in run.formats.KINDS if Path(what[0]).name.startswith(f"{kind}-"))
             run.formats.KINDS[kind][1](Path(what[0]).read_bytes())
@@ -160,7 +175,7 @@ def main() -> int:
     parser.add_argument("again", nargs="*")
     parser.add_argument("--time", type=int, default=600)
     parser.add_argument("--seed", default=SEED)
-    parser.add_argument("--target", choices=("cores", "formats"), help=argparse.SUPPRESS)
+    parser.add_argument("--target", choices=TARGETS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.again[:1] == ["again"]:
         _again(chosen.again[1:])
@@ -169,10 +184,10 @@ def main() -> int:
         _child(chosen.target, chosen.time, chosen.seed)
         return 0
     found = 0
-    for target in ("cores", "formats"):
+    for target in TARGETS:
         command = [sys.executable, "-m", "tests.fuzz", "--target", target, "--seed", chosen.seed]
         child = subprocess.Popen(
-            [*command, "--time", str(chosen.time // 2)],
+            [*command, "--time", str(chosen.time // len(TARGETS))],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

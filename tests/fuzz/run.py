@@ -129,6 +129,11 @@ def keep_format_find(kind: str, data: bytes, find: BaseException) -> Path:
     return _keep(kind, signature(find), data, ".bin")
 
 
+def keep_crafted_find(data: bytes, find: BaseException) -> Path:
+    """Write a find of a damaged crafted file: the bytes that made it."""
+    return _keep("crafted", signature(find), data, ".bin")
+
+
 def _keep(start: str, text: str, raw: bytes, suffix: str) -> Path:
     FINDS.mkdir(exist_ok=True)
     words = re.sub(r"[^a-z]+", "-", text.lower()).strip("-")[:40].strip("-")
