@@ -229,6 +229,6 @@ def test_what_was_found_in_cores_is_not_found_again() -> None:
 def test_crafted_files_that_are_damaged_further() -> None:
     numbers = random.Random(SEED)
     before = forget_peak()
-    for _ in range(CASES // 25):
+    for _ in range(CASES // 50):
         crafted.run(numbers.randbytes(64))
     assert peak() - before < MEMORY
