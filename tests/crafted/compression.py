@@ -49,7 +49,7 @@ def members_without_bytes(at: Folder, how: Callable[[bytes], bytes]) -> None:
     at.write("core", how(small(at)[1]) + empty * (4 * MB // len(empty)))
 
 
-@crafted(asked=COMMANDS, each=PACKERS, says="core", cpu=10)
+@crafted(asked=COMMANDS, each=PACKERS, says="core")
 def nothing_but_members_without_bytes(at: Folder, how: Callable[[bytes], bytes]) -> None:
     """20 MB of members of no bytes."""
     empty = how(b"")
