@@ -521,11 +521,11 @@ def a_split_file_that_is_none(at: Folder, how: Callable[[Folder], object]) -> No
 
 @crafted(asked=COMMANDS, code=3, says="program", cpu=10)
 def split_files_without_number(at: Folder) -> None:
-    """20,000 units that each name another split file."""
+    """5,000 units that each name another split file."""
     table = abbreviation(
         1, UNIT, False, (0x2130, STRING), (0x1B, STRING), (0x2131, DATA8), (LOW_PC, ADDR), (HIGH_PC, DATA4)
     )
-    units = (unit(uleb(1) + b"%d.dwo\0/no\0" % n + struct.pack("<QQI", n, TEXT, 0x400)) for n in range(20_000))
+    units = (unit(uleb(1) + b"%d.dwo\0/no\0" % n + struct.pack("<QQI", n, TEXT, 0x400)) for n in range(5_000))
     run_of(at, module(debugged(b"".join(units), abbrev=table + b"\0")))
 
 

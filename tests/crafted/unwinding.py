@@ -206,7 +206,7 @@ def registers_that_lie(at: Folder, how: dict[str, int]) -> None:
 
 @crafted(asked=COMMANDS, code=(0, 3), says="program", cpu=10)
 def a_stack_that_is_all_return_addresses(at: Folder) -> None:
-    """No unwind data, and 1 MB of words that could all be return addresses, for 200 threads."""
+    """No unwind data, and 1 MB of words that could all be return addresses, for 50 threads."""
     raw = module(text=b"\xe8\0\0\0\0" * 200)
     stack = bytes(256) + struct.pack("<Q", BASE + TEXT + 20) * (MB // 8)
-    at.write("core", process(at.write("program", raw), raw, stack=stack, threads=200))
+    at.write("core", process(at.write("program", raw), raw, stack=stack, threads=50))
