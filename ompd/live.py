@@ -171,12 +171,12 @@ class Stopper:
                 glance.settle()
         with suppress(OmpdError):  # what is read as it changes may contradict itself, which tells nothing
             question()
-        needed, nearby = set(glance.missed), glance.pages_nearby(further=False)
+        needed, nearby = set(glance.missed), list(glance.pages_nearby(0))
         best: Moment | None = None
         stops, deep = 0, False
         while stops < MAX_STOPS:
             try:
-                moment = self.process.stop(needed, nearby, deep=deep)
+                moment = self.process.stop(needed, nearby, deep=deep, are_likely=best is not None)
             except (TargetGone, NotStopped):
                 if best is None:
                     raise
@@ -197,7 +197,7 @@ class Stopper:
                 best = moment
             deep = deep or moment.misses_stacks()
             needed |= moment.missed
-            nearby |= moment.pages_nearby(further=stops > 1)
+            nearby = [*moment.pages_nearby(stops), *nearby]
         if best is None:
             raise BadProcess(
                 self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"

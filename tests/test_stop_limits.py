@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 import ompd
 import ompd.live
+from ompd.debugger.architecture import X86_64
+from ompd.debugger.formats.procfs import MemoryMapping
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets import live, ptrace
 from ompd.debugger.targets.live import STOP_TRIES, LiveProcess, Moment
@@ -169,7 +172,7 @@ def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
         with monkeypatch.context() as patching, attached(program.pid, clock) as session:
             copied = put_on_while_copying(patching, clock, 1 << 20)
             answer = session.ask_threads()
-            assert answer.complete and len(copied) == 1
+            assert answer.complete and len(copied) == 2  # what is needed, and what lies beside it
             whole, last = known_of(answer), copied[0]
         told, cut, refused = 0, 0, 0
         # What is needed comes first, so that the later half may be left out.
@@ -203,6 +206,60 @@ def test_what_was_not_copied_in_time_is_named_and_what_was_is_right(
         assert told and refused + cut
 
 
+PAGE = 1 << 12
+
+
+def mapping(start: int, pages: int, name: str = "") -> MemoryMapping:
+    return MemoryMapping(start, start + pages * PAGE, True, True, False, 0, name)
+
+
+class Still:
+    """What a moment asks of a process whose pages all are there."""
+
+    process_id, command, architecture = 1, None, X86_64
+    constants: dict[int, bytes]
+
+    def __init__(self) -> None:
+        self.constants = {}
+
+    def read_page(self, number: int) -> bytes:
+        return bytes(PAGE)
+
+
+def test_where_a_program_moves_on_its_heap_is_copied_as_a_whole() -> None:
+    heap, large, stack = mapping(0x100000, 300), mapping(0x10000000, 1 << 16), mapping(0x70000000, 40)
+    moment = Moment(Still(), {1: {"rsp": stack.start + 30 * PAGE}}, [heap, large, stack], {})  # type: ignore[arg-type]
+    for address in (heap.start + 100 * PAGE, large.start + 5000 * PAGE, stack.start + 35 * PAGE):
+        moment.read(address, 8)
+    assert moment.misses_stacks()
+    heaps, beyond = range(0x100, 0x100 + 300), range(0x100 + 300, 0x100 + 310)
+    first, second = moment.pages_nearby(0), moment.pages_nearby(1)
+    assert len(first) == 16 and {0x100 + 100, 0x10000 + 5000} <= set(first)
+    # The likely ones come first, then all of what is small; none of a stack.
+    assert set(second[:128]) > set(first) and len(set(second)) == len(second)
+    assert set(second) >= {*heaps, *beyond} and len(second) < 600
+    assert not set(second) & set(range(0x70000, 0x70000 + 40))
+
+
+def test_stacks_are_copied_as_far_as_they_are_used() -> None:
+    shallow, deep, deeper = mapping(0x100000, 100), mapping(0x1000000, 5000), mapping(0x8000000, 9000)
+    copying = live._Copy.__new__(live._Copy)
+    copying._memory = [shallow, deep, deeper]
+    copying._starts = [each.start for each in copying._memory]
+    copying._all_stacks = 6000 * PAGE
+    pointers = [shallow.end - 10 * PAGE, deep.end - 1000 * PAGE, deeper.end - 8000 * PAGE]
+    pages = Counter[int]()
+    for address, size in copying._stacks(pointers):
+        pages.update(range(address // PAGE, (address + size) // PAGE))
+    assert set(pages.values()) == {1}
+    used = [
+        {page for page in pages if each.start <= page * PAGE < each.end} for each in (shallow, deep, deeper)
+    ]
+    assert [len(each) for each in used[:2]] == [11, 1001]  # with the page below, which may be used as well
+    # What the others leave is the deepest one's; of that the outermost frames are copied, too.
+    assert 4900 < len(used[2]) < 5000 and deeper.end // PAGE - 1 in used[2]
+
+
 def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
     with running("nested", mode="neither", folder=tmp_path) as program:
@@ -225,7 +282,7 @@ def test_a_snapshot_says_what_was_not_copied_in_time(monkeypatch: pytest.MonkeyP
 def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stop = LiveProcess.stop
 
-    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), *, deep: bool = False) -> Moment:
+    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: bool) -> Moment:
         return stop(self, ())  # what is needed is somewhere else each time
 
     monkeypatch.setattr(LiveProcess, "stop", stopping)

@@ -37,19 +37,22 @@ from ompd.errors import BadInput, BadProcess, MemoryFault, StaleHandle, TargetGo
 
 PAGE = mmap.PAGESIZE
 _SHIFT = PAGE.bit_length() - 1
-# What is copied of each stack, from the stack pointer on: less where there are many. Its outermost frames lie at its
-# end, behind what the program, or the runtime, which spreads stacks over cache lines, has left between.
-_MOST_STACK, _LEAST_STACK, _ALL_STACKS = 64 << 10, 8 << 10, 8 << 20
+# What is copied of all stacks together, from the stack pointers on: each is copied as far as it is used, and of the
+# deepest, where that is too much, as much as of one another, but never less than so much of each. The outermost frames
+# lie at a stack's end, behind what the program, or the runtime (it spreads stacks over cache lines), has left between.
+_ALL_STACKS, _LEAST_STACK = 8 << 20, 8 << 10
 _STACK_END = 2 * PAGE
-# What is copied of deep stacks, of all together, if it is seen that more of them is needed.
-_DEEP_STACKS = 32 << 20
+_DEEP_STACKS = 64 << 20  # if it is seen that more of them is needed
 _SPARE = 16  # stacks, of threads that are made meanwhile
 # Below the stack pointer a function that calls none may keep data (x86-64: 128 bytes; others none).
 _RED_ZONE = 128
 # Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on: so
 # many more of them as it has moved on more often.
-_BLOCK, _LARGER_BLOCK = 8, 64
-_MAX_EXPANDED = 4096  # pages, with their neighbours; more would take long to copy
+_BLOCKS = (8, 64, 512)
+# Pages, with their neighbours; more would take long to copy. Where the program has moved on, mappings that it did so in
+# are copied as a whole, the smallest first, as long as they are no more pages than that.
+_MAX_EXPANDED = 8192
+_GROWS = 32  # pages that a heap may have grown by when it is copied as a whole
 _MAX_CAPTURE = 128 << 20
 _MAX_GLANCE = 128 << 20
 _MAX_CONSTANTS = 4096  # pages
@@ -58,6 +61,11 @@ _MOST_TRIES, _PAUSE = 200, 1e-3
 # the processors in time that they need to stop on; another moment may be better.
 DEFAULT_STOP_NS, _THREADS_INCLUDED, _EACH_FURTHER_NS = 50_000_000, 256, 200_000
 STOP_TRIES = 3
+# What is copied because it may be needed is no reason to hold a process for much longer, until it was seen to be: parts
+# of how long a stop may last.
+_NEARBY_PART, _LIKELY_PART = 0.2, 0.6
+# Bytes of maps that are read in no time, before anything else: without them nothing can be said of what was copied.
+_SHORT_MAPS = 64 << 10
 
 
 class Moment:
@@ -208,21 +216,29 @@ class Moment:
         found = (self._mapping_at(number << _SHIFT) for number in self.missed)
         return any(mapping is not None and mapping.start in self._stacks for mapping in found)
 
-    def pages_nearby(self, further: bool) -> set[int]:
-        """Return the neighbours of the pages that were missed, where these are not of a stack.
+    def pages_nearby(self, stops: int) -> Sequence[int]:
+        """Return the neighbours of the pages that were missed, where these are not of a stack, likely ones first.
 
-        :param further: whether to return more of them
+        :param stops: how many stops have missed some: the more, the more of them are returned
         """
-        block = _LARGER_BLOCK if further else _BLOCK
-        while len(self.missed) * block > _MAX_EXPANDED:
-            block //= 2
-        found: set[int] = set()
-        for number in self.missed if block > 1 else ():
+        missed: dict[MemoryMapping, set[int]] = {}
+        for number in self.missed:
             mapping = self._mapping_at(number << _SHIFT)
             if mapping is not None and mapping.start not in self._stacks:
-                low = number // block * block
-                found.update(range(max(low, mapping.start >> _SHIFT), min(low + block, mapping.end >> _SHIFT)))
-        return found
+                missed.setdefault(mapping, set()).add(number)
+        found: dict[int, None] = {}
+        block = _BLOCKS[min(stops, len(_BLOCKS) - 1)]
+        while sum(map(len, missed.values())) * block > _MAX_EXPANDED and block > 1:
+            block //= 2
+        for mapping, numbers in missed.items() if block > 1 else ():
+            for low in sorted({number // block * block for number in numbers}):
+                # What is behind its end may be part of it by the next stop.
+                found.update(dict.fromkeys(range(max(low, mapping.start >> _SHIFT), low + block)))
+        for mapping in sorted(missed, key=lambda mapping: mapping.end - mapping.start) if stops else ():
+            if len(found) + (mapping.end - mapping.start >> _SHIFT) > _MAX_EXPANDED:
+                break
+            found.update(dict.fromkeys(range(mapping.start >> _SHIFT, (mapping.end >> _SHIFT) + _GROWS)))
+        return list(found)
 
     def settle(
         self,
@@ -402,11 +418,15 @@ class LiveProcess:
             return self._max_stop_ns
         return DEFAULT_STOP_NS + max(0, threads - _THREADS_INCLUDED) * _EACH_FURTHER_NS
 
-    def stop(self, pages: Collection[int], nearby: Collection[int] = (), *, deep: bool = False) -> Moment:
+    def stop(
+        self, pages: Collection[int], nearby: Collection[int] = (), *, deep: bool = False, are_likely: bool = False
+    ) -> Moment:
         """Stop all threads, copy the tops of the stacks, *pages*, and if there is time *nearby*, and let them go.
 
         What could not be copied within the limit is left out.
 
+        :param nearby: pages that may be needed, the likely ones first
+        :param are_likely: whether some of these are known to be: then there is more time for them
         :param deep: whether the stacks are copied as far as they reach, if there are not too many
         :raises NotStopped: if they did not all stop within the limit, three times
         :raises BadProcess: if the process may not be stopped
@@ -416,14 +436,17 @@ class LiveProcess:
         while True:
             tries += 1
             try:
-                return self._stop(pages, nearby, deep)
+                return self._stop(pages, nearby, deep, are_likely)
             except NotStopped as error:
                 if tries == STOP_TRIES:
                     raise NotStopped(self.process_id, error.running, error.threads, error.limit_ns, tries) from error
                 time.sleep(min(error.limit_ns, DEFAULT_STOP_NS) / 1e9)  # in which it works on
+            except _UnknownMappings:
+                if tries == STOP_TRIES:
+                    raise
 
-    def _stop(self, pages: Collection[int], nearby: Collection[int], deep: bool) -> Moment:
-        copying = _Copy(self, pages, nearby, len(self._thread_ids()), deep)
+    def _stop(self, pages: Collection[int], nearby: Collection[int], deep: bool, are_likely: bool) -> Moment:
+        copying = _Copy(self, pages, nearby, len(self._thread_ids()), deep, are_likely)
         stop = Stop(self.process_id, self._folder, copying.run, limit_ns=self.limit_ns, clock=self._clock)
         try:
             stop.run()
@@ -433,28 +456,38 @@ class LiveProcess:
         return copying.moment()
 
 
+class _UnknownMappings(BadProcess):
+    # There was no time to read them, and they are not what they were.
+    pass
+
+
 class _Copy:
     # What is done while the threads stand still is as little as can be: system calls, and no parsing.
 
     def __init__(
-        self, process: LiveProcess, pages: Collection[int], nearby: Collection[int], threads: int, deep: bool
+        self,
+        process: LiveProcess,
+        pages: Collection[int],
+        nearby: Collection[int],
+        threads: int,
+        deep: bool,
+        are_likely: bool,
     ) -> None:
         self._process = process
+        self._part = _LIKELY_PART if are_likely else _NEARBY_PART
         room = _MAX_CAPTURE >> _SHIFT
         needed = sorted(pages)[:room]
-        others = sorted(set(nearby).difference(pages))[: room - len(needed)]
+        others = [number for number in dict.fromkeys(nearby) if number not in pages][: room - len(needed)]
         # What is needed first: the stop may end before all is copied.
-        self._ranges = [*_ranges(needed), *_ranges(others)]
+        self._ranges, self._nearby = list(_ranges(needed)), list(_ranges(others))
         self._before = process._maps()
         self._memory = parse_maps(self._before)
         self._starts = [mapping.start for mapping in self._memory]
-        limit = _ALL_STACKS // max(threads, 1) // PAGE * PAGE
-        self._stack_size = max(_LEAST_STACK, PAGE, min(limit, _MOST_STACK))
-        if deep:
-            self._stack_size = max(self._stack_size, _DEEP_STACKS // (threads + _SPARE) // PAGE * PAGE)
-        room = (len(needed) + len(others)) * PAGE + (threads + _SPARE) * (self._stack_size + _STACK_END)
-        self._buffer = _buffer(room)
+        self._all_stacks = _DEEP_STACKS if deep else _ALL_STACKS
+        of_stacks = self._all_stacks + (threads + _SPARE) * (max(_LEAST_STACK, PAGE) + _STACK_END)
+        self._buffer, self._buffer_nearby = _buffer(len(needed) * PAGE + of_stacks), _buffer(len(others) * PAGE)
         self._got: list[ptrace.Copied] = []
+        self._got_nearby: list[ptrace.Copied] = []
         self._tried: list[tuple[int, int]] = []
         self._left_out: list[tuple[int, int]] = []
         self._maps: bytes | None = None
@@ -462,6 +495,7 @@ class _Copy:
 
     def run(self, registers: dict[int, bytes | None], is_over: Callable[[], bool]) -> None:
         arch, process = self._process.architecture, self._process
+        soon = process._clock() + int(process.limit_ns(len(registers)) * self._part)
         for thread, raw in registers.items():
             if raw is not None and len(raw) == arch.prstatus_words.size:
                 known = dict(zip(arch.registers, arch.prstatus_words.unpack(raw), strict=True))
@@ -477,39 +511,58 @@ class _Copy:
                 raise BadProcess(process.process_id, f"thread {thread} runs {other}-bit code, which is not supported")
         # The first thread may have ended before the others, and only one that has not has the memory.
         reader = next((thread for thread, raw in registers.items() if raw is not None), process._reader)
-        stacks = (part for known in self._registers.values() if known for part in self._stack(known[arch.sp]))
-        ranges = [*stacks, *self._ranges]
+        if len(self._before) <= _SHORT_MAPS:
+            self._maps = process._maps_of(reader, is_over)
+        ranges = [*self._stacks([known[arch.sp] for known in self._registers.values() if known]), *self._ranges]
         size = sum(size for _, size in ranges)
         if size > len(self._buffer):  # many threads were made meanwhile
             self._buffer = _buffer(size)
         self._got, tried = ptrace.read_memory(reader, ranges, self._buffer, is_over)
         self._tried, self._left_out = ranges[:tried], ranges[tried:]
-        self._maps = process._maps_of(reader, is_over)
+        if self._maps is None:
+            self._maps = process._maps_of(reader, is_over)
+        if self._nearby:
+            self._got_nearby, tried = ptrace.read_memory(
+                reader, self._nearby, self._buffer_nearby, lambda: is_over() or process._clock() >= soon
+            )
+            self._tried += self._nearby[:tried]
 
-    def _stack(self, sp: int) -> Iterator[tuple[int, int]]:
-        start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
-        index = bisect_right(self._starts, sp) - 1
-        end = self._memory[index].end if index >= 0 else 0
-        if sp >= end:  # a stack that was made meanwhile
-            yield start, _LEAST_STACK
-        elif end - start <= self._stack_size + _STACK_END:
-            yield from _split(start, end - start)
-        else:
-            yield from _split(start, self._stack_size)
-            yield end - _STACK_END, _STACK_END
+    def _stacks(self, pointers: Collection[int]) -> Iterator[tuple[int, int]]:
+        # The shallow ones first: what they leave of their shares is the deep ones'.
+        used = []
+        for sp in pointers:
+            index = bisect_right(self._starts, sp) - 1
+            end = self._memory[index].end if index >= 0 else 0
+            start = max(sp - _RED_ZONE, 0) // PAGE * PAGE
+            used.append((max(end - start, 0), start))
+        room, left = self._all_stacks, len(used)
+        for size, start in sorted(used):
+            share = max(room // left // PAGE * PAGE, _LEAST_STACK, PAGE)
+            left -= 1
+            if not size:  # a stack that was made meanwhile
+                yield start, _LEAST_STACK
+            elif size <= share + _STACK_END:
+                yield from _split(start, size)
+                room -= size
+            else:
+                yield from _split(start, share)
+                yield start + size - _STACK_END, _STACK_END
+                room -= share
+            room = max(room, 0)
 
     def moment(self) -> Moment:
         pages: dict[int, bytes] = {}
-        for address, size, at in self._got:
-            for offset in range(0, size - PAGE + 1, PAGE):
-                pages[(address + offset) >> _SHIFT] = self._buffer[at + offset : at + offset + PAGE]
+        for got, buffer in ((self._got_nearby, self._buffer_nearby), (self._got, self._buffer)):
+            for address, size, at in got:
+                for offset in range(0, size - PAGE + 1, PAGE):
+                    pages[(address + offset) >> _SHIFT] = buffer[at + offset : at + offset + PAGE]
         tried = frozenset(_pages(self._tried))
         left_out = len(set(_pages(self._left_out)) - tried)
         maps = self._maps
         if maps is None:  # There was no time. As a rule they are what they were.
             maps = self._process._maps()
             if maps != self._before:
-                raise BadProcess(
+                raise _UnknownMappings(
                     self._process.process_id,
                     "it changes its mappings, and what they were was not read within the limit of the stop",
                     hint=LONGER_STOPS,
@@ -542,7 +595,7 @@ def _buffer(size: int) -> mmap.mmap:
 
 
 def _ranges(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
-    # Addresses and sizes of rows of neighbouring pages, given in order, none of them longer than is read at once.
+    # Addresses and sizes of rows of neighbouring pages, in the order given, none of them longer than is read at once.
     start = end = None
     for number in pages:
         if number != end or (start is not None and (number - start) << _SHIFT >= ptrace.MAX_PIECE):
