@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
 from ompd.model import StackFrame
 from ompd.plugins.layout import table
 from ompd.plugins.libgomp import proof
+from ompd.plugins.libgomp import stacks as stacks_of_threads
 from ompd.questions import regions, stacks, tasks, threads
 from ompd.session import Session
 from tests.builds import undecoded
@@ -415,6 +417,22 @@ def test_words_of_odd_programs(name: str) -> None:
     words = Words(core_of(replace(odd, link="libgomp"), "gcc"))
     words.check(missing=name in UNTOLD_FUNCTION)
     assert all("function" in text for text in words.missing)
+
+
+def test_code_that_ended_by_waiting_for_its_children_is_that_of_their_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What lies on the stack shows which task it is by chance only.
+    monkeypatch.setattr(stacks_of_threads, "_likely", lambda *_: {})
+    core = core_of(Odd("children", flags=("-O2",), link="libgomp"), "gcc")
+    (thread,) = {word["tid"] for word in core.words if "thread_num" in word}
+    with Session.open_core(core.path) as session:
+        known = {row.id: row for row in tasks.ask(session).rows}
+        answer = stacks.ask(session)
+    assert answer.complete, answer.warnings
+    (row,) = (row for row in answer.rows if row.native_thread_id == thread)
+    of_frames = list(dict.fromkeys(frame.task for frame in row.frames if frame.task is not None))
+    assert [known[task].kind for task in of_frames] == ["explicit"] * 6 + ["implicit", "initial"]
+    for inner, outer in pairwise(of_frames):
+        assert known[inner].generating == outer
 
 
 @pytest.mark.parametrize("link", ["libgomp in the program", "static libgomp"])

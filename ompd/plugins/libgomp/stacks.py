@@ -35,6 +35,9 @@ BEGIN = "(a worker's first routine)"
 _FORKS = "GOMP_parallel"
 _BEGIN_THREADS = ("start_thread", "clone", "__clone", "__clone3", "clone3")
 _UNDEFERRED = ("GOMP_task", "GOMP_taskloop", "GOMP_taskloop_ull")
+# GOMP_taskwait and GOMP_taskwait_depend execute children of the task that called them (task.c: both take tasks of its
+# children_queue alone), and none of a task that has ended: its children have no parent any more.
+_WAITS_FOR_CHILDREN = "GOMP_taskwait"
 # These call the code of constructs that are neither regions nor tasks here.
 TARGETS = ("GOMP_target", "GOACC_")
 _NEITHER = ("GOMP_teams", *TARGETS)
@@ -495,7 +498,8 @@ def _code(thread: Thread) -> Sequence[ConstructCode]:
     stack = parsed(thread)
     regions = {number: thread.runtime.team_at(team) for team, number in hosted(thread).items()}
     # The innermost code is that of the current task. What lies around a region that the thread met, or around a task
-    # that was not deferred, is that of the task that generated it. Around deferred ones a task has to be looked for.
+    # that was not deferred, is that of the task that generated it; so is what lies around one that a routine has begun
+    # that waits for children and begins no others. Around other deferred ones a task has to be looked for.
     try:
         task: TaskHandle | None = thread.current_task()
     except OmpdError:
@@ -516,8 +520,8 @@ def _code(thread: Thread) -> Sequence[ConstructCode]:
                 task = None
                 likely[len(found)] = _likely(thread, stack, group)
             found.append(_row(place, "task", None, task))
-            undeferred = group.code == UNDEFERRED and task is not None
-            task = task.generating() if undeferred and task is not None else None
+            by_parent = group.code == UNDEFERRED or (group.entry or "").startswith(_WAITS_FOR_CHILDREN)
+            task = task.generating() if by_parent and task is not None else None
         if group.forks:
             implicit = region.implicit_task(numbers[region.address]) if region is not None else None
             if group.code == PARALLEL:
