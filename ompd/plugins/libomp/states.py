@@ -122,11 +122,18 @@ def _derived(thread: Thread) -> State:
         return State.WORK_PARALLEL if thread.current_parallel() is not None else State.WORK_SERIAL
     if routines and (is_overhead(routines[0]) or routines[0] in _BEGINNINGS) and not _sleeps(thread):
         return State.OVERHEAD
+    if routines and not reaches_user and _is_between_regions(thread):
+        return State.WAIT_BARRIER_IMPLICIT_PARALLEL  # as where __kmp_fork_barrier has its name
     if routines:
         untold = f"{routines[0] or 'the routine of the runtime that it is in, which has no name,'} does not tell it"
     else:
         untold = "its stack could not be followed to code of the user's"
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {untold}")
+
+
+def _is_between_regions(thread: Thread) -> bool:
+    unnamed = thread.runtime.unnamed
+    return unnamed is not None and any(map(unnamed.is_between_regions, _stack(thread).frames))
 
 
 def _sleeps(thread: Thread) -> bool:

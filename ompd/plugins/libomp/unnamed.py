@@ -82,6 +82,7 @@ class Unnamed:
         self._doubtful: set[tuple[int | None, int]] = set()
         self._kinds: dict[tuple[int | None, int], int] = {}
         self._left: set[tuple[int, int]] = set()
+        self._between: set[tuple[int | None, int]] = set()
         self._calls_of_tasks: set[int] = set()
         self._flag = next((layout for name, layout in table.structs.items() if name.startswith("kmp_flag_64<")), None)
         # Where the words of all threads of a team lie, by the team and the kind of barrier.
@@ -105,6 +106,11 @@ class Unnamed:
         """Return the kind of barrier at which the thread of a frame waits in the call that the frame is of, or None."""
         self._look()
         return self._kinds.get(_key(frame))
+
+    def is_between_regions(self, frame: Frame) -> bool:
+        """Tell whether a frame is of a worker that waits for a region to begin, or has not seen yet that it has."""
+        self._look()
+        return _key(frame) in self._between
 
     def has_been_left(self, team: Team, kind: int) -> bool:
         """Tell whether the primary thread has begun to let threads go from a barrier of a *kind*, where others wait."""
@@ -256,6 +262,8 @@ class Unnamed:
             primaries.append(place)
         elif not self._has_words(place.team):
             self._doubt(frames, group)
+        elif self._waits_to_go(place):
+            self._mark_between(place)
         # else it has not arrived, or was let go: a worker that has counts its word on
 
     def _place(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> _Place | None:
@@ -350,7 +358,14 @@ class Unnamed:
         bars, team, thread = self._bars, place.team, place.thread.address
         if place.is_primary or bars.arrived(thread, kind) != bars.passed(team, kind) or bars.go(thread, kind):
             return False
-        return self._has_flag(place, frozenset((bars.go_at(thread, kind),)), STEP)
+        return self._waits_to_go(place, kind)
+
+    def _waits_to_go(self, place: _Place, kind: int = CLOSING) -> bool:
+        return self._has_flag(place, frozenset((self._bars.go_at(place.thread.address, kind),)), STEP)
+
+    def _mark_between(self, place: _Place) -> None:
+        if place.group.entry is None:
+            self._between.update(map(_key, place.frames[place.group.first : place.group.last + 1]))
 
     def _name_held(self, held: dict[tuple[int, int], list[_Place]], primaries: Sequence[_Place]) -> None:
         # While all workers wait to be let go the primary thread is in the barrier, too: it waits for tasks, or adds up
@@ -366,7 +381,9 @@ class Unnamed:
         for (address, kind), places in held.items():
             is_whole = len(places) == places[0].team.t_nproc - 1
             if kind == CLOSING and not (is_whole and address in ending):
-                continue  # these threads have not begun the region
+                for place in places:  # they have not begun the region
+                    self._mark_between(place)
+                continue
             for place in places:
                 self._rename(place, kind)
             if not is_whole:
