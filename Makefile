@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full fuzz bench lint tools intel clean
+.PHONY: demo test test-full fuzz real bench lint tools intel clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
@@ -26,6 +26,10 @@ fuzz: $(VENV)/.ready tools intel
 	    $(BIN)/python -m pip -q --disable-pip-version-check install -e '.[fuzz]' --config-settings editable_mode=compat || \
 	    echo "atheris cannot be installed here: cases are not guided by coverage"
 	$(BIN)/python -m tests.fuzz --time $(TIME)
+
+# Programs that nobody here wrote, unpacked in the folder PROGRAMS, asked at random moments; laws judge the answers.
+real: $(VENV)/.ready tools intel
+	$(BIN)/python -m tests.real --programs $(PROGRAMS) --time $(TIME) $(if $(RUNTIMES),--runtimes $(RUNTIMES))
 
 bench: $(VENV)/.ready tools intel
 	$(BIN)/python -m bench $(BENCH_ARGS)

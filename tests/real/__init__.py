@@ -1,0 +1,5 @@
+"""A campaign on programs that nobody here wrote: ``python -m tests.real``.
+
+``programs`` builds them from a folder that is given, ``samples`` asks ``ompd`` of them at random moments, and ``laws``
+judges what it answers, which needs no knowledge of the program.
+"""
