@@ -173,13 +173,14 @@ class Stopper:
             question()
         needed, nearby = set(glance.missed), list(glance.pages_nearby(0))
         best: Moment | None = None
-        stops, deep = 0, False
+        stops, deep, has_ended = 0, False, False
         while stops < MAX_STOPS:
             try:
                 moment = self.process.stop(needed, nearby, deep=deep, are_likely=best is not None)
-            except (TargetGone, NotStopped):
+            except (TargetGone, NotStopped) as error:
                 if best is None:
                     raise
+                has_ended = isinstance(error, TargetGone)
                 break
             stops += 1
             self._show(session, moment, keep=best)
@@ -202,9 +203,11 @@ class Stopper:
             raise BadProcess(
                 self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"
             )
-        return self._answer_from(session, best, stops, question)
+        return self._answer_from(session, best, stops, question, has_ended=has_ended)
 
-    def _answer_from(self, session: Session, moment: Moment, stops: int, question: Callable[[], _T]) -> _T:
+    def _answer_from(
+        self, session: Session, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
+    ) -> _T:
         # What is not of that moment is not read: the answer has gaps, and is of one moment.
         pages, left_out = len(moment.missed), moment.left_out
         times = "one stop" if stops == 1 else f"any of {stops} stops"
@@ -218,6 +221,11 @@ class Stopper:
             self._shortfalls.append(
                 f"the process was let go when it had been stopped as long as it may be, with {left_out} pages not yet"
                 f" copied, and some of them are needed: what they hold is missing ({LONGER_STOPS})"
+            )
+        elif has_ended:
+            self._shortfalls.append(
+                f"the process ended before it could be stopped again: {pages} pages were needed that were not copied in"
+                f" {times}, and what they hold is missing"
             )
         else:
             self._shortfalls.append(

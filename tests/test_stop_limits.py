@@ -21,7 +21,7 @@ from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets import live, ptrace
 from ompd.debugger.targets.live import STOP_TRIES, LiveProcess, Moment
 from ompd.debugger.targets.tracer import NotStopped
-from ompd.errors import BadInput
+from ompd.errors import BadInput, TargetGone
 from ompd.inspection import Inspection
 from ompd.live import MAX_STOPS, Stopper
 from ompd.model import Answer
@@ -303,6 +303,24 @@ def test_a_program_that_changes_all_the_time_is_never_held(monkeypatch: pytest.M
         assert len(states) == MAX_STOPS + 2  # the rehearsal, each stop, and what the best one gives
         assert not any("t" in found for found in states)
         assert is_let_go(program.pid)
+
+
+def test_a_program_that_ends_between_two_stops_is_said_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stop, stops = LiveProcess.stop, []
+
+    def stopping(self: LiveProcess, pages: Collection[int], nearby: Any = (), **options: bool) -> Moment:
+        stops.append(pages)
+        if len(stops) > 1:
+            raise TargetGone("it ended")
+        return stop(self, [page for page in pages if page != rare])
+
+    with running("nested", folder=tmp_path) as program, ompd.attach(program.pid) as session:
+        threads = session.ask_threads()
+        rare = max(row.address for row in threads.rows if row.address is not None) // PAGE
+        monkeypatch.setattr(LiveProcess, "stop", stopping)
+        answer = session.ask_threads()
+    assert len(stops) == 2 and not answer.complete
+    assert answer.warnings[0].startswith("the process ended before it could be stopped again: ")
 
 
 def test_a_rehearsal_reads_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ompd import attach
 from ompd.commands.main import main
+from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 
 COMMANDS = ("threads", "tasks", "stack")
@@ -65,8 +66,12 @@ def _command(process_id: int, command: str) -> None:
 
 
 def _all_at_once(process_id: int, _command: str) -> None:
-    with attach(process_id) as session:
-        answers = session.ask(lambda s: (s.ask_threads(), s.ask_parallel(), s.ask_tasks(), s.ask_stacks()))
+    try:
+        with attach(process_id) as session:
+            answers = session.ask(lambda s: (s.ask_threads(), s.ask_parallel(), s.ask_tasks(), s.ask_stacks()))
+    except OmpdError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
     texts = (
         f'"{name}": {format_answer(name, answer)}'
         for name, answer in zip(("threads", "parallel", "tasks", "stack"), answers, strict=True)
