@@ -643,7 +643,8 @@ def test_tasks_that_each_ended_with_a_jump_to_a_wait_for_the_next(
     assert [f.how == "tail-call" for f in found] == [False, *[True] * 5]
     assert len({f.task for f in found}) == 6 and complete
     # Where nothing shows whose code they were, they are there nonetheless.
-    monkeypatch.setattr("ompd.plugins.libgomp.stacks._likely", lambda *_: {})
+    monkeypatch.setattr(stacks_of_threads, "_likely", lambda *_: {})
+    monkeypatch.setattr(stacks_of_threads, "_WAITS_FOR_CHILDREN", "(no routine)")
     found, complete = bodies()
     assert [f.function for f in found] == ["deep", *[None] * 5] and not complete
     assert all({"function", "callee", "address"} <= set(f.unavailable) for f in found[1:])

@@ -490,6 +490,10 @@ def _match(thread: Thread) -> Mapping[int, int]:
         group = stack.groups[0]
         if group.code is None and thread.thread_num() == 0 and is_at_unnamed_barrier(thread, group, regions[0]):
             forks.insert(0, 0)
+    elif len(forks) == len(regions) + 1 and forks[0] == 0 and stack.groups[0].code is None:
+        # That routine has no region yet, or none any more: gomp_team_end() lets go of the team before it waits until
+        # the others of a nested one have left its barrier.
+        del forks[0]
     certain = len(forks) == len(regions) and stack.stopped is None
     return {region.address: number for number, region in zip(forks, regions, strict=True)} if certain else {}
 
