@@ -267,16 +267,19 @@ class PagedFile(MappedFile):
         """Return where *wanted* is first found in part of the file, -1 if it is not there."""
         at, stop, _ = slice(start, end).indices(self._size)
         sought = bytes(wanted)
+        piece = 0
         while at + len(sought) <= stop:
-            # In pieces: mostly it is near, and a signal ends the search between any two.
+            # In pieces, small ones first: mostly it is near, and a signal ends the search between any two.
             number, within = divmod(at, _BLOCK)
             if len(sought) == 1:
                 block = self._blocks.get(number) or self._block(number)
                 found, size = block.find(sought, within, within + stop - at), len(block) - within
                 found -= within if found >= 0 else 0
             else:
-                size = min(stop - at, _PIECE + len(sought) - 1)
+                # The rest of the block, which is kept, before anything else.
+                size = min(stop - at, max(piece or _BLOCK - within, len(sought)))
                 found = self[at : at + size].find(sought)
+                piece = min(4 * piece or _BLOCK, _PIECE)
             if found >= 0:
                 return at + found
             at += size - len(sought) + 1

@@ -282,8 +282,10 @@ class _Walk:
         merged: dict[int, Value] = {}
         declared = here
         type_: Place | None = None
+        attributes, origin = own, None
         for count in range(_MAX_ORIGINS):
-            attributes = self._index.entry(declared)[1]
+            if count:
+                attributes = self._index.entry(declared)[1]
             if type_ is None and _DW_AT_TYPE in attributes:
                 type_ = self._info.target(declared.unit, attributes[_DW_AT_TYPE])
             for attribute, value in attributes.items():
@@ -294,7 +296,7 @@ class _Walk:
             if origin is None:
                 break
             declared = self._info.target(declared.unit, origin)
-        last = self._index.entry(declared)[1]
+        last = attributes if origin is None else self._index.entry(declared)[1]
         if (declared.unit.string(last.get(DW_AT_NAME)) or "") != name and DW_AT_NAME not in own:
             return None
         if location.kind == "none" and _DW_AT_DECLARATION in own:
@@ -323,7 +325,8 @@ class _Walk:
         in_function = False
         unit, offset = place
         around = self._around_of(offset)
-        while around and len(found) <= _MAX_SCOPES:
+        own = unit.bounds[1] - unit.bounds[0]  # where the unit's own entry lies
+        while around and around != own and len(found) <= _MAX_SCOPES:
             tag, attributes = self._index.entry(Place(unit, around))
             if tag in (_DW_TAG_COMPILE_UNIT, _DW_TAG_PARTIAL_UNIT):
                 break

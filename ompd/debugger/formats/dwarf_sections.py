@@ -10,13 +10,15 @@ import mmap
 import struct
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from ompd import limits
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.formats.cursor import Cursor
 from ompd.debugger.formats.elf import SHT_NOBITS, Buffer, ElfFile, order_mark
 from ompd.errors import MalformedFile
+
+T = TypeVar("T")
 
 # What a package's rows are made of (7.3.5.3, table 7.1): DWARF 5's numbers, and those of GNU's extension of DWARF 4
 # (version 2), which are others from 5 on.
@@ -68,6 +70,7 @@ class Sections:
         self.supplementary: Callable[[], Sections | None] | None = None
         """Finds the supplementary file (dwz's) that this one refers to; None for one that has none."""
         self._package: dict[str, PackageIndex | None] = {}
+        self._read: dict[tuple[str, int, Callable[[Cursor], object]], object] = {}
 
     def span(self, name: str) -> tuple[bytes | mmap.mmap, int, int] | None:
         """Return a buffer with the section, its start and its end there, or None if the file has none of that name."""
@@ -117,6 +120,16 @@ class Sections:
             limit = min(limit, start + end)
         what = f"{self._elf.name}: {name}"
         return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
+
+    def once(self, name: str, offset: int, read: Callable[[Cursor], T]) -> T:
+        """Return what *read* makes of a cursor at *offset* of the section: made once, for all who read it there.
+
+        :raises MalformedFile: if there is no such offset in the section
+        """
+        place = name, offset, read
+        if place not in self._read:
+            self._read[place] = read(self.cursor(name, offset))
+        return cast(T, self._read[place])
 
     @cached_property
     def long_lists(self) -> limits.Budget:

@@ -177,6 +177,13 @@ class Unit:
     :param contribution: of a unit of a package, where its parts of other sections begin
     """
 
+    # A file may have a unit for each twenty of its bytes.
+    __slots__ = (
+        *("_abbreviations", "_contribution", "_cursor", "_dwo_id", "_end", "_first", "_ranges_left", "_section"),
+        *("_shapes", "_start", "_top", "abbreviations_offset", "address_size", "has_code", "offset", "offset_size"),
+        *("section", "sections", "signature", "skeleton", "type_offset", "version"),
+    )
+
     def __init__(
         self,
         sections: Sections,
@@ -268,7 +275,7 @@ class Unit:
     @property
     def abbreviations(self) -> Abbreviations:
         if self._abbreviations is None:
-            self._abbreviations = Abbreviations(self.sections.cursor(".debug_abbrev", self.abbreviations_offset))
+            self._abbreviations = self.sections.once(".debug_abbrev", self.abbreviations_offset, Abbreviations)
         return self._abbreviations
 
     @property
