@@ -166,8 +166,13 @@ def _record(
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
     _note_function(session, facts, where)
     at_end_of = None
-    if region is not None and state is not None and state.state == State.WAIT_BARRIER_IMPLICIT_PARALLEL:
-        at_end_of = _end(waits, region, thread_num, where, "where" in facts.unavailable)
+    if "state" in facts.unavailable or "parallel" in facts.unavailable:
+        facts.unavailable["at_end_of"] = facts.unavailable.get("state") or facts.unavailable["parallel"]
+    elif region is not None and state is not None and state.state == State.WAIT_BARRIER_IMPLICIT_PARALLEL:
+        try:
+            at_end_of = _end(waits, region, thread_num, where, facts.unavailable.get("where"))
+        except OmpdError as error:
+            facts.unavailable["at_end_of"] = str(error)  # what cannot be read for it is missing elsewhere, too
     if at_end_of is not None and where is not None and where.file == at_end_of.file:
         where = replace(where, line=at_end_of.line)  # whatever line gcc gave the call
     return ThreadRecord(
@@ -198,19 +203,18 @@ def _record(
 
 
 def _end(
-    waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, is_unknown: bool
+    waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, untold: str | None
 ) -> RegionFunction | None:
     # The construct at whose end a thread waits, if nothing of the user's runs there: the primary thread's innermost
-    # frame is then the code that met the region.
-    try:
-        if is_unknown or (where is not None and thread_num != 0):
-            return None
-        if where is not None and region.encountering_frames()[0].call_site != where.address:
-            return None
-        found = waits.construct_of(region)
-    except OmpdError:
+    # frame is then the code that met the region. *untold*: why it is not known where the thread is.
+    if untold is not None:
+        raise Unavailable(untold)
+    if where is not None and (thread_num != 0 or region.encountering_frames()[0].call_site != where.address):
         return None
-    return found if found is not None and found.line is not None else None
+    found = waits.construct_of(region)
+    if found is None or found.line is None:
+        raise Unavailable("which construct the region is of is not known")
+    return found
 
 
 def _outside(handle: ThreadHandle) -> OutsideRecord | None:
@@ -250,7 +254,8 @@ _NAMELESS = "which thread of the process it is, is not known"
 # What a row has of OpenMP.
 _OPENMP = (
     *("runtime", "thread_num", "team_size", "level", "active_level", "ancestors", "thread_type"),
-    *("state", "state_source", "wait_id", "wait", "parallel", "task", "address", "tool_data", "outside_of_target"),
+    *("state", "state_source", "wait_id", "wait", "parallel", "task", "address", "tool_data"),
+    *("outside_of_target", "at_end_of"),
 )
 
 
