@@ -11,7 +11,7 @@ void pass_barrier(struct stub_thread *thread, enum stub_barrier_kind kind)
     pthread_mutex_lock(&team->mutex);
     uint64_t generation = barrier->generation;
     barrier->kind = kind;
-    team->implicit[thread->thread_num]->at_barrier = 1;
+    team->implicit[thread->thread_num]->at_barrier = (int32_t)kind;
     if (++barrier->arrived == barrier->expected)
         team_wake(team);
     set_state(thread, state, barrier);

@@ -133,7 +133,7 @@ struct stub_task {
     struct stub_dependence *dependences;
     int32_t dependence_count;
     int32_t thread_num;               /* of serial and implicit ones: that of its thread; -1 */
-    int32_t at_barrier;               /* of implicit ones: 1 while team.barrier counts its thread as arrived */
+    int32_t at_barrier;               /* of implicit ones: stub_barrier_kind that its thread came for, while it counts as arrived */
     struct stub_icvs icvs;
 };
 
@@ -144,7 +144,7 @@ struct stub_barrier {
     uint64_t generation;              /* how often all have passed */
     int32_t arrived;                  /* threads that have arrived and may not yet go on */
     int32_t expected;                 /* = team.size */
-    uint32_t kind;                    /* stub_barrier_kind: what those who have arrived came for; 0 if none has */
+    uint32_t kind;                    /* stub_barrier_kind: what the last one who has arrived came for; 0 if none has */
     int32_t padding;
 };
 

@@ -200,7 +200,7 @@ static OUTSIDE void look_barrier(void)
     struct stub_thread *thread = look_at(STUB_WAIT_BARRIER_EXPLICIT);
     IS_WAITING_FOR(thread, &thread->team->barrier);
     IS(int, thread->team->barrier.arrived, 1);
-    IS(int, thread->task->at_barrier, 1);
+    IS(int, thread->task->at_barrier, STUB_BARRIER_EXPLICIT);
     IS(int, thread_of(0)->task->at_barrier, 0);
     IS(uint32_t, thread->team->barrier.kind, STUB_BARRIER_EXPLICIT);
     #pragma omp barrier

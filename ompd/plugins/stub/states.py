@@ -20,7 +20,7 @@ _ROUTINES = {
     "GOMP_taskloop": State.WAIT_TASKGROUP,
     "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
 }
-# stub_barrier.kind, which says what those came for who have arrived.
+# stub_task.at_barrier, an enum stub_barrier_kind: what its thread came for.
 _BARRIERS = {
     1: State.WAIT_BARRIER_EXPLICIT,
     2: State.WAIT_BARRIER_IMPLICIT,
@@ -50,9 +50,9 @@ def _derived(thread: Thread) -> State:
     if thread.view.pointer("waits_for_turn") is not None:
         return State.WAIT_ORDERED
     task = thread.current_task()
-    if task is not None and task.kind() == "implicit" and task.view.signed("at_barrier"):
-        barrier = thread.runtime.embedded(thread.team.view, "barrier", "stub_barrier")
-        return _BARRIERS.get(barrier.unsigned("kind"), State.WAIT_BARRIER)
+    barrier = task.view.signed("at_barrier") if task is not None and task.kind() == "implicit" else 0
+    if barrier:
+        return _BARRIERS.get(barrier, State.WAIT_BARRIER)
     entry = "" if stacks.runs_no_routine(thread) else stacks.innermost_entry(thread)
     if not entry or asks_only(entry):
         return State.WORK_PARALLEL if thread.team.level else State.WORK_SERIAL
