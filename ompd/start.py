@@ -7,9 +7,11 @@ import sys
 
 # Not `signal`, whose enumerations take as long to make as all of Python to start.
 from _signal import SIG_IGN, SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]
+from _thread import interrupt_main
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
     from types import FrameType
     from typing import NoReturn
 
@@ -27,12 +29,22 @@ if _IS_OURS:
     signal(SIGINT, _end)
 
 
+def _pass_on(unraisable: UnraisableHookArgs) -> None:
+    # Ctrl-C has come within a callback of a weak reference, or where an object goes, which nothing can leave by an
+    # exception: it comes once more.
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        interrupt_main()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
     from ompd.commands.main import main as run  # noqa: PLC0415
 
     try:
         if _IS_OURS:
+            sys.unraisablehook = _pass_on
             signal(SIGINT, default_int_handler)
         try:
             run()

@@ -659,7 +659,8 @@ REASONS = {
         "range(0, size - PAGE + 1, PAGE)": _HELD,
         "range(address >> _SHIFT, (address + size - 1 >> _SHIFT) + 1)": _COUNTED,
         "range(first, last + 1)": _COUNTED,
-        "range(max(low, mapping.start >> _SHIFT), min(low + block, mapping.end >> _SHIFT))": "one block of pages",
+        "range(max(low, mapping.start >> _SHIFT), low + block)": "one block of pages",
+        "range(mapping.start >> _SHIFT, (mapping.end >> _SHIFT) + _GROWS)": "counted before (_MAX_EXPANDED)",
         "bytes(self._buffer)": "a copy of what was read",
     },
     "lldb.py": {

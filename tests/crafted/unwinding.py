@@ -77,7 +77,7 @@ def a_stack_without_end(at: Folder) -> None:
     at.write("core", process(at.write("program", raw), raw, stack=stack))
 
 
-@crafted(asked=COMMANDS, code=(0, 3), says="program", memory=260 * MB, cpu=20)
+@crafted(asked=COMMANDS, code=(0, 3), says="program", memory=300 * MB, cpu=20)
 def stacks_without_end_of_many_threads(at: Folder) -> None:
     """500 threads with the same stack of 10,000 frames."""
     raw = module([Section(b".eh_frame", usual() + bytes(4), flags=SHF_ALLOC)])

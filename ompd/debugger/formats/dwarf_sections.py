@@ -10,6 +10,7 @@ import mmap
 import struct
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from sys import intern
 from typing import NamedTuple, TypeVar, cast
 
 from ompd import limits
@@ -118,7 +119,7 @@ class Sections:
         buffer, start, limit = span
         if end is not None:
             limit = min(limit, start + end)
-        what = f"{self._elf.name}: {name}"
+        what = intern(f"{self._elf.name}: {name}")  # kept by every unit
         return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
 
     def once(self, name: str, offset: int, read: Callable[[Cursor], T]) -> T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Collection, Iterator, Mapping
+from sys import intern
 from typing import NamedTuple
 
 from ompd import limits
@@ -195,7 +196,7 @@ class Unit:
     ) -> None:
         self.sections = sections
         self._section = section
-        self.section = section + sections.tag
+        self.section = intern(section + sections.tag)
         self.offset = offset
         self.skeleton = skeleton
         self._contribution = contribution

@@ -145,10 +145,12 @@ class Moment:
         if self._is_over:
             raise StaleHandle(f"{self.name} ran on since this was asked: handles are of one stop")
         mapping = self._mapping_at(number << _SHIFT)
-        if self.is_stopped and (mapping is None or not mapping.is_readable or number in self._asked_for):
+        is_constant = mapping is not None and not mapping.is_writable
+        # What cannot change need not have been copied, and may not have been: what lies before the vDSO cannot be.
+        is_gone = number in self._asked_for and not is_constant
+        if self.is_stopped and (mapping is None or not mapping.is_readable or is_gone):
             raise MemoryFault(address, size, f"the process has nothing to read at {number << _SHIFT:#x}")
         constants = self._process.constants
-        is_constant = mapping is not None and not mapping.is_writable
         if is_constant and number in constants:
             return constants[number]
         if not is_constant:
@@ -159,7 +161,7 @@ class Moment:
             self.missed.add(number)
         page = self._process.read_page(number)
         if page is None:
-            if self.is_stopped:
+            if self.is_stopped and number not in self._asked_for:
                 self.missed.add(number)  # it was there when the process was stopped
             raise MemoryFault(address, size, f"the process does not have {number << _SHIFT:#x}, or has ended")
         if self._room <= 0:
