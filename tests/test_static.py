@@ -81,7 +81,12 @@ def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compil
         # Tasks without lines, and what clang has made of them without their function.
         r"|task\.function is Counter\(\{\((?:'\w+'|None), None, "
     )
-    assert [difference for difference in compare(core).differences if not untold.search(difference)] == []
+    left = [difference for difference in compare(core).differences if not untold.search(difference)]
+    # Regions are in one another on the primary thread's stack, and nothing there tells which is which.
+    lost = [difference for difference in left if "how it goes on outside of its region cannot be told" in difference]
+    assert [difference for difference in left if difference not in lost] == [
+        "answer: complete is False, in truth True"
+    ] * bool(lost)
     with Session.open_core(core.core) as session:
         for thread in session.process.threads():
             assert session.process.stack(thread).stopped is None

@@ -760,6 +760,7 @@ class _HeaderOnly(Sections):
         self._info = info
         self.byte_order = "little"
         self.split, self.tag, self.supplementary = False, "", None
+        self._read = {}
 
     def span(self, name: str) -> tuple[bytes, int, int] | None:
         """Return the unit's section."""

@@ -20,6 +20,7 @@ static volatile int has_first, has_second, held = 1, created;
 static KEPT void want_first(void) { omp_set_lock(&first); }
 static KEPT void want_second(void) { omp_set_lock(&second); }
 static KEPT void hold(void) { while (held) pause(); }
+static KEPT void begin_and_hold(void) { created = 1; hold(); }
 
 static KEPT void meet(void)
 {
@@ -38,7 +39,7 @@ static KEPT void enter(void)
 static KEPT void wait_for_task(void)
 {
     #pragma omp task
-    hold();
+    begin_and_hold();
     #pragma omp taskwait
 }
 
@@ -114,8 +115,11 @@ int main(int count, char **arguments)
         #pragma omp parallel num_threads(4)
         if (omp_get_thread_num() == 0)
             wait_for_task();
-        else
+        else {
+            while (!created) /* at the barrier they would execute the task */
+                usleep(1000);
             meet();
+        }
     } else if (!strcmp(how, "tasks")) {
         #pragma omp parallel num_threads(4)
         {
