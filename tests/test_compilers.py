@@ -147,20 +147,21 @@ def test_constructs_are_where_the_source_has_them(name: str, runtime: str, flags
     for answer in (regions, tasks, threads, stacks):
         assert MARKS.search(format_answer("any", answer)) is None
     assert MARKS.search("\n".join(text for text, _ in stack_lines(stacks, verbose=True))) is None
-    checked = set()
+    # At -O1 gcc leaves no function by a jump, and not every clang does.
+    left, checked = {} if "-O1" in flags else LEFT, set()
     for row in stacks.rows:
         frames = [f for f in row.frames if f.kind == "user"]
         assert frames[0].function == "rest" or row.native_thread_id == min(r.native_thread_id for r in threads.rows)
-        for function, expected in LEFT.items():
+        for function, expected in left.items():
             if any(f.function == function for f in frames):
                 inner = frames[1 : 1 + len(expected)]
                 assert [seen(frame) for frame in inner] == list(expected), function
                 checked.add(function)
-        if any(f.function == "choosing" for f in frames):
+        if left and any(f.function == "choosing" for f in frames):
             assert frames[1].unavailable["callee"]
-        if any(f.function == "choice" for f in frames):
+        if left and any(f.function == "choice" for f in frames):
             assert set(frames[1].unavailable) == {"address", "file", "line", "callee"}
-    assert checked == set(LEFT)
+    assert checked == set(left)
     targets = [
         (f.function, f.line, f.construct.line)
         for row in stacks.rows
