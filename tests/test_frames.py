@@ -79,7 +79,7 @@ def at(place: str, compiler_name: str, runtime: str, level: str = "-O2", *flags:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
-        env={**ENVIRONMENT},
+        env={**ENVIRONMENT, **({"OMP_NESTED": "true"} if runtime == "libgomp-wheel" else {})},  # which is old
         start_new_session=True,
     )
     try:
