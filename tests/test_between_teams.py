@@ -31,8 +31,15 @@ def stops(runtime: str, folder: Path, *arguments: str) -> list[tuple[str, int, b
     return [(core, int(level), two == "1") for _, core, level, two in lines]
 
 
-@pytest.mark.parametrize("arguments", [(), ("kept",)], ids=["new", "kept"])
-@pytest.mark.parametrize("runtime", RUNTIMES if FULL else RUNTIMES[:2])
+CASES = [
+    pytest.param(runtime, arguments, id=f"{runtime}-{name}")
+    for number, runtime in enumerate(RUNTIMES if FULL else RUNTIMES[:2])
+    for turn, (name, arguments) in enumerate({"new": (), "kept": ("kept",)}.items())
+    if FULL or turn == number
+]
+
+
+@pytest.mark.parametrize(("runtime", "arguments"), CASES)
 def test_a_thread_between_two_teams_is_in_the_outer_one(
     runtime: str, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
