@@ -7,7 +7,8 @@ import sys
 
 # Not `signal`, whose enumerations take as long to make as all of Python to start.
 from _signal import SIG_IGN, SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]
-from _thread import interrupt_main
+from _thread import interrupt_main, start_new_thread
+from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +31,17 @@ if _IS_OURS:
 
 
 def _pass_on(unraisable: UnraisableHookArgs) -> None:
-    # Ctrl-C has come within a callback of a weak reference, or where an object goes, which nothing can leave by an
-    # exception: it comes once more.
+    # Ctrl-C has come within a callback of a weak reference, or where an object goes, which no exception leaves. It
+    # comes once more, a little later: what is raised in here is lost, too.
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        interrupt_main()
+        start_new_thread(_interrupt_soon, ())
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _interrupt_soon() -> None:
+    sleep(0.01)
+    interrupt_main()
 
 
 def main() -> NoReturn:

@@ -121,3 +121,25 @@ def test_an_interrupt_at_any_call_is_quiet(command: str, good: Stopped, forking:
         assert code == 130 or command == "snapshot" or out == whole, at
         # What is written is whole, or is not there, and nothing is left beside it.
         assert set(tmp_path.iterdir()) <= ({written} if code == 0 or written.exists() else set()), (at, code)
+
+
+IN_A_CALLBACK = """
+import os, signal, time, weakref
+import ompd.commands.main, ompd.start
+class Thing:
+    pass
+def run():
+    thing = Thing()
+    kept = weakref.ref(thing, lambda _: [os.kill(os.getpid(), signal.SIGINT) for _ in range(1)])
+    del thing
+    time.sleep(50)
+ompd.commands.main.main = run
+ompd.start.main()
+"""
+
+
+def test_an_interrupt_that_no_exception_can_tell_of_is_not_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CALLBACK], capture_output=True, text=True, env=clean_environment(), timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
