@@ -6,8 +6,15 @@ import os
 import sys
 
 # Not `signal`, whose enumerations take as long to make as all of Python to start.
-from _signal import SIG_IGN, SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]
-from _thread import interrupt_main, start_new_thread
+from _signal import (  # type: ignore[import-not-found]
+    SIG_IGN,
+    SIGINT,
+    default_int_handler,
+    getsignal,
+    pthread_kill,
+    signal,
+)
+from _thread import get_ident, start_new_thread
 from time import sleep
 
 TYPE_CHECKING = False
@@ -34,14 +41,14 @@ def _pass_on(unraisable: UnraisableHookArgs) -> None:
     # Ctrl-C has come within a callback of a weak reference, or where an object goes, which no exception leaves. It
     # comes once more, a little later: what is raised in here is lost, too.
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        start_new_thread(_interrupt_soon, ())
+        start_new_thread(_interrupt_soon, (get_ident(),))
     else:
         sys.__unraisablehook__(unraisable)
 
 
-def _interrupt_soon() -> None:
+def _interrupt_soon(thread: int) -> None:
     sleep(0.01)
-    interrupt_main()
+    pthread_kill(thread, SIGINT)
 
 
 def main() -> NoReturn:
