@@ -14,7 +14,7 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready tools intel
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-# The product of all axes where `test` takes pairs; some minutes more.
+# The product of all axes where `test` takes pairs: some forty minutes.
 test-full: $(VENV)/.ready tools intel
 	@$(BIN)/python -m tests.builds --fetch || echo "what could not be fetched is not tested"
 	OMPD_FULL=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)

@@ -25,7 +25,7 @@ MAX_INFLATED = 1 << 30
 # A core, unpacked into a file: what is not zeros takes room on a disk. Programs fill large arrays with one number, so
 # more is likely here than elsewhere.
 UNPACKED_RATIO, ALWAYS_UNPACKED = 256, 1 << 30
-# What is compressed in pieces has pieces of some size; those that hold nothing are there to keep somebody busy.
+# Compressed files are made of pieces. A real piece holds something; empty ones are there to cost time.
 FREE_MEMBERS, MEMBER_BYTES = 4096, 256
 # What other programs of the machine find left on the disk.
 KEPT_FREE = 64 << 20
@@ -123,7 +123,7 @@ def list_steps(size: int) -> int:
 
 
 def note_bytes(size: int) -> int:
-    """Return how many bytes of notes are looked at of a file of *size* bytes: segments and sections may both have them,
-    and no others.
+    """Return how many bytes of notes are read of a file of *size* bytes: twice its size, since a note may be found both
+    by a segment and by a section.
     """
     return FREE_BYTES + 2 * size

@@ -73,7 +73,8 @@ class Campaign:
                 tally.reasons.update(map(_worded, set(answer["warnings"])))
         for row in sample.answers.get("threads", {}).get("threads", ()):
             tally.no_state += row["runtime"] is not None and row["state"] is None
-            tally.no_where += row["where"] is row["at_end_of"] is None and row["state"] not in ("idle", None)
+            has_place = row["where"] is not None or row["at_end_of"] is not None
+            tally.no_where += not has_place and row["state"] not in ("idle", None)
             if row["runtime"] is not None and row["state"] is None:
                 tally.reasons[f"state: {_worded(row['unavailable'].get('state', 'nothing says why'))}"] += 1
         tally.broken.update(map(_worded, broken))

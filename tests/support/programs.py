@@ -120,8 +120,11 @@ ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS, **STACK_PROG
 
 
 def modes_of(program: str, compiler: str) -> tuple[str, ...]:
-    """Return in which MODES a program is run as a compiler builds it: in all; without ``OMPD_FULL`` in such a half of
-    them that its compilers together make all, and so do a compiler's programs."""
+    """Return the MODES in which a program is run as one compiler builds it.
+
+    These are all of them with ``OMPD_FULL``. Otherwise its compilers take turns, so that each program is run in every
+    mode, and so is the code of each compiler.
+    """
     compilers = ALL_PROGRAMS[program].compilers
     if FULL or len(compilers) == 1:
         return MODES
