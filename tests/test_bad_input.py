@@ -487,6 +487,22 @@ def test_a_program_without_openmp(tmp_path: Path) -> None:
     assert "no OpenMP runtime" in ran.err
 
 
+def test_a_runtime_that_no_plugin_is_for(tmp_path: Path) -> None:
+    source = (
+        "#include <stdlib.h>\n"
+        'static const char *const libraries[] = {"libompd_vendor.so", 0};\n'
+        "const char *const *ompd_dll_locations = libraries;\n"
+        "int main(void) { abort(); }\n"
+    )
+    core = _crash(tmp_path, source, "-rdynamic")
+    for command in ("threads", "parallel"):
+        refused(command, core, names="program", fault="no plugin", way_out="ompd runtimes")
+    ran = ompd("runtimes", core, "--json")
+    (runtime,) = ran.json["runtimes"]
+    assert (runtime["kind"], runtime["dll_locations"]) == ("unknown", ["libompd_vendor.so"])
+    assert "no plugin" in runtime["unavailable"]["version"] and "ompd_ symbols" not in str(runtime)
+
+
 def test_a_libgomp_that_is_not_known_and_cannot_be_asked(tmp_path: Path) -> None:
     # A build that no table names, whose omp_get_thread_num() begins with an instruction that is not decoded (lfence),
     # on a machine without an emulator.

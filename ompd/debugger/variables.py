@@ -497,7 +497,8 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
         symbols = _symbols(module)
         number, ending = entry.location.number, f".{entry.name}"
         if entry.location.kind == "none":
-            found = [s for s in symbols.find_prefix(PREFIX) if re.search(rf"(?:\.|E\d+){entry.name}(?:_\d+)?$", s.name)]
+            end = re.compile(rf"(?:\.|E\d+){re.escape(entry.name)}(?:_\d+)?$")
+            found = [symbol for symbol in symbols.find_prefix(PREFIX) if end.search(symbol.name)]
             symbol = found[0] if len(found) == 1 else None
         else:
             symbol = symbols.at(number) if entry.location.kind == "address" else symbols.thread_local_at(number)

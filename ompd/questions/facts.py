@@ -141,17 +141,11 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
 def _reason(runtime: LoadedRuntime) -> tuple[str, str]:
     if runtime.fault is not None:
         return str(runtime.fault), runtime.fault.hint
-    return (
-        f"{runtime.found.module.name} has none of the ompd_ symbols by which a runtime tells its structures",
-        _SYMBOLS_HINT if runtime.found.kind != "libgomp" else _LIBGOMP_HINT,
-    )
+    return f"{runtime.found.module.name} {NO_PLUGIN}", _NO_PLUGIN_HINT
 
 
-_SYMBOLS_HINT = (
-    "run the program with a libomp or libiomp5 that was not stripped, or put the runtime's separate debug file where "
-    ".gnu_debuglink or the build-id leads (--debug-dir)"
-)
-_LIBGOMP_HINT = "GNU libgomp has none in any build; link the program with libiomp5 or an unstripped libomp instead"
+NO_PLUGIN = "has ompd_dll_locations, and ompd has no plugin for its runtime"
+_NO_PLUGIN_HINT = "`ompd runtimes` shows the libraries that it names"
 _LOSS_HINT = "copy the core again, whole, or have it written where the disk and the quota hold it"
 _NAME_HINT = "; --exe FILE names the program, --sysroot DIR the folder of its libraries"
 _FILES_HINT = (

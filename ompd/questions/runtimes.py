@@ -10,7 +10,7 @@ from ompd.debugger.dll_files import unsuitable
 from ompd.errors import CorruptState, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.model import Answer, DllRecord, RuntimeRecord
 from ompd.plugins import discovery
-from ompd.questions.facts import Facts, Problems, answer, begin
+from ompd.questions.facts import NO_PLUGIN, Facts, Problems, answer, begin
 from ompd.session import LoadedRuntime, Session
 
 
@@ -41,13 +41,13 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
             return runtime.space
         if isinstance(runtime.fault, (CorruptState, MemoryFault, TooMuch)):
             raise runtime.fault  # trying failed
-        raise Unavailable(str(runtime.fault) if runtime.fault is not None else _NO_SYMBOLS)
+        raise Unavailable(str(runtime.fault) if runtime.fault is not None else f"{found.module.name} {NO_PLUGIN}")
 
     def locations() -> tuple[str, ...] | None:
         if found.module.unproven is not None:
             raise Unavailable(str(runtime.fault))
         if found.locations_address is None:
-            raise Unavailable(_NO_SYMBOLS)
+            raise Unavailable(f"{found.module.name} has no ompd_dll_locations")
         names = found.dll_locations(session.process)
         if names is None and isinstance(runtime.fault, CorruptState):
             raise runtime.fault
@@ -120,6 +120,3 @@ def _other_layouts(space: AddressSpace | None) -> dict[str, str]:
     # Of the structures that were asked about so far.
     sources = space.layout_sources if space is not None else {}
     return {name: source for name, source in sources.items() if space is not None and source != space.layout_source}
-
-
-_NO_SYMBOLS = "the runtime has no ompd_ symbols"
