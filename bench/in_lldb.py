@@ -10,16 +10,14 @@ import statistics
 import sys
 from pathlib import Path
 
-import ompd
 from bench.targets import MANY
 from tests.support import Missing, stopped
-from tests.support.lldb import VERSIONS, Lldb, batch, lldb
+from tests.support.lldb import LOAD, VERSIONS, Lldb, batch, lldb, target_create
 
 _MOST_SECONDS = 1.0
 _MOST_RATIO = 1.3
 _HIDES = 20  # the first version that leaves frames out
 _ROUNDS = 5
-_SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
 
 
 def _seconds(found: Lldb, command: str, *before: str) -> tuple[float, str]:
@@ -28,9 +26,9 @@ def _seconds(found: Lldb, command: str, *before: str) -> tuple[float, str]:
     printed = batch(
         found,
         [
-            f"command script import {_SCRIPT}",
+            LOAD,
             *before,
-            f"target create {core.executable} --core {core.core}",
+            target_create(core.executable, core.core),
             "script import time; begin = time.perf_counter()",
             command,
             "script print('took', time.perf_counter() - begin)",

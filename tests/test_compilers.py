@@ -237,7 +237,7 @@ def frames_of_gdb(core: Path, program: Path) -> Mapping[int, list[tuple[str, int
     for row in text.splitlines():
         if thread := re.match(r"Thread \d+ \(.*LWP (\d+)\)", row):
             frames = found.setdefault(int(thread[1]), [])
-        elif frame := re.match(rf"#\d+ +(?:0x[0-9a-f]+ in )?(\S+) .*at \S*{SOURCE.name}:(\d+)$", row):
+        elif frame := re.match(rf"#\d+ +(?:0x[0-9a-f]+ in )?(\S+) .* at .*{SOURCE.name}:(\d+)$", row):
             frames.append((frame[1], int(frame[2])))
     return found
 

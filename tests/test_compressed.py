@@ -285,7 +285,7 @@ def test_a_disk_without_room(tmp_path: Path, good: Stopped) -> None:
     core = written(tmp_path / "core", COMPRESSORS["gzip"](good.core.read_bytes()))
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = f"mount -t tmpfs -o size=1m none {disk} && TMPDIR={disk} exec {OMPD} threads {core}"
+    mount = f"mount -t tmpfs -o size=1m none '{disk}' && TMPDIR='{disk}' exec '{OMPD}' threads '{core}'"
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount]
     if shutil.which("unshare") is None or subprocess.run([*command[:-1], "exit 0"], capture_output=True).returncode:
         pytest.skip("forbidden here: a mount namespace of one's own")
@@ -426,7 +426,7 @@ FAKE = """#!/bin/sh
 printf '%s\\n' "$*" >>{calls}
 for word in "$@"; do last=$word; done
 case "$*" in
-*" dump "*) cat {core}; exit 0;;
+*" dump "*) cat "{core}"; exit 0;;
 esac
 case "$last $*" in
 nothing*--field=*) exit 0;;
@@ -434,7 +434,7 @@ nothing*) echo 'No coredumps found.' >&2; exit 1;;
 esac
 case "$*" in
 *--json=short*) {json};;
-*--field=COREDUMP_FILENAME*) echo {stored};;
+*--field=COREDUMP_FILENAME*) echo "{stored}";;
 *) echo 'unknown' >&2; exit 1;;
 esac
 """

@@ -15,8 +15,8 @@ import pytest
 import ompd
 from ompd.isolation import PACKAGES, AwayFromHere, Isolation
 from tests.support import FULL, stopped
-from tests.support.lldb import VERSIONS, batch, lldb
-from tests.test_lldb_script import LOAD, LOOKING, Replies
+from tests.support.lldb import LOAD, VERSIONS, batch, lldb, target_create
+from tests.test_lldb_script import LOOKING, Replies
 
 PACKAGE = Path(ompd.__file__).parent
 # What each of a stranger's modules does: it notes that it was run.
@@ -97,7 +97,7 @@ def test_nothing_in_the_current_folder_runs(version: int, where: str, tmp_path: 
             lldb(version),
             [
                 *([first] if where == "first" else []),
-                *(clear, paths, LOAD, f"target create {core.executable} --core {core.core}"),
+                *(clear, paths, LOAD, target_create(core.executable, core.core)),
                 *(*LOOKING, "ompd threads --json", "ompd stack --raw", "ompd thread 1", "ompd snapshot ../small.core"),
                 *("help ompd threads", "ompd threads --bogus", "ompd auto on", "ompd var nothing --debug", paths),
             ],

@@ -474,7 +474,7 @@ def gdb_stacks(core: Stopped) -> dict[int, list[GdbFrame]]:
         if found := re.match(r"Thread \d+ \(.*LWP (\d+)\)", line):
             frames = stacks.setdefault(int(found[1]), [])
         elif found := re.match(
-            r"#\d+ +(?:0x[0-9a-f]+ in )?(.+?)(?: \((?:\.\.\.)?\))?(?: at (\S+):(\d+))?(?: from .*)?$", line
+            r"#\d+ +(?:0x[0-9a-f]+ in )?(.+?)(?: \((?:\.\.\.)?\))?(?: at (.+):(\d+))?(?: from .*)?$", line
         ):
             # Some names of compiler-made functions have parameters in them.
             name = re.sub(r"(_omp_fn\.\d+|_debug__|operator\(\))\(.*\)(?: const)?$", r"\1", found[1])

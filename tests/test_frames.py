@@ -28,7 +28,7 @@ from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.live import working
-from tests.support.lldb import batch, lldb
+from tests.support.lldb import LOAD, batch, lldb
 from tests.support.machine import intel_runtime
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read
 from tests.support.runtimes import RUNTIMES
@@ -327,9 +327,8 @@ def test_commands_of_lldb_agree_on_who_is_in_a_team(version: int, tmp_path: Path
     command = [str(compiler("gcc").path), "-g", "-O0", "-fopenmp", str(source), "-o", str(program)]
     subprocess.run(command, check=True, env=clean_environment())
     (line,) = (n for n, text in enumerate(source.read_text().splitlines(), 1) if "/* stop here */" in text)
-    load = f"command script import {Path(ompd.__file__).with_name('lldb_script.py')}"
     asked = [f"ompd {name} --json" for name in ("threads", "parallel", "tasks", "stack")] + ["ompd thread 3"]
-    commands = [load, f"breakpoint set -f rounds.c -l {line}", "run", *asked, *(["continue", *asked] * 5), "kill"]
+    commands = [LOAD, f"breakpoint set -f rounds.c -l {line}", "run", *asked, *(["continue", *asked] * 5), "kill"]
     begins = 0
     for _ in range(10):  # whether one has not begun yet is chance
         printed = batch(lldb(version), commands, str(program), cwd=tmp_path)

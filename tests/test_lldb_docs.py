@@ -14,7 +14,7 @@ import pytest
 import ompd
 from tests.support import stopped
 from tests.support.cache import CHECKOUT
-from tests.support.lldb import LldbHost, batch, build_regions, lldb
+from tests.support.lldb import LOAD, LldbHost, batch, build_regions, lldb
 from tests.test_docs import ALL_EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("lldb")
@@ -36,8 +36,7 @@ def folder_of_the_page(folder: Path) -> Path:
 
 def run_block(block: str, folder: Path) -> str:
     commands = [line.removeprefix("(lldb) ") for line in block.splitlines() if line.startswith("(lldb) ")]
-    load = f"command script import {SCRIPT}"
-    shown = [load, "settings set stop-line-count-before 1", "settings set stop-line-count-after 1", "version"]
+    shown = [LOAD, "settings set stop-line-count-before 1", "settings set stop-line-count-after 1", "version"]
     printed = batch(lldb(VERSION), [*shown, *commands], cwd=folder)
     text = re.split(r"^\(lldb\) version\n.*\n", printed, maxsplit=1, flags=re.MULTILINE)[1]
     text = text.replace(f"{folder}/", "").replace(str(SCRIPT), "/path/of/ompd/lldb_script.py")

@@ -16,8 +16,8 @@ from ompd import lldb_frames
 from ompd.contract.code import RUNTIME_FILE
 from tests.support import Stopped, clean_environment, require, stopped
 from tests.support.dap import DebugAdapter
-from tests.support.lldb import lldb
-from tests.test_lldb_script import DEBUG, INNER, LOAD, Replies, create_live, line_with, replies, stop_at
+from tests.support.lldb import LOAD, lldb, target_create
+from tests.test_lldb_script import DEBUG, INNER, Replies, create_live, line_with, replies, stop_at
 
 pytestmark = pytest.mark.xdist_group("lldb")
 
@@ -80,7 +80,7 @@ def name_of(frame: Line) -> str:
 
 
 def create(core: Stopped) -> str:
-    return f"target create {core.executable} --core {core.core}"
+    return target_create(core.executable, core.core)
 
 
 @cache

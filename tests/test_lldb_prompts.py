@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-import ompd
 from tests.support import stopped
 from tests.support.dap import DebugAdapter
-from tests.support.lldb import VERSIONS, build_regions, lldb
+from tests.support.lldb import LOAD, VERSIONS, build_regions, lldb
 from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.xdist_group("lldb")
 
-LOAD = f"command script import {Path(ompd.__file__).with_name('lldb_script.py')}"
 TAB = "\t"
 
 

@@ -24,7 +24,7 @@ from ompd.commands.table import COMMANDS
 from ompd.render.json import format_answer
 from ompd.session import Session
 from tests.support import FULL, require, stopped
-from tests.support.lldb import VERSIONS, batch, build_regions, lldb, without_origin_of_signals
+from tests.support.lldb import LOAD, VERSIONS, batch, build_regions, lldb, target_create, without_origin_of_signals
 
 pytestmark = pytest.mark.xdist_group("lldb")
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -33,7 +33,6 @@ with_22 = pytest.mark.parametrize("version", VERSIONS if FULL else (22, 14))
 with_19 = pytest.mark.parametrize("version", VERSIONS if FULL else (19, 14))
 
 SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
-LOAD = f"command script import {SCRIPT}"
 DEBUG = "settings set target.env-vars OMP_DEBUG=enabled"
 SOURCE = Path(__file__).parent / "lldb" / "regions.c"
 OPTIONS = ("", "--all", "-v", "--json")
@@ -80,11 +79,11 @@ INNER = stop_at("sum += x +")
 
 def create_core(name: str) -> str:
     core = stopped(name)
-    return f"target create {core.executable} --core {core.core}"
+    return target_create(core.executable, core.core)
 
 
 def create_live(pie: bool = True) -> str:
-    return f"target create {build_regions(pie=pie) / 'regions'}"
+    return target_create(build_regions(pie=pie) / "regions")
 
 
 @cache
@@ -161,7 +160,7 @@ def test_stacks_are_those_of_the_shell(version: int) -> None:
     core = stopped("task_tree", compiler="clang")
     team = [t["native_thread_id"] for t in core.truth["threads"] if t["role"] == "team"]
     asked = ("--raw", "--fold", "--thread 1", f"--thread {team[-1]}", f"--raw --thread {team[0]} --json", "--thread 99")
-    create = f"target create {core.executable} --core {core.core}"
+    create = target_create(core.executable, core.core)
     told = replies(version, create, *(f"ompd stack {words}" for words in asked), "ompd stack --thread one")
     for words in asked:
         printed = told[f"ompd stack {words}"]
@@ -286,7 +285,7 @@ def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
     folder = build_regions()
     told = replies(
         version,
-        *(f"target create {folder / 'opener'}", DEBUG, "ompd auto on", "breakpoint set -n main", "run"),
+        *(target_create(folder / "opener"), DEBUG, "ompd auto on", "breakpoint set -n main", "run"),
         *("ompd status", TOGETHER, "continue", "ompd status"),
         cwd=folder,
     )
@@ -327,7 +326,7 @@ def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
         version,
         *("ompd threads", "ompd auto on", "ompd auto off", create_live(), "ompd threads", "ompd thread 1"),
         *("run", "ompd threads", "breakpoint set -n main", "run", "process detach", "ompd threads"),
-        *(f"target create {small}", "run", "ompd threads", "kill"),
+        *(target_create(small), "run", "ompd threads", "kill"),
         *("target create /bin/true", "breakpoint set -n __libc_start_main", "run", "ompd threads", "ompd runtimes"),
     )
     no_target, not_run, ended, detached, small_one, without = map(numberless, told.all("ompd threads"))
@@ -349,7 +348,7 @@ def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) 
     name = str(core.executable).encode()
     lost = tmp_path / "core"
     lost.write_bytes(core.core.read_bytes().replace(name, name.replace(b"/programs/", b"/progr-ms/")))
-    told = replies(version, f"target create --core {lost}", "ompd threads")
+    told = replies(version, f'target create --core "{lost}"', "ompd threads")
     assert re.fullmatch(
         "error: ompd: LLDB has found no file of .*\nompd: name the program: target create PROGRAM --core CORE\n",
         told["ompd threads"],
@@ -382,7 +381,7 @@ def test_loading_says_nothing_and_neither_does_loading_again(version: int) -> No
 def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     look = "script import importlib.util; print([n for n in ('click', 'rich') if importlib.util.find_spec(n) is None])"
     shutil.copytree(SCRIPT.parent, tmp_path / "ompd")
-    load = f"command script import {tmp_path / 'ompd' / 'lldb_script.py'}"
+    load = f'command script import "{tmp_path / "ompd" / "lldb_script.py"}"'
     found = lldb(version)  # an activated environment would be LLDB's Python's, too
     system = replace(found, environment={**found.environment, "PATH": "/usr/bin:/bin"})
     told = Replies(batch(system, [look, load, "version"], cwd=tmp_path))
@@ -453,9 +452,7 @@ def test_lldb_opens_a_snapshot(version: int, tmp_path: Path) -> None:
     with ompd.open_core(core.core) as session:
         session.snapshot(tmp_path / "snapshot")
     told = [
-        Replies(batch(lldb(version), [f"target create {core.executable} --core {path}", "bt all"], cwd=tmp_path))[
-            "bt all"
-        ]
+        Replies(batch(lldb(version), [target_create(core.executable, path), "bt all"], cwd=tmp_path))["bt all"]
         for path in (core.core, tmp_path / "snapshot")
     ]
     assert told[0] == told[1] and told[0].count("thread #") == 13

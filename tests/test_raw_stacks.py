@@ -192,7 +192,7 @@ def test_stacks_of_all_sorts_were_compared(kind: Kind) -> None:
             getattr(seen, name).update(found)
         if all(len(getattr(seen, name)) >= least for name, least in vars(wanted).items()):
             return
-    pytest.fail(f"too few stacks of a sort: {({name: len(found) for name, found in vars(seen).items()})}")
+    pytest.fail(f"too few stacks of a sort: { ({name: len(found) for name, found in vars(seen).items()}) }")
 
 
 @pytest.mark.xdist_group("raw_stacks")

@@ -252,9 +252,7 @@ def test_stacks_are_copied_as_far_as_they_are_used() -> None:
     for address, size in copying._stacks(pointers):
         pages.update(range(address // PAGE, (address + size) // PAGE))
     assert set(pages.values()) == {1}
-    used = [
-        {page for page in pages if each.start <= page * PAGE < each.end} for each in (shallow, deep, deeper)
-    ]
+    used = [{page for page in pages if each.start <= page * PAGE < each.end} for each in (shallow, deep, deeper)]
     assert [len(each) for each in used[:2]] == [11, 1001]  # with the page below, which may be used as well
     # What the others leave is the deepest one's; of that the outermost frames are copied, too.
     assert 4900 < len(used[2]) < 5000 and deeper.end // PAGE - 1 in used[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.stub.programs import built
-from tests.support.lldb import VERSIONS, LldbHost
+from tests.support.lldb import VERSIONS, LldbHost, target_create
 from tests.test_lldb_script import replies
 
 pytestmark = pytest.mark.xdist_group("lldb")
@@ -47,7 +47,7 @@ def test_places_for_breakpoints(version: int) -> None:
 def test_its_beginning_is_seen_and_its_copies_are_told(version: int, library: str) -> None:
     told = replies(
         version,
-        *(f"target create {figure_8(library)}", DEBUG, "ompd auto on", "breakpoint set -n ompd_bp_parallel_end"),
+        *(target_create(figure_8(library)), DEBUG, "ompd auto on", "breakpoint set -n ompd_bp_parallel_end"),
         *("run", "ompd var a --json", "ompd runtimes", "breakpoint list"),
     )
     assert f"OpenMP: {library} has begun\n" in told["run"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ompd.commands.lldb_init import format_import
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.debs import deb_folder
@@ -20,6 +21,13 @@ from tests.support.runs import Running, Stopped, can_be_read
 
 VERSIONS = (22, 19, 14)
 ANSWER_SECONDS = 100
+LOAD = format_import()
+"""Loads our commands."""
+
+
+def target_create(program: Path, core: Path | None = None) -> str:
+    """Return LLDB's command for a target, whatever the names of its files have in them."""
+    return f'target create "{program}"' + (f' --core "{core}"' if core is not None else "")
 
 
 @dataclass(frozen=True)
