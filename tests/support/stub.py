@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -35,7 +36,7 @@ def stub_folder(compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
 
     def make(folder: Path) -> None:
-        run_make(folder, f"CC={path}", f"CFLAGS={' '.join(flags)}")
+        run_make(folder, f"CC={path}", f"CFLAGS={shlex.join(flags)}")
 
     return entry("stub", key_of(sources_key(), version, flags), make)
 
