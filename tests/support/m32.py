@@ -66,9 +66,10 @@ def m32_flags() -> Flags:
 
 def _shared(root: Path, linked: Path) -> Path:
     # What is linked as libc is a text that names files as if the packages were installed, others are links to such.
-    script = re.sub(r"(?<= )(?=/(?:usr/)?lib32/)", str(root), (linked / "libc.so").read_text())
+    text = (linked / "libc.so").read_text()
+    script = re.sub(r"(?<= )(/(?:usr/)?lib32/\S+)", lambda name: f'"{root}{name[1]}"', text)
     # The loader's usual name is one more link.
-    script = script.replace(" /lib/ld-linux.so.2", f" {root}/lib32/ld-linux.so.2")
+    script = script.replace(" /lib/ld-linux.so.2", f' "{root}/lib32/ld-linux.so.2"')
     links = {
         path.name: str(root / path.readlink().relative_to("/"))
         for path in sorted(linked.glob("*.so"))
