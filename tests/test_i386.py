@@ -512,7 +512,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
     tables: list[tuple[int, int, Path]] = []
     for line in stepped(program, GDB_SCRIPT + script):
         kind, _, rest = line.partition(" ")
-        words = rest.split(maxsplit=1) if kind == "STOP" else rest.split()
+        words = rest.split(maxsplit=1 if kind == "STOP" else 3)
         if kind == "MAPPED" and words[3].startswith("/"):
             tables.append((int(words[0], 16), int(words[1], 16), Path(words[3])))
         elif kind == "STOP":

@@ -340,7 +340,7 @@ gdb.execute("break begin")
 gdb.execute("run")
 NAMES = "rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
 mask = (1 << 64) - 1
-mappings = [line.split() for line in gdb.execute("info proc mappings", to_string=True).splitlines()]
+mappings = [line.split(maxsplit=5) for line in gdb.execute("info proc mappings", to_string=True).splitlines()]
 top = next(int(words[1], 16) for words in mappings if words[-1:] == ["[stack]"])
 for words in mappings:
     if len(words) == 6 and words[0].startswith("0x"):
@@ -397,7 +397,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
     tables: list[tuple[int, int, Path]] = []
     for line in stepped(program):
         kind, _, rest = line.partition(" ")
-        words = rest.split(maxsplit=1) if kind == "STOP" else rest.split()
+        words = rest.split(maxsplit=1 if kind == "STOP" else 3)
         if kind == "MAPPED" and words[3].startswith("/"):
             tables.append((int(words[0], 16), int(words[1], 16), Path(words[3])))
         elif kind == "STOP":
