@@ -139,7 +139,7 @@ def libc() -> Path:
     """Return the C library that this Python runs with."""
     with Path(f"/proc/{os.getpid()}/maps").open() as maps:
         # Other libraries of that name may be mapped to be read.
-        code = (line.split(maxsplit=5)[-1] for line in maps if " r-xp " in line)
+        code = (line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if " r-xp " in line)
         return next(Path(name) for name in code if "/libc.so" in name or "/libc-" in name)
 
 
