@@ -39,7 +39,7 @@ from tests.support import FULL, Missing, Stopped, clean_environment, intel_runti
 from tests.support.build import compiler
 from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
-from tests.support.machine import require_module
+from tests.support.machine import require, require_module
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
@@ -386,6 +386,30 @@ def test_a_task_lets_nobody_go_who_sleeps_in_the_barrier(tmp_path: Path) -> None
     with Session.open_core(told) as session:
         found = [row.wait for row in threads.ask(session).rows if row.wait is not None]
     assert [(wait.kind, wait.how, wait.arrived, wait.expected) for wait in found] == [("barrier", "blocked", 4, 4)] * 3
+
+
+def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
+    # The last thread at a barrier calls the kernel as those do that sleep there. gdb stops it in that call.
+    (tmp_path / "wake.c").write_text("int main(void) {\n#pragma omp parallel num_threads(2)\n;\n}\n")
+    command = [str(compiler("gcc").path), "-g", "-fopenmp", "wake.c", "-o", "wake"]
+    subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    gdb = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]
+    # FUTEX_WAKE, by any thread: the first one is at the barrier before the region's code, or at that of its end.
+    stop = ["set startup-with-shell off", "catch syscall futex", "condition 1 ($rsi & 0x7f) == 1", "run"]
+    commands = [word for text in (*stop, "generate-core-file core", "kill") for word in ("-ex", text)]
+    done = subprocess.run(
+        [*gdb, *commands, "./wake"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean_environment(), **ENVIRONMENT},
+    )
+    if "ptrace" in done.stderr:
+        raise Missing("gdb", "ptrace is not permitted", forbidden=True)
+    with Session.open_core(tmp_path / "core") as session:
+        ways = Counter(session.process.progress(native) for native in session.process.threads())
+    assert ways["spinning"] == 1 and set(ways) <= {"spinning", "blocked", "released"}, (done.stdout, done.stderr)
 
 
 # Other programs, and other ways to have the library

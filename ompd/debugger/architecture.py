@@ -53,14 +53,15 @@ class SystemCalls(NamedTuple):
     """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is a
     regular expression for what says before it which call that is, the group of which is the little-endian number;
     ``register``, where it is named, holds it, of a thread that has not got an answer yet.
-    ``first_argument``, ``third_argument`` and ``result`` are the numbers of registers in unwind tables. ``futexes`` and
-    ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike. ``clones`` are what code may end
-    with behind which a new thread begins, to which the call returns 0.
+    ``first_argument`` to ``third_argument`` and ``result`` are the numbers of registers in unwind tables. ``futexes``
+    and ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike. ``clones`` are what code may
+    end with behind which a new thread begins, to which the call returns 0.
     """
 
     instruction: bytes
     number: bytes
     first_argument: int
+    second_argument: int
     third_argument: int
     futexes: tuple[int, ...]
     sched_yield: int
@@ -282,7 +283,7 @@ X86_64 = Architecture(
     x87=True,
     # mov $number, %eax; clone and clone3
     system_calls=SystemCalls(
-        *(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 1, (202,), 24, 0),
+        *(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 4, 1, (202,), 24, 0),
         (b"\xb8\x38\0\0\0\x0f\x05", b"\xb8\xb3\x01\0\0\x0f\x05"),
     ),
 )
@@ -379,7 +380,7 @@ I386 = Architecture(
     # int $0x80, to which the kernel returns whichever way it was entered; futex and futex_time64
     # In glibc's clone() "mov %ebx, (%ecx)" stands between.
     system_calls=SystemCalls(
-        *(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 2, (240, 422), 158, 0),
+        *(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 1, 2, (240, 422), 158, 0),
         (b"\xb8\x78\0\0\0\x89\x19\xcd\x80", b"\xb8\xb3\x01\0\0\xcd\x80"),
         "orig_eax",
     ),

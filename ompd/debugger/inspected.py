@@ -65,6 +65,10 @@ _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
 _CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
 _MAX_CALLS = 1 << 12
+# Linux, futex.h: what futex() does beside having its caller wait (FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI,
+# WAKE_BITSET, CMP_REQUEUE_PI), less FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+_FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
+_FUTEX_FLAGS = 128 | 256
 # glibc's, and as others name theirs
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 _MAX_NOTED = 1 << 28  # what is larger is no read that succeeds
@@ -721,6 +725,10 @@ class InspectedProcess:
             return "spinning"
         if number is not None and number not in calls.futexes:
             return "blocked"
+        # Whoever wakes others up is in the same call, and does not sleep.
+        operation = frame.registers.get(calls.second_argument)
+        if operation is not None and operation & 0xFFFFFFFF & ~_FUTEX_FLAGS in _FUTEXES_WITHOUT_WAIT:
+            return "spinning"
         word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
         if word is None or expected is None:
             return None
