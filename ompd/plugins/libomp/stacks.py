@@ -100,12 +100,19 @@ def _on_thread(thread: Thread) -> Iterator[Task]:
     # The tasks that the thread executes or has left for others, from the current one outwards.
     task: Task | None = thread.current_task()
     seen: set[str] = set()
+    is_untied = False
     while task is not None:
+        if task.id in seen and is_untied:
+            return
         if task.id in seen or len(seen) >= _MAX_TASKS:
             raise CorruptState(task.address, "the chain of tasks on a thread does not end")
         seen.add(task.id)
         yield task
         outer: Task | None = task.scheduling() if task.kind() == "explicit" else None
+        if outer is not None and outer.id in seen and not (outer.flag("tiedness") and task.flag("tiedness")):
+            # An untied task goes on in its own frame's callee, where it could not be queued: then it is the one that
+            # was suspended for itself, also by way of others. What was suspended for it at first the runtime forgot.
+            outer, is_untied = None, True
         if outer is None:
             outer = task.generating()
             region = task.parallel() if task.kind() == "implicit" else None

@@ -1,0 +1,58 @@
+"""Untied tasks that go on in themselves: where its queue is full, libomp executes the next part of such a task at once,
+above the part that asked for it, and notes that the task was suspended for itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import ompd
+from tests.support import Missing, clean_environment, intel_runtime
+from tests.support.build import compiler
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
+
+# A task's queue has room for 256. The second thread takes none, so that those of the first stay.
+SOURCE = """
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int begun;
+int main(void) {
+    #pragma omp parallel num_threads(2)
+    if (__builtin_expect(__sync_fetch_and_add(&begun, 1) == 0, 1)) {
+        #pragma omp task untied
+        for (int i = 0; i < 400; i++) {
+            #pragma omp task untied firstprivate(i)
+            if (i == 350)
+                abort();
+        }
+        #pragma omp taskwait
+    } else
+        for (;;)
+            pause();
+}
+"""
+
+
+def test_a_task_that_goes_on_in_itself_has_a_whole_stack(tmp_path: Path) -> None:
+    obstacle = kernel_core_obstacle()
+    if obstacle is not None:
+        raise Missing("kernel core", obstacle, forbidden=True)
+    library = intel_runtime() / "lib"
+    (tmp_path / "untied.c").write_text(SOURCE)
+    command = [str(compiler("clang").path), "-g", "-O1", "-fopenmp=libiomp5", "untied.c", "-o", "untied"]
+    command += [f"-L{library}", f"-Wl,-rpath,{library}"]
+    subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    where = tmp_path / "run"
+    where.mkdir()
+    with cores_allowed():
+        variables = {**clean_environment(), **ENVIRONMENT, "OMP_DEBUG": "enabled"}
+        subprocess.run([str(tmp_path / "untied")], cwd=where, check=False, env=variables)
+    with ompd.open_core(next(where.glob("core*"))) as session:
+        stacks, tasks = session.ask_stacks(), session.ask_tasks()
+    # The outer task is suspended for itself, as the runtime keeps it.
+    assert any(row.scheduling == row.id for row in tasks.rows)
+    assert stacks.complete and tasks.complete
+    (failed,) = [row for row in stacks.rows if row.signal is not None]
+    parts = [f for f in failed.frames if f.construct is not None and f.construct.kind == "task"]
+    assert len(parts) > 2 and failed.frames[-1].function == "main" and failed.stopped is None
