@@ -1,0 +1,342 @@
+"""What gdb shows of the same threads: every frame of the user's, and where in the runtime a thread is.
+
+gdb and ``ompd`` read the same unwind data and line tables, each by its own code. Where they may differ:
+
+- a stack that gdb cannot follow to its end is compared as far as gdb came: that gdb does not know is no contradiction;
+- functions that left the stack by a tail call are told by different means, so those of ``ompd`` are not compared;
+- the line at which a construct is met is where the construct begins, for gdb whatever line the call has;
+- a function that a compiler made of a construct has the compiler's name for gdb, and the user's for ``ompd``; it may be
+  two functions, one that the runtime calls and one with the code, of which one frame is left;
+- functions of the C library have several names, of which each shows another: only their places are compared;
+- of the outermost frame gdb knows no CFA.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.support.machine import clean_environment, require
+
+Answer = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+SCRIPT = Path(__file__).with_name("in_gdb.py")
+SECONDS = 120
+_MARK = "witness:"
+# What compilers call functions that they make of constructs, and what a linker or the C library begins a program with.
+_MADE = re.compile(r"_omp_fn|_omp_cpyfn|omp_outlined|omp_task_|_omp_|omp_(?:reduction|combiner|initializer)|__nv_")
+_NAMELESS = re.compile(r"\.?omp_")  # gdb takes clang's names for those of another language, and leaves the point out
+_BEGIN = re.compile(r"_start$|__libc_start")
+_CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
+# Routines in front of the user's frames that say for what a thread waits, of those that have names.
+_BARRIER = re.compile(
+    r"barrier|__kmp_(?:join|fork|launch|internal_join)|__kmpc_fork|GOMP_\w*(?:parallel|teams|_end$)|reduce|gomp_thread_start|gomp_team_end|__kmpc_(?:for|single|sections|copyprivate)|__kmpc_dispatch"
+)
+_TASKWAIT, _TASKGROUP = re.compile(r"taskwait|wait_deps|GOMP_task$"), re.compile(r"taskgroup|taskloop")
+_LOCK = re.compile(r"lock|critical|mutex|ordered|doacross|atomic|reduce")
+_ONLY_POOL = re.compile(r"^GOMP_(?!parallel_end)|^__kmpc_")
+_WAIT_WORDS = {
+    "wait_barrier": _BARRIER,
+    "wait_taskwait": _TASKWAIT,
+    "wait_taskgroup": _TASKGROUP,
+    **dict.fromkeys(("wait_lock", "wait_critical", "wait_mutex", "wait_ordered", "wait_atomic"), _LOCK),
+}
+# That a thread which works does not wait in, where the runtime's routines have names.
+_WAITS = re.compile(
+    r"barrier_wait|^__kmp_wait|kmp_flag_\w+.*::wait|taskwait_end|GOMP_barrier|mutex_lock_slow|__kmp_acquire_\w+_lock$"
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A function as gdb names it, at a place of the source; *file* and *line* None where it has none."""
+
+    function: str | None
+    file: str | None
+    line: int | None
+
+    @property
+    def is_made(self) -> bool:
+        """Whether a compiler made it of a construct."""
+        return self.function is not None and _MADE.search(self.function) is not None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame with memory of its own: what was inlined there first, and then the function itself."""
+
+    level: int
+    kind: str
+    pc: int
+    cfa: int | None
+    module: str | None
+    written: tuple[Written, ...]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A thread's frames, innermost first, and why gdb has no more, None if it came to the end."""
+
+    frames: tuple[Frame, ...]
+    stopped: str | None
+
+    @cached_property
+    def by_place(self) -> Mapping[tuple[int, int | None], int]:
+        """Indices of frames by pc and CFA; of the outermost one the CFA is None."""
+        return {(f.pc, f.cfa if n + 1 < len(self.frames) else None): n for n, f in enumerate(self.frames)}
+
+    def find(self, pc: int, cfa: int | None) -> int | None:
+        """Return the index of a frame."""
+        found = self.by_place.get((pc, cfa))
+        last = len(self.frames) - 1
+        return last if found is None and self.frames and self.frames[last].pc == pc else found
+
+
+def stacks(target: int | Path, executable: Path) -> Mapping[int, Stack]:
+    """Return what gdb shows of a process or a core, by native thread id; nothing if it cannot look at it.
+
+    :raises Missing: if there is no gdb
+    """
+    command = [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off"]
+    command += ["-p", str(target)] if isinstance(target, int) else [str(executable), str(target)]
+    done = subprocess.run(
+        [*command, "-x", str(SCRIPT)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=SECONDS,
+        env=clean_environment(),
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    threads = json.loads(lines[-1].removeprefix(_MARK)) if lines else []
+    return {thread["thread"]: Stack(tuple(_physical(thread["frames"])), thread["stopped"]) for thread in threads}
+
+
+def _physical(frames: Sequence[Row]) -> Iterator[Frame]:
+    inlined: list[Written] = []
+    for frame in frames:
+        inlined.append(Written(frame["function"], frame["file"], frame["line"]))
+        if frame["kind"] != "inline":
+            yield Frame(frame["level"], frame["kind"], frame["pc"], frame["cfa"], frame["module"], tuple(inlined))
+            inlined = []
+
+
+def broken(theirs: Mapping[int, Stack], executable: Path, answers: Mapping[str, Answer]) -> list[str]:
+    """Return where *answers* (``stack``, and ``threads`` if it is there) contradict what gdb shows."""
+    return list(_Judge(theirs, executable, answers).judged())
+
+
+class _Judge:
+    def __init__(self, theirs: Mapping[int, Stack], executable: Path, answers: Mapping[str, Answer]) -> None:
+        self._theirs = theirs
+        self._answers = answers
+        self._rows: Sequence[Row] = answers["stack"]["stack"] if "stack" in answers else ()
+        self._runtimes = {_real(row["file"]) for answer in answers.values() for row in answer["runtimes"]}
+        shown = {f["module"] for row in self._rows for f in row["frames"] if f["kind"] == "user" and f["module"]}
+        self._users = {_real(name) for name in (*shown, str(executable))} - self._runtimes
+        self._constructs = set(self._construct_lines())
+
+    def judged(self) -> Iterator[str]:
+        for row in self._rows:
+            for text in self._of_stack(row):
+                yield f"gdb: stack of thread {row['native_thread_id']}: {text}"
+        for row in self._answers["threads"]["threads"] if "threads" in self._answers else ():
+            for text in self._of_thread(row):
+                yield f"gdb: thread {row['native_thread_id']}: {text}"
+
+    def _construct_lines(self) -> Iterator[tuple[str, int]]:
+        for name, key in (("parallel", "function"), ("tasks", "function"), ("threads", "at_end_of")):
+            for row in self._answers[name][name] if name in self._answers else ():
+                if row[key] is not None and row[key]["line"] is not None:
+                    yield _base(row[key]["file"]), row[key]["line"]
+        for row in self._rows:
+            for frame in row["frames"]:
+                if frame["construct"] is not None and frame["construct"]["line"] is not None:
+                    yield _base(frame["construct"]["file"]), frame["construct"]["line"]
+
+    # Stacks
+
+    def _of_stack(self, row: Row) -> Iterator[str]:
+        own = row["native_thread_id"]
+        passed: dict[int, int] = {}  # the index of the last frame of each thread that was found
+        first: dict[int, int] = {}
+        found: dict[int, set[int]] = {}
+        for place in _places(row["frames"]):
+            thread, shown = place[0]["thread"], place[0]
+            stack = self._theirs.get(thread)
+            if stack is None or shown["how"] == "tail-call" or shown["guessed"] or shown["address"] is None:
+                continue
+            index = stack.find(int(shown["address"], 16), int(shown["cfa"], 16) if shown["cfa"] else None)
+            if index is None:
+                if stack.stopped is None:
+                    yield f"gdb has no frame of thread {thread} at {shown['address']} ({shown['function']})"
+                continue
+            if index <= passed.get(thread, -1):
+                yield f"{shown['function']} at {shown['address']} is not in the order of gdb's frames"
+            passed[thread] = index
+            first.setdefault(thread, index)
+            found.setdefault(thread, set()).add(index)
+            if shown["kind"] == "user":
+                yield from self._of_frame(place, stack, index)
+        for thread, indices in {own: found.get(own, set()), **found}.items():
+            stack = self._theirs.get(thread)
+            if stack is None or row["stopped"] is not None or thread is None:
+                continue
+            begin = 0 if thread == own else first[thread]
+            for index in range(begin, len(stack.frames)):
+                if index not in indices and not self._may_be_hidden(stack, index):
+                    frame = stack.frames[index]
+                    name = next((w.function for w in frame.written if w.function), None)
+                    yield f"the frame of {name} at {frame.pc:#x} of thread {thread} is not there"
+
+    def _may_be_hidden(self, stack: Stack, index: int) -> bool:
+        frame = stack.frames[index]
+        if frame.module is None or _real(frame.module) not in self._users or frame.kind in ("tail-call", "signal"):
+            return True
+        outermost = frame.written[-1].function
+        if outermost is None or _BEGIN.search(outermost):
+            return True
+        # Of two functions that are made of one construct one is shown; what copies a task's arguments is not, nor what
+        # combines a reduction's values.
+        return all(written.is_made for written in frame.written)
+
+    def _of_frame(self, place: Sequence[Row], stack: Stack, index: int) -> Iterator[str]:
+        frame = stack.frames[index]
+        theirs = list(frame.written)
+        meets = index > 0 and _real(stack.frames[index - 1].module or "") in self._runtimes
+        for shown in place:
+            while theirs and not self._is_same(shown, theirs[0], meets) and theirs[0].is_made:
+                theirs.pop(0)
+            if not theirs or not self._is_same(shown, theirs[0], meets):
+                wanted = [f"{w.function} {_base(w.file)}:{w.line}" for w in frame.written]
+                said = f"{shown['function']} {_base(shown['file'])}:{shown['line']}"
+                yield f"{said} at {shown['address']}, where gdb has {', '.join(wanted)}"
+                return
+            theirs.pop(0)
+        if not all(written.is_made for written in theirs):
+            rest = ", ".join(f"{w.function} {_base(w.file)}:{w.line}" for w in theirs)
+            yield f"of {place[0]['address']} there are not {rest}"
+
+    def _is_same(self, shown: Row, theirs: Written, meets: bool) -> bool:
+        if shown["function"] is not None and theirs.function is not None and not _is_named(shown["function"], theirs):
+            return False
+        if shown["line"] is None or theirs.line in (None, 0):
+            return shown["line"] is None or not shown["line"] or theirs.line in (None, 0)
+        here = _base(shown["file"]), shown["line"]
+        return here == (_base(theirs.file), theirs.line) or (meets and here in self._constructs)
+
+    # States
+
+    def _of_thread(self, row: Row) -> Iterator[str]:
+        stack, state = self._theirs.get(row["native_thread_id"]), row["state"]
+        if stack is None or row["runtime"] is None or state is None:
+            return
+        frames = _less_handler(stack.frames)
+        users = [n for n, f in enumerate(frames) if f.module is not None and _real(f.module) in self._users]
+        front = frames[: users[0]] if users else frames
+        inside = [f for f in front if f.module is not None and _real(f.module) in self._runtimes]
+        names = [w.function for f in inside for w in f.written if w.function is not None]
+        if state == "idle":
+            shown = [w.function for n in users for w in frames[n].written if w.function]
+            if users and not all(map(_BEGIN.search, shown)):
+                yield f"it is idle, and gdb has frames of the user's: {shown[:3]}"
+            if any(map(_ONLY_POOL.search, names)):
+                yield f"it is idle, and in {names}"
+        elif state.startswith("wait_"):
+            if not inside and stack.stopped is None and users:
+                yield f"its state is {state}, and gdb has no frame of the runtime in front of the user's"
+            word = _WAIT_WORDS.get(next((w for w in _WAIT_WORDS if state.startswith(w)), ""))
+            if word is not None and names and not any(map(word.search, names)):
+                yield f"its state is {state}, and it is in {names}"
+        elif state.startswith("work_") and row["state_source"] == "derived" and any(map(_WAITS.search, names)):
+            yield f"its state is {state}, and it is in {names}"
+        yield from self._of_where(row, frames)
+
+    def _of_where(self, row: Row, frames: Sequence[Frame]) -> Iterator[str]:
+        where = row["where"]
+        if where is None or where["address"] is None:
+            return
+        address = int(where["address"], 16)
+        frame = next((f for f in frames if f.pc - 1 <= address <= f.pc), None)
+        if frame is None:
+            # A jump is where a thread is if nothing of the user's is inside, or only what has no debug information.
+            is_through = where["calling"] is not None and where["line"] is not None
+            if not (address in self._jumps and (is_through or address == self._innermost(row["native_thread_id"]))):
+                yield f"WHERE is {where['address']} ({where['function']}), where gdb has no frame"
+            return
+        lines = [written.line for written in frame.written]
+        is_construct = (_base(where["file"]), where["line"]) in self._constructs
+        if where["line"] is not None and not is_construct and not {None, 0, where["line"]} & set(lines):
+            yield f"WHERE is line {where['line']}, where gdb has {lines}"
+
+    @cached_property
+    def _jumps(self) -> frozenset[int]:
+        shown = (frame for row in self._rows for frame in row["frames"] if frame["how"] == "tail-call")
+        return frozenset(int(frame["address"], 16) for frame in shown if frame["address"] is not None)
+
+    def _innermost(self, thread: int) -> int | None:
+        # Where the user's innermost frame is, as `stack` has it.
+        row = next((row for row in self._rows if row["native_thread_id"] == thread), None)
+        users = (frame for frame in row["frames"] if frame["kind"] == "user") if row is not None else iter(())
+        first = next(users, None)
+        return int(first["address"], 16) if first is not None and first["address"] is not None else None
+
+
+def _places(frames: Sequence[Row]) -> Iterator[list[Row]]:
+    # What was inlined into a frame belongs to it.
+    place: list[Row] = []
+    for frame in frames:
+        place.append(frame)
+        if not frame["inlined"]:
+            yield place
+            place = []
+    if place:
+        yield place
+
+
+def _less_handler(frames: Sequence[Frame]) -> Sequence[Frame]:
+    handlers = [n for n, frame in enumerate(frames) if frame.kind == "signal"]
+    return frames[handlers[-1] + 1 :] if handlers else frames
+
+
+def _is_named(function: str, theirs: Written) -> bool:
+    mine, other = _plain(function), _plain(theirs.function or "")
+    if mine == other or mine.rpartition("::")[2] == other.rpartition("::")[2]:
+        return True
+    if not theirs.is_made:
+        return False
+    if _NAMELESS.match(other):
+        return True
+    parent = re.split(r"\._omp_|\.omp_|\._omp|_omp_outlined|\.", other)[0]
+    return (
+        parent in ("", mine, "__") or parent.rpartition("::")[2] == mine.rpartition("::")[2] or parent.startswith("_Z")
+    )
+
+
+def _plain(name: str) -> str:
+    # Less what tells copies of a function apart, parameters and arguments of templates.
+    name = _CLONE.sub("", name).removesuffix(" const")
+    name = re.sub(r"\[abi:\w+\]", "", name)
+    depth, kept = 0, []
+    for letter in name.replace("operator()", "operator").replace("(anonymous namespace)", "anonymous"):
+        depth += letter in "(<"
+        kept.append(letter if not depth else "")
+        depth -= letter in ")>"
+    return "".join(kept).split(" ")[-1].strip()
+
+
+def _base(file: str | None) -> str:
+    return file.rpartition("/")[2] if file else ""
+
+
+def _real(file: str) -> str:
+    return str(Path(file).resolve()) if file else ""

@@ -1,0 +1,66 @@
+"""Run by gdb: prints what it knows of each thread's stack as one line of JSON, behind the mark of ``gdb.py``."""
+
+import json
+import re
+
+import gdb  # type: ignore[import-not-found]
+
+MARK, MOST_FRAMES = "witness:", 12_000
+KINDS = {gdb.INLINE_FRAME: "inline", gdb.TAILCALL_FRAME: "tail-call", gdb.SIGTRAMP_FRAME: "signal"}
+_STACK = re.compile(r"stack=(0x[0-9a-f]+)")
+
+
+def frames():
+    """Return the frames of the thread that is selected, innermost first, and why there are no more."""
+    found, frame = [], gdb.newest_frame()
+    try:
+        while frame is not None and len(found) < MOST_FRAMES:
+            found.append(described(frame))
+            reason = frame.unwind_stop_reason()
+            frame = frame.older()
+    except gdb.error as error:
+        return found, str(error)
+    outermost = gdb.FRAME_UNWIND_OUTERMOST
+    told = None if reason in (gdb.FRAME_UNWIND_NO_REASON, outermost) else gdb.frame_stop_reason_string(reason)
+    return found, told if frame is None else "too many frames"
+
+
+def described(frame):
+    """Return what gdb knows of one frame."""
+    place, pc = frame.find_sal(), frame.pc()
+    stack = _STACK.search(str(frame))
+    module = gdb.solib_name(pc) or (gdb.current_progspace().filename if gdb.block_for_pc(pc) or named(pc) else None)
+    return {
+        "level": frame.level(),
+        "kind": KINDS.get(frame.type(), "normal"),
+        "pc": pc,
+        "cfa": int(stack[1], 16) if stack else None,
+        "function": frame.name(),
+        "file": place.symtab.fullname() if place.symtab is not None else None,
+        "line": place.line if place.symtab is not None else None,
+        "module": module,
+    }
+
+
+def named(pc):
+    """Tell whether an address is in the program's own file: gdb names no module for that."""
+    return any(first <= pc < end for first, end in own_ranges)
+
+
+def ranges_of_program():
+    """Return where the code of the program's own file is."""
+    found = []
+    for line in gdb.execute("info files", to_string=True).splitlines():
+        match = re.match(r"\s*(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)$", line)
+        if match:
+            found.append((int(match[1], 16), int(match[2], 16)))
+    return found
+
+
+own_ranges = ranges_of_program()
+told = []
+for thread in sorted(gdb.selected_inferior().threads(), key=lambda thread: thread.num):
+    thread.switch()
+    own, stopped = frames()
+    told.append({"thread": thread.ptid[1] or thread.ptid[0], "frames": own, "stopped": stopped})
+print(MARK + json.dumps(told))
