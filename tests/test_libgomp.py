@@ -388,6 +388,40 @@ def test_a_task_lets_nobody_go_who_sleeps_in_the_barrier(tmp_path: Path) -> None
     assert [(wait.kind, wait.how, wait.arrived, wait.expected) for wait in found] == [("barrier", "blocked", 4, 4)] * 3
 
 
+def test_where_a_thread_is_whose_code_jumped_there_without_debug_information(tmp_path: Path) -> None:
+    told = run_source(
+        tmp_path,
+        """
+        #include <omp.h>
+        #include <signal.h>
+        #include <unistd.h>
+        static volatile int there;
+        void __attribute__((noinline)) rest(int number) {
+            while (!there) {
+                if (number)
+                    there = 1;
+                usleep(100000);
+            }
+            if (!number)
+                raise(SIGABRT);
+            while (there)
+                pause();
+        }
+        int main(void) {
+            #pragma omp parallel num_threads(2)
+            rest(omp_get_thread_num());
+        }
+        """,
+        flags=("-O2", "-g0"),
+    )
+    with Session.open_core(told) as session:
+        found = [row.where for row in threads.ask(session).rows]
+        shown = [[frame for frame in row.frames if frame.kind == "user"] for row in stacks.ask(session).rows]
+    assert [frames[1].how for frames in shown] == ["tail-call"] * 2
+    assert [(place.function, place.calling) for place in found if place is not None] == [("rest", None)] * 2
+    assert [place.address for place in found if place is not None] == [(frames[0].address or 0) - 1 for frames in shown]
+
+
 def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
     # The last thread at a barrier calls the kernel as those do that sleep there. gdb stops it in that call.
     (tmp_path / "wake.c").write_text("int main(void) {\n#pragma omp parallel num_threads(2)\n;\n}\n")

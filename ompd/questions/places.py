@@ -50,9 +50,10 @@ def innermost_user_place(
             passed.append(index)
             if context is not None and index + 1 < len(stack.frames):
                 left = _place_left(session, stack.frames, index, context[1])
-                if left is not None:
+                # Of a program without debug information this frame is where it is, not the jump that led to it.
+                if left is not None and (left.line is not None or not _has_name(session, stack.frames, passed)):
                     return replace(left, calling=_library_function(session, frame))
-        elif passed and owner == RUNTIME and any(_symbol(session, stack.frames[at].call_site) for at in passed):
+        elif passed and owner == RUNTIME and _has_name(session, stack.frames, passed):
             break  # what encloses a library's own regions is not where it is
         elif not passed and context is not None and index + 1 < len(stack.frames):
             left = _place_left(session, stack.frames, index, context[1])
@@ -87,6 +88,10 @@ def _user_place(
         place = replace(place, calling=_library_function(session, frames[passed[-1]]))
     # The way to this frame leads through the unwind tables of the inner ones.
     return _as_far_as_proven(session, place, [inner.call_site for inner in frames[: index + 1]])
+
+
+def _has_name(session: Session, frames: Sequence[Frame], indices: Sequence[int]) -> bool:
+    return any(_symbol(session, frames[index].call_site) for index in indices)
 
 
 def _library_function(session: Session, frame: Frame) -> str | None:
