@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ from ompd.render.json import format_answer
 from ompd.session import Session
 from tests.real import witnesses
 from tests.real.witnesses import gdb, ompt, proc
-from tests.support import INTEL, running, stopped
+from tests.support import INTEL, clean_environment, running, stopped
+from tests.support.build import compiler
+from tests.support.machine import require
 from tests.support.runs import Running
 
 Answers = dict[str, Any]
@@ -134,6 +137,40 @@ def test_gdb_contradicts_what_is_wrong(wrong: str, at_barrier: tuple[Any, Answer
     (theirs, executable), answers = at_barrier[0], copy.deepcopy(at_barrier[1])
     WRONG_FOR_GDB[wrong](answers)
     assert gdb.broken(theirs, executable, answers) != []
+
+
+# gdb 13 tells line 10 of the third instruction.
+LINES = """
+.file "rows.c"
+.text
+.globl main
+main:
+    .file 1 "rows.c"
+    .loc 1 10
+    nop
+    .loc 1 11 is_stmt 0
+    nop
+    .loc 1 11 is_stmt 1
+    nop
+    ud2
+"""
+
+
+def test_a_row_that_gdb_leaves_out_is_no_contradiction(tmp_path: Path) -> None:
+    (tmp_path / "rows.s").write_text(LINES)
+    program = tmp_path / "rows"
+    command = [str(compiler("gcc").path), "rows.s", "-o", str(program)]
+    subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    symbols = subprocess.run([str(require("readelf")), "-sW", str(program)], capture_output=True, text=True, check=True)
+    sections = subprocess.run(
+        [str(require("readelf")), "-SW", str(program)], capture_output=True, text=True, check=True
+    )
+    (main,) = [int(line.split()[1], 16) for line in symbols.stdout.splitlines() if line.endswith(" main")]
+    (text,) = [int(line.split(".text")[1].split()[1], 16) for line in sections.stdout.splitlines() if " .text " in line]
+    frame = gdb.Frame(0, "normal", main + 2, None, str(program), text, (gdb.Written("main", "rows.c", 10),))
+    assert frame.lines_elsewhere(frame.pc) == {11}
+    unknown = gdb.Frame(0, "normal", main + 2, None, str(program), None, frame.written)
+    assert unknown.lines_elsewhere(unknown.pc) == frozenset()
 
 
 # The kernel

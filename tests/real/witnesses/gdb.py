@@ -8,6 +8,8 @@ gdb and ``ompd`` read the same unwind data and line tables, each by its own code
 - a function that a compiler made of a construct has the compiler's name for gdb, and the user's for ``ompd``; it may be
   two functions, one that the runtime calls and one with the code, of which one frame is left;
 - functions of the C library have several names, of which each shows another: only their places are compared;
+- gdb leaves out a row of a line table that has the line of the row before, also if that one is no statement, and then
+  shows the line of the statement before: where lines differ, ``addr2line`` has the last word;
 - of the outermost frame gdb knows no CFA.
 """
 
@@ -70,14 +72,26 @@ class Written:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame with memory of its own: what was inlined there first, and then the function itself."""
+    """A frame with memory of its own: what was inlined there first, and then the function itself.
+
+    *text* is where ``.text`` of its module begins.
+    """
 
     level: int
     kind: str
     pc: int
     cfa: int | None
     module: str | None
+    text: int | None
     written: tuple[Written, ...]
+
+    def lines_elsewhere(self, address: int) -> frozenset[int]:
+        """Return the lines of an address by ``addr2line``, also those of what was inlined there; none if it cannot."""
+        if self.module is None or self.text is None:
+            return frozenset()
+        command = [str(require("addr2line")), "-i", "-j", ".text", "-e", self.module, hex(address - self.text)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean_environment())
+        return frozenset(map(int, re.findall(r":(\d+)(?: \(.*\))?$", done.stdout, re.MULTILINE)))
 
 
 @dataclass(frozen=True)
@@ -117,16 +131,21 @@ def stacks(target: int | Path, executable: Path) -> Mapping[int, Stack]:
         env=clean_environment(),
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    threads = json.loads(lines[-1].removeprefix(_MARK)) if lines else []
-    return {thread["thread"]: Stack(tuple(_physical(thread["frames"])), thread["stopped"]) for thread in threads}
+    told = json.loads(lines[-1].removeprefix(_MARK)) if lines else {"threads": [], "texts": {}}
+    return {
+        thread["thread"]: Stack(tuple(_physical(thread["frames"], told["texts"])), thread["stopped"])
+        for thread in told["threads"]
+    }
 
 
-def _physical(frames: Sequence[Row]) -> Iterator[Frame]:
+def _physical(frames: Sequence[Row], texts: Mapping[str, int]) -> Iterator[Frame]:
     inlined: list[Written] = []
     for frame in frames:
         inlined.append(Written(frame["function"], frame["file"], frame["line"]))
         if frame["kind"] != "inline":
-            yield Frame(frame["level"], frame["kind"], frame["pc"], frame["cfa"], frame["module"], tuple(inlined))
+            module = frame["module"]
+            begin = texts.get(module) if module is not None else None
+            yield Frame(frame["level"], frame["kind"], frame["pc"], frame["cfa"], module, begin, tuple(inlined))
             inlined = []
 
 
@@ -214,9 +233,9 @@ class _Judge:
         theirs = list(frame.written)
         meets = index > 0 and _real(stack.frames[index - 1].module or "") in self._runtimes
         for shown in place:
-            while theirs and not self._is_same(shown, theirs[0], meets) and theirs[0].is_made:
+            while theirs and not self._is_same(shown, theirs[0], meets, frame) and theirs[0].is_made:
                 theirs.pop(0)
-            if not theirs or not self._is_same(shown, theirs[0], meets):
+            if not theirs or not self._is_same(shown, theirs[0], meets, frame):
                 wanted = [f"{w.function} {_base(w.file)}:{w.line}" for w in frame.written]
                 said = f"{shown['function']} {_base(shown['file'])}:{shown['line']}"
                 yield f"{said} at {shown['address']}, where gdb has {', '.join(wanted)}"
@@ -226,13 +245,17 @@ class _Judge:
             rest = ", ".join(f"{w.function} {_base(w.file)}:{w.line}" for w in theirs)
             yield f"of {place[0]['address']} there are not {rest}"
 
-    def _is_same(self, shown: Row, theirs: Written, meets: bool) -> bool:
+    def _is_same(self, shown: Row, theirs: Written, meets: bool, frame: Frame) -> bool:
         if shown["function"] is not None and theirs.function is not None and not _is_named(shown["function"], theirs):
             return False
         if shown["line"] is None or theirs.line in (None, 0):
             return shown["line"] is None or not shown["line"] or theirs.line in (None, 0)
         here = _base(shown["file"]), shown["line"]
-        return here == (_base(theirs.file), theirs.line) or (meets and here in self._constructs)
+        if here == (_base(theirs.file), theirs.line) or (meets and here in self._constructs):
+            return True
+        # Of a caller it is the call, before the address.
+        called = frame.pc - (frame.level > 0)
+        return here[0] == _base(theirs.file) and shown["line"] in frame.lines_elsewhere(called)
 
     # States
 
@@ -275,7 +298,9 @@ class _Judge:
             return
         lines = [written.line for written in frame.written]
         is_construct = (_base(where["file"]), where["line"]) in self._constructs
-        if where["line"] is not None and not is_construct and not {None, 0, where["line"]} & set(lines):
+        if where["line"] is None or is_construct or {None, 0, where["line"]} & set(lines):
+            return
+        if where["line"] not in frame.lines_elsewhere(address):
             yield f"WHERE is line {where['line']}, where gdb has {lines}"
 
     @cached_property

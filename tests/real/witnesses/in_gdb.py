@@ -47,20 +47,22 @@ def named(pc):
     return any(first <= pc < end for first, end in own_ranges)
 
 
-def ranges_of_program():
-    """Return where the code of the program's own file is."""
-    found = []
+def sections():
+    """Return where the sections of the program's own file are, and where ``.text`` of each file begins."""
+    own, texts = [], {}
     for line in gdb.execute("info files", to_string=True).splitlines():
-        match = re.match(r"\s*(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)$", line)
-        if match:
-            found.append((int(match[1], 16), int(match[2], 16)))
-    return found
+        match = re.match(r"\s*(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)(?: in (.+))?$", line)
+        if match and match[4] is None:
+            own.append((int(match[1], 16), int(match[2], 16)))
+        if match and match[3] == ".text":
+            texts[match[4] or gdb.current_progspace().filename] = int(match[1], 16)
+    return own, texts
 
 
-own_ranges = ranges_of_program()
+own_ranges, text_begins = sections()
 told = []
 for thread in sorted(gdb.selected_inferior().threads(), key=lambda thread: thread.num):
     thread.switch()
     own, stopped = frames()
     told.append({"thread": thread.ptid[1] or thread.ptid[0], "frames": own, "stopped": stopped})
-print(MARK + json.dumps(told))
+print(MARK + json.dumps({"threads": told, "texts": text_begins}))
