@@ -139,7 +139,6 @@ def test_gdb_contradicts_what_is_wrong(wrong: str, at_barrier: tuple[Any, Answer
     assert gdb.broken(theirs, executable, answers) != []
 
 
-# gdb 13 tells line 10 of the third instruction.
 LINES = """
 .file "rows.c"
 .text
@@ -156,7 +155,7 @@ main:
 """
 
 
-def test_a_row_that_gdb_leaves_out_is_no_contradiction(tmp_path: Path) -> None:
+def test_another_reader_of_line_tables_has_the_last_word(tmp_path: Path) -> None:
     (tmp_path / "rows.s").write_text(LINES)
     program = tmp_path / "rows"
     command = [str(compiler("gcc").path), "rows.s", "-o", str(program)]

@@ -8,8 +8,8 @@ gdb and ``ompd`` read the same unwind data and line tables, each by its own code
 - a function that a compiler made of a construct has the compiler's name for gdb, and the user's for ``ompd``; it may be
   two functions, one that the runtime calls and one with the code, of which one frame is left;
 - functions of the C library have several names, of which each shows another: only their places are compared;
-- gdb leaves out a row of a line table that has the line of the row before, also if that one is no statement, and then
-  shows the line of the statement before: where lines differ, ``addr2line`` has the last word;
+- gdb 13 leaves out rows of some line tables (of gcc 12's for BOTS' sparselu the two at 0x1ea8, which objdump shows;
+  ``maint info line-table`` does not), and tells the line of a row before: where lines differ, addr2line has the last word;
 - of the outermost frame gdb knows no CFA.
 """
 
