@@ -33,7 +33,8 @@ COMMANDS = ("threads", "parallel", "tasks", "stack")
 def asked(session: Session) -> Answers:
     answers = (session.ask_threads(), session.ask_parallel(), session.ask_tasks(), session.ask_stacks())
     pairs = zip(COMMANDS, answers, strict=True)
-    return {name: json.loads(format_answer(name, answer)) for name, answer in pairs}
+    told = {name: json.loads(format_answer(name, answer)) for name, answer in pairs}
+    return {**told, "raw": json.loads(format_answer("stack", session.ask_stacks(raw=True)))}
 
 
 @contextmanager
@@ -118,6 +119,9 @@ WRONG_FOR_GDB = {
     "idle": _set(lambda a: _row(a, "wait_barrier"), state="idle"),
     "waits": _set(lambda a: _row(a, "work"), state="wait_barrier"),
     "lock": _set(lambda a: _row(a, "wait_barrier"), state="wait_lock"),
+    "all frames, pc": _set(lambda a: a["raw"]["stack"][0]["frames"][1], address="0x1234"),
+    "all frames, cfa": _set(lambda a: a["raw"]["stack"][0]["frames"][1], cfa="0x1234"),
+    "all frames, one less": lambda a: a["raw"]["stack"][-1]["frames"].pop(),
     "where": _set(lambda a: _row(a, "wait_barrier")["where"], address="0x1234"),
 }
 

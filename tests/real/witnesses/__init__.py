@@ -17,7 +17,8 @@ def broken(target: int | Path, executable: Path, answers: Mapping[str, Mapping[s
     """Return where answers contradict gdb or the kernel, nothing for right ones.
 
     :param target: the id of a process that is stopped by SIGSTOP, or a core
-    :param answers: by command, as ``--json`` has them: ``threads``, ``parallel``, ``tasks``, ``stack`` or some of them
+    :param answers: by command, as ``--json`` has them: ``threads``, ``parallel``, ``tasks``, ``stack``, or some of
+        them, and ``raw``, which is ``stack --raw``
     :raises Missing: if there is no gdb
     """
     found = proc.broken(target, answers) if isinstance(target, int) else []

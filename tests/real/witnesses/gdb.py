@@ -8,8 +8,8 @@ gdb and ``ompd`` read the same unwind data and line tables, each by its own code
 - a function that a compiler made of a construct has the compiler's name for gdb, and the user's for ``ompd``; it may be
   two functions, one that the runtime calls and one with the code, of which one frame is left;
 - functions of the C library have several names, of which each shows another: only their places are compared;
-- gdb 13 leaves out rows of some line tables (of gcc 12's for BOTS' sparselu the two at 0x1ea8, which objdump shows;
-  ``maint info line-table`` does not), and tells the line of a row before: where lines differ, addr2line has the last word;
+- gdb 13 leaves out rows of some line tables (of gcc 12's for BOTS' sparselu the two at 0x1ea8, which objdump shows and
+  ``maint info line-table`` does not), and tells the line before: where lines differ, addr2line has the last word;
 - of the outermost frame gdb knows no CFA.
 """
 
@@ -150,7 +150,7 @@ def _physical(frames: Sequence[Row], texts: Mapping[str, int]) -> Iterator[Frame
 
 
 def broken(theirs: Mapping[int, Stack], executable: Path, answers: Mapping[str, Answer]) -> list[str]:
-    """Return where *answers* (``stack``, and ``threads`` if it is there) contradict what gdb shows."""
+    """Return where *answers* contradict what gdb shows: ``stack``, ``threads``, and ``raw`` (``stack --raw``)."""
     return list(_Judge(theirs, executable, answers).judged())
 
 
@@ -168,6 +168,9 @@ class _Judge:
         for row in self._rows:
             for text in self._of_stack(row):
                 yield f"gdb: stack of thread {row['native_thread_id']}: {text}"
+        for row in self._answers["raw"]["stack"] if "raw" in self._answers else ():
+            for text in self._of_all_frames(row):
+                yield f"gdb: all frames of thread {row['native_thread_id']}: {text}"
         for row in self._answers["threads"]["threads"] if "threads" in self._answers else ():
             for text in self._of_thread(row):
                 yield f"gdb: thread {row['native_thread_id']}: {text}"
@@ -216,6 +219,20 @@ class _Judge:
                     frame = stack.frames[index]
                     name = next((w.function for w in frame.written if w.function), None)
                     yield f"the frame of {name} at {frame.pc:#x} of thread {thread} is not there"
+
+    def _of_all_frames(self, row: Row) -> Iterator[str]:
+        stack = self._theirs.get(row["native_thread_id"])
+        mine = [f for f in row["frames"] if not f["inlined"] and not f["guessed"] and f["address"] is not None]
+        theirs = [f for f in stack.frames if f.kind != "tail-call"] if stack is not None else []
+        for number, (shown, frame) in enumerate(zip(mine, theirs, strict=False)):
+            is_outermost = number + 1 == len(theirs)
+            cfa = int(shown["cfa"], 16) if shown["cfa"] is not None and not is_outermost else None
+            if int(shown["address"], 16) != frame.pc or cfa not in (None, frame.cfa):
+                yield f"number {number} is {shown['address']} {shown['cfa']}, where gdb has {frame.pc:#x} {frame.cfa}"
+                return
+        # Outside of main() gdb looks for nothing.
+        if stack is not None and len(mine) < len(theirs) and row["stopped"] is None:
+            yield f"there are {len(mine)}, where gdb has {len(theirs)}"
 
     def _may_be_hidden(self, stack: Stack, index: int) -> bool:
         frame = stack.frames[index]
