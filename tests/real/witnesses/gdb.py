@@ -32,10 +32,11 @@ Row = Mapping[str, Any]
 SCRIPT = Path(__file__).with_name("in_gdb.py")
 SECONDS = 120
 _MARK = "witness:"
-# What compilers call functions that they make of constructs, and what a linker or the C library begins a program with.
+# What compilers call functions that they make of constructs, what a linker or the C library begins a program with, and
+# by what a linker has other files' functions called.
 _MADE = re.compile(r"_omp_fn|_omp_cpyfn|omp_outlined|omp_task_|_omp_|omp_(?:reduction|combiner|initializer)|__nv_")
 _NAMELESS = re.compile(r"\.?omp_")  # gdb takes clang's names for those of another language, and leaves the point out
-_BEGIN = re.compile(r"_start$|__libc_start")
+_BEGIN = re.compile(r"_start$|__libc_start|@plt$")
 _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
 # Routines in front of the user's frames that say for what a thread waits, of those that have names.
 _BARRIER = re.compile(

@@ -244,9 +244,11 @@ def _fits(seen: Seen, row: Row, moment: Moment) -> bool:
 
 def _is_left_over(seen: Seen, moment: Moment) -> bool:
     # A worker keeps its region, and the wait at its end, until it is given another one: the region is over once its
-    # primary thread is not in it any more.
-    if not seen.regions or seen.state != State.WAIT_BARRIER_IMPLICIT_PARALLEL:
-        return seen.state == State.IDLE
+    # primary thread is not in it any more. One that is in no team keeps the wait alone.
+    if seen.state != State.WAIT_BARRIER_IMPLICIT_PARALLEL:
+        return False
+    if not seen.regions:
+        return True
     left = seen.regions[0].data
     return not any(_is_in(left, other) for other in moment.values() if other is not seen)
 
