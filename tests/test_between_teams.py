@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ompd
-from tests.support import FULL, clean_environment, require
+from ompd.contract.process import Stack
+from ompd.debugger.inspected import InspectedProcess
+from tests.support import FULL, clean_environment, require, stopped
 from tests.support.cache import CHECKOUT
 from tests.support.live import build_live
 
@@ -71,3 +74,23 @@ def test_a_thread_between_two_teams_is_in_the_outer_one(
         told["between" if between else "in one"] += 1
         Path(core).unlink()
     assert told["between"] >= 12 and told["in one"] >= 12
+
+
+@pytest.mark.parametrize("runtime", ("intel", "libomp-19"))
+def test_a_thread_that_was_only_made_is_in_overhead(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if the kernel had made it and not run it yet: where its stack begins, in the C library, is all of it.
+    with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:
+        rows = session.ask_threads().rows
+        made = next(row.native_thread_id for row in rows if row.thread_num == 1)
+        honest = InspectedProcess.stack
+
+        def stack(process: InspectedProcess, thread: int, *, guess: bool = False) -> Stack:
+            whole = honest(process, thread, guess=guess)
+            return replace(whole, frames=whole.frames[-1:]) if thread == made else whole
+
+        monkeypatch.setattr(InspectedProcess, "stack", stack)
+    with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:
+        answer = session.ask_threads()
+    (row,) = [row for row in answer.rows if row.native_thread_id == made]
+    assert (row.thread_type, row.thread_num, row.state, row.state_source) == ("worker", 1, "overhead", "derived")
+    assert answer.complete

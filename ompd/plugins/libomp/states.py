@@ -124,11 +124,20 @@ def _derived(thread: Thread) -> State:
         return State.OVERHEAD
     if routines and not reaches_user and _is_between_regions(thread):
         return State.WAIT_BARRIER_IMPLICIT_PARALLEL  # as where __kmp_fork_barrier has its name
+    if not routines and not reaches_user and _is_outside(thread):
+        return State.OVERHEAD
     if routines:
         untold = f"{routines[0] or 'the routine of the runtime that it is in, which has no name,'} does not tell it"
     else:
         untold = "its stack could not be followed to code of the user's"
     raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=enabled makes it), and {untold}")
+
+
+def _is_outside(thread: Thread) -> bool:
+    # Whether its whole stack is the C library's: a thread that was made and has not come to the runtime, or is ending.
+    stack = _stack(thread)
+    owners = {constructs.owner_at(thread.runtime, frame.call_site) for frame in stack.frames}
+    return stack.stopped is None and owners == {SYSTEM}
 
 
 def _is_between_regions(thread: Thread) -> bool:
