@@ -14,7 +14,8 @@ def frames():
     """Return the frames of the thread that is selected, innermost first, and why there are no more."""
     found, frame = [], gdb.newest_frame()
     try:
-        while frame is not None and len(found) < MOST_FRAMES:
+        # gdb believes the 0 that a thread's stack begins with.
+        while frame is not None and frame.pc() and len(found) < MOST_FRAMES:
             found.append(described(frame))
             reason = frame.unwind_stop_reason()
             frame = frame.older()
@@ -22,7 +23,7 @@ def frames():
         return found, str(error)
     outermost = gdb.FRAME_UNWIND_OUTERMOST
     told = None if reason in (gdb.FRAME_UNWIND_NO_REASON, outermost) else gdb.frame_stop_reason_string(reason)
-    return found, told if frame is None else "too many frames"
+    return found, told if frame is None or not frame.pc() else "too many frames"
 
 
 def described(frame):

@@ -238,6 +238,9 @@ def _fits(seen: Seen, row: Row, moment: Moment) -> bool:
     if state in _WORKING:
         # libomp does not note that a thread waits for tasks, or for a lock of another kind than queuing, nor overhead.
         return told in _UNNOTED
+    # Of code that gcc compiled Intel's runtime notes less than the routine that the code called tells.
+    if told in _OF_GCC.get(state, ()):
+        return True
     # Which barrier it is, the stack may not tell.
     return told == "wait_barrier" and State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT
 
@@ -262,6 +265,10 @@ def _is_in(region: int, seen: Seen) -> bool:
 
 
 _WORKING = (State.WORK_SERIAL, State.WORK_PARALLEL)
+_OF_GCC = {
+    State.WAIT_BARRIER_IMPLEMENTATION: ("wait_barrier_implicit_workshare", "wait_barrier_explicit"),
+    State.WAIT_LOCK: ("wait_critical",),
+}
 _UNNOTED = ("overhead", "wait_taskwait", "wait_taskgroup", "wait_lock", "wait_critical", "wait_ordered", "wait_atomic")
 
 
