@@ -27,9 +27,11 @@ fuzz: $(VENV)/.ready tools intel
 	    echo "atheris cannot be installed here: cases are not guided by coverage"
 	$(BIN)/python -m tests.fuzz --time $(TIME)
 
-# Programs that nobody here wrote, unpacked in the folder PROGRAMS, asked at random moments; laws judge the answers.
+# Programs that nobody here wrote, of registries and of the folder PROGRAMS, asked at random moments; laws judge the
+# answers.
 real: $(VENV)/.ready tools intel
-	$(BIN)/python -m tests.real --programs $(PROGRAMS) --time $(TIME) $(if $(RUNTIMES),--runtimes $(RUNTIMES))
+	$(BIN)/python -m tests.real --time $(TIME) $(if $(PROGRAMS),--programs $(PROGRAMS)) \
+	    $(if $(RUNTIMES),--runtimes $(RUNTIMES)) $(if $(SEED),--seed $(SEED)) $(REAL_ARGS)
 
 bench: $(VENV)/.ready tools intel
 	$(BIN)/python -m bench $(BENCH_ARGS)

@@ -45,10 +45,10 @@ from tests.support.runs import (
     ENVIRONMENT,
     READY_SECONDS,
     _require_kernel_cores,
-    _write_gcore,
-    _write_kernel_core,
     can_be_read,
     cores_allowed,
+    write_gcore,
+    write_kernel_core,
 )
 
 unicorn = require_module("unicorn")
@@ -156,7 +156,7 @@ def sample(name: str) -> Sample:
 
     def make(folder: Path) -> None:
         with at_rest(built / "program", folder) as process:
-            _write_kernel_core(process, folder / "core")
+            write_kernel_core(process, folder / "core")
 
     folder = entry("emulate-cores", key_of(built.name, ENVIRONMENT), make)
     return Sample(built / "program", folder / "core", json.loads((folder / "truth.json").read_text()))
@@ -686,7 +686,7 @@ def test_of_a_core_that_was_cut_answers_are_true_or_not_given(percent: int, tmp_
 def test_a_core_of_gdbs_answers(tmp_path: Path) -> None:
     # It has no code at all.
     with at_rest(sample("lazy").program, tmp_path) as process:
-        _write_gcore(process.pid, tmp_path / "core")
+        write_gcore(process.pid, tmp_path / "core")
     taken = Sample(sample("lazy").program, tmp_path / "core", json.loads((tmp_path / "truth.json").read_text()))
     with opened(taken) as inspected:
         assert compared(inspected, taken.threads) == (6 * 25, [])

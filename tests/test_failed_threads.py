@@ -38,7 +38,7 @@ from tests.support import FULL, INTEL, RUNTIMES, clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.lldb import VERSIONS, lldb
-from tests.support.runs import ENVIRONMENT, _require_kernel_cores, _write_gcore, cores_allowed
+from tests.support.runs import ENVIRONMENT, _require_kernel_cores, cores_allowed, write_gcore
 
 SOURCE = Path(__file__).parent / "failed" / "fails.c"
 SECONDS = 20
@@ -221,7 +221,7 @@ def test_a_thread_that_a_signal_from_elsewhere_reached_did_not_fail() -> None:
 def test_a_core_by_gdb_of_a_process_that_waits_names_no_one(tmp_path: Path) -> None:
     with started(program(), "wait", tmp_path) as process:
         until_it_waits(process, tmp_path)
-        _write_gcore(process.pid, tmp_path / "core")
+        write_gcore(process.pid, tmp_path / "core")
     threads, _ = told(tmp_path / "core")
     assert len(threads) == 4 and all(signal_of(row) == NONE for row in threads.values())
 

@@ -49,10 +49,10 @@ from tests.support.runs import (
     READY_SECONDS,
     _await_pause,
     _require_kernel_cores,
-    _write_gcore,
-    _write_kernel_core,
     can_be_read,
     cores_allowed,
+    write_gcore,
+    write_kernel_core,
 )
 
 SOURCES = Path(__file__).parent / "i386"
@@ -186,9 +186,9 @@ def sample(name: str) -> Sample:
     def make(folder: Path) -> None:
         with started(build, folder) as process:
             if build.kind == "gcore":
-                _write_gcore(process.pid, folder / "core")
+                write_gcore(process.pid, folder / "core")
             else:
-                _write_kernel_core(process, folder / "core")
+                write_kernel_core(process, folder / "core")
 
     program, library = built(build)
     folder = entry("i386-cores", key_of(program.parent.name, str(library), build.kind, ENVIRONMENT), make)
@@ -658,7 +658,7 @@ def test_registers_of_a_live_program_are_those_that_gdb_shows(tmp_path: Path) ->
             ours = {thread: dict(moment.registers(thread)) for thread in moment.thread_ids()}
         finally:
             live.close()
-        _write_gcore(running.pid, tmp_path / "core")
+        write_gcore(running.pid, tmp_path / "core")
     target = CoreTarget(str(tmp_path / "core"))
     for thread in truth["threads"]:
         found = ours[thread["id"]]
@@ -852,7 +852,7 @@ def test_machine_code_tells_which_construct_a_function_is_of(flags: tuple[str, .
     options = ["-fopenmp", *flags, *m32.compile]
     program = compiled("gcc", options, {"team.c": text}, ["team.c", *m32.link], "program") / "program"
     with team_of(program) as process:
-        _write_gcore(process.pid, tmp_path / "core")
+        write_gcore(process.pid, tmp_path / "core")
     with process_of(tmp_path / "core") as inspected:
         for number, routine in enumerate(("GOMP_parallel", "GOMP_task")):
             function = inspected.find_symbol(f"main._omp_fn.{number}")
@@ -889,7 +889,7 @@ def test_getters_that_only_load_are_decoded(tmp_path: Path) -> None:
     options = ["-fopenmp", *m32.compile]
     program = compiled("gcc", options, {"team.c": TEAM}, ["team.c", *m32.link], "program") / "program"
     with team_of(program) as process:
-        _write_gcore(process.pid, tmp_path / "core")
+        write_gcore(process.pid, tmp_path / "core")
     with process_of(tmp_path / "core") as inspected:
 
         def answers(name: str) -> list[int]:

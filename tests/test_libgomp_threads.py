@@ -24,7 +24,7 @@ from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler
 from tests.support.live import build_live, working
 from tests.support.machine import require_module
-from tests.support.runs import _write_gcore
+from tests.support.runs import write_gcore
 
 require_module("unicorn")
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "OMP_STACKSIZE": "256K", "OMP_WAIT_POLICY": "passive"}
@@ -76,7 +76,7 @@ def test_a_target_region_on_the_host(mode: int, tmp_path: Path) -> None:
         truth = json.loads(worker.process.stdout.readline())
         with ompd.attach(worker.pid) as session:
             check_on_host(session, truth)
-        _write_gcore(worker.pid, tmp_path / "core")
+        write_gcore(worker.pid, tmp_path / "core")
     with ompd.open_core(tmp_path / "core") as session:
         check_on_host(session, truth)
 
@@ -224,7 +224,7 @@ def much_stack() -> Iterator[None]:
 def test_a_deep_nest(levels: int, tasks: int, tmp_path: Path) -> None:
     with working("deep", str(levels), str(tasks), executable=made(tmp_path, DEEP)) as worker:
         assert worker.process.stdout is not None and int(worker.process.stdout.readline()) == levels
-        _write_gcore(worker.pid, tmp_path / "core")
+        write_gcore(worker.pid, tmp_path / "core")
     with ompd.open_core(tmp_path / "core") as session:
         threads, parallel = session.ask_threads(), session.ask_parallel()
         stacks = session.ask_stacks()
@@ -266,7 +266,7 @@ def test_a_list_that_is_being_changed_loses_only_what_is_behind(
     break_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with working("queued", executable=made(tmp_path, QUEUED)) as worker:
-        _write_gcore(worker.pid, tmp_path / "core")
+        write_gcore(worker.pid, tmp_path / "core")
     with Session.open_core(tmp_path / "core") as session:
         (runtime,) = session.runtimes
         space = runtime.space

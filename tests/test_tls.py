@@ -25,10 +25,10 @@ from tests.support.cache import entry, key_of
 from tests.support.runs import (
     READY_SECONDS,
     _require_kernel_cores,
-    _write_gcore,
-    _write_kernel_core,
     can_be_read,
     cores_allowed,
+    write_gcore,
+    write_kernel_core,
 )
 
 SOURCES = Path(__file__).parent / "tls"
@@ -128,9 +128,9 @@ def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> Non
             if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):
                 raise NotReady("tls/program.c")
             if kind == "gcore":
-                _write_gcore(process.pid, folder / "core.gcore")
+                write_gcore(process.pid, folder / "core.gcore")
             else:
-                _write_kernel_core(process, folder / "core.kernel")
+                write_kernel_core(process, folder / "core.kernel")
         finally:
             process.kill()
             process.wait()

@@ -19,7 +19,7 @@ from ompd.plugins.libomp.internals import Internals
 from tests.support import FULL, STRIPPED, clean_environment, running, stopped
 from tests.support.build import compiler
 from tests.support.live import Worker, build_live, working
-from tests.support.runs import _write_gcore
+from tests.support.runs import write_gcore
 
 # Of gcc's code libomp knows no detached tasks.
 RUNTIMES = {"intel": "clang", "libgomp": "gcc", "stub": "gcc", **dict.fromkeys(STRIPPED, "clang")}
@@ -79,7 +79,7 @@ def test_all_are_listed_with_what_they_wait_for(worker: Worker, tmp_path: Path) 
     truth, core = said(worker), tmp_path / "core"
     with ompd.attach(worker.pid) as session:
         check(session, truth)
-    _write_gcore(worker.pid, core)
+    write_gcore(worker.pid, core)
     with ompd.open_core(core) as session:
         check(session, truth)
     told = CliRunner().invoke(cli, ["tasks", str(core)], catch_exceptions=False)
@@ -94,7 +94,7 @@ def test_what_nothing_leads_to_is_counted(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Internals, "places_of_queues", lambda self: [])
     with working("waiting", executable=build_live("waiting", runtime="libomp-19", compiler_name="clang")) as worker:
         said(worker)
-        _write_gcore(worker.pid, tmp_path / "core")
+        write_gcore(worker.pid, tmp_path / "core")
     with ompd.open_core(tmp_path / "core") as session:
         answer = session.ask_tasks()
     assert Counter(row.status for row in answer.rows if row.kind == "explicit") == {"detached": 1, "waiting": 3}

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
 Answer = Mapping[str, Any]
 
 BOUND_MS = 50.0
+BOUND_BYTES = 512 << 20
+"""At most 192 MiB are copied of a process (docs/live.md); the rest is for what is read of files."""
 _COMPLETE, _INCOMPLETE = 0, 3
 
 
-def broken(command: str, answer: Answer, code: int, before: Collection[int], after: Collection[int]) -> list[str]:
+def broken(
+    command: str, answer: Answer, code: int, before: Collection[int] = (), after: Collection[int] = ()
+) -> list[str]:
     """Return the laws that an answer breaks.
 
     :param code: the exit code of the command
     :param before: the threads that the process had just before the question was asked, *after*: just after
     """
-    found = [*_of_exit(answer, code), *_of_stops(answer)]
+    found = [*_of_exit(answer, code)]
     if command == "threads":
         found += [*_of_threads(answer["threads"]), *_of_process(answer["threads"], before, after)]
+    elif command == "parallel":
+        found += _of_regions(answer["parallel"], answer["complete"])
     elif command == "tasks":
         found += _of_tasks(answer["tasks"])
     elif command == "stack":
@@ -30,33 +36,217 @@ def broken(command: str, answer: Answer, code: int, before: Collection[int], aft
 
 
 def broken_together(answers: Mapping[str, Answer]) -> list[str]:
-    """Return the laws that answers of one moment break: what one of them refers to exists in the other."""
-    threads, tasks = answers["threads"]["threads"], answers["tasks"]["tasks"]
-    regions = {row["id"]: row for row in answers["parallel"]["parallel"]}
-    by_id = {row["id"]: row for row in tasks}
+    """Return the laws that answers of one moment break: what one of them refers to exists in the other, and they do not
+    contradict one another. Questions that are not among them are not compared.
+    """
     is_whole = all(answer["complete"] for answer in answers.values())
-    found = []
-    for row in threads:
-        own, task, region = row["native_thread_id"], row["task"], row["parallel"]
-        if region is not None and region not in regions:
-            found.append(f"thread {own} is in region {region}, which is not listed")
-        elif region is not None and own not in regions[region]["threads"] and is_whole:
-            found.append(f"region {region} does not list its thread {own}")
-        if task is not None and task not in by_id and is_whole:
-            found.append(f"thread {own} executes task {task}, which is not listed")
-        elif task in by_id and by_id[task]["thread"] not in (own, None):
-            found.append(f"thread {own} executes task {task}, which says thread {by_id[task]['thread']}")
-    if is_whole:
+    rows = {command: answer[command] for command, answer in answers.items()}
+    found: list[str] = []
+    if {"threads", "parallel"} <= set(rows):
+        found += _of_members(rows["threads"], rows["parallel"], is_whole)
+    if {"threads", "tasks"} <= set(rows):
+        found += _of_executing(rows["threads"], rows["tasks"], is_whole)
+    if {"threads", "stack"} <= set(rows):
+        found += _of_stacks_of_threads(rows["threads"], rows["stack"])
+    if {"parallel", "tasks"} <= set(rows) and is_whole:
+        regions = {row["id"] for row in rows["parallel"]}
         found += [
             f"task {row['id']} is of region {row['parallel']}, which is not listed"
-            for row in tasks
+            for row in rows["tasks"]
             if row["parallel"] is not None and row["parallel"] not in regions
         ]
-    listed = {thread for row in answers["stack"]["stack"] for thread in row["threads"]}
-    known = {row["native_thread_id"] for row in threads}
-    if listed != known:
-        found.append(f"threads with a stack are not those that are listed: {sorted(listed ^ known)}")
+    if {"stack", "tasks"} <= set(rows) and is_whole:
+        tasks = {row["id"] for row in rows["tasks"]}
+        found += [
+            f"a frame of thread {row['native_thread_id']} is of task {frame['task']}, which is not listed"
+            for row in rows["stack"]
+            for frame in row["frames"]
+            if frame["task"] is not None and frame["task"] not in tasks
+        ]
+    if "icvs" in rows and is_whole:
+        found += _of_icvs(rows["icvs"], rows)
+    if "runtimes" in rows:
+        runtimes = {row["id"] for row in rows["runtimes"]}
+        found += [
+            f"a row of {command} is of runtime {runtime}, which is not listed"
+            for command, listed in rows.items()
+            for runtime in sorted({row["runtime"] for row in listed if row.get("runtime")} - runtimes)
+        ]
     return found
+
+
+def broken_stops(stops: Iterable[tuple[int, int]]) -> tuple[list[str], int]:
+    """Return the laws that stops break, and how many were too long only since the machine was busy.
+
+    :param stops: of each its length, and how much of that something waited for a processor, in nanoseconds
+    """
+    found, busy = [], 0
+    for length, waited in stops:
+        if length <= BOUND_MS * 1e6:
+            continue
+        if length - waited <= BOUND_MS * 1e6:
+            busy += 1
+        else:
+            without = f"{waited / 1e6:.1f} ms of them without a processor"
+            found.append(f"a stop of {length / 1e6:.1f} ms, {without}, where {BOUND_MS:g} ms are the bound")
+    return found, busy
+
+
+def broken_memory(grown: int) -> list[str]:
+    """Return the law that is broken if a question took so many bytes of memory."""
+    if grown <= BOUND_BYTES:
+        return []
+    return [f"{grown >> 20} MiB of memory were taken, where {BOUND_BYTES >> 20} MiB are the bound"]
+
+
+def broken_counts(rows: Sequence[Row], threads: Sequence[int], where: str) -> list[str]:
+    """Return the laws that the threads of an answer break: they are those that something else tells of.
+
+    :param threads: what ``/proc`` says of a process that stands still, or the notes of its core; *where* names it
+    """
+    told, true = Counter(row["native_thread_id"] for row in rows), Counter(threads)
+    if told == true:
+        return []
+    return [f"threads are not those of {where}: {sorted((told - true) | (true - told), key=str)}"]
+
+
+def sampled(answer: Answer, command: str, most: int) -> Answer:
+    """Return an answer with so many of its rows, the first ones and others evenly from the rest: enough for what a
+    schema says of each.
+    """
+    rows = answer.get(command)
+    if rows is None or len(rows) <= most:
+        return answer
+    half = most // 2
+    rest = rows[half:]
+    return {**answer, command: [*rows[:half], *rest[:: -(-len(rest) // half)]]}
+
+
+def _of_members(threads: Sequence[Row], regions: Sequence[Row], is_whole: bool) -> Iterator[str]:
+    by_id = {row["id"]: row for row in regions}
+    known = {row["native_thread_id"] for row in threads}
+    for row in regions:
+        for thread in row["threads"] or ():
+            if thread is not None and thread not in known:
+                yield f"region {row['id']} has thread {thread}, which is not listed"
+    told: dict[tuple[str, int], int] = {}
+    for row in threads:
+        own, region = row["native_thread_id"], row["parallel"]
+        if region is None:
+            continue
+        if region not in by_id:
+            yield f"thread {own} is in region {region}, which is not listed"
+            continue
+        if own not in (by_id[region]["threads"] or ()) and is_whole:
+            yield f"region {region} does not list its thread {own}"
+        if row["outside_of_target"] is None:
+            for enclosing, number in _numbers(row, by_id):
+                other = told.setdefault((enclosing, number), own)
+                if other != own:
+                    yield f"number {number} of region {enclosing} is told of threads {other} and {own}"
+                listed = by_id[enclosing]["threads"] or ()
+                if is_whole and (number >= len(listed) or listed[number] not in (own, None)):
+                    yield f"region {enclosing} lists {list(listed)}, where thread {own} has number {number}"
+        size, of_region = row["team_size"], by_id[region]["team_size"]
+        if None not in (size, of_region) and size != of_region and row["outside_of_target"] is None:
+            yield f"thread {own} is one of {size}, and its region {region} has {of_region}"
+        if row["level"] != by_id[region]["level"] and None not in (row["level"], by_id[region]["level"]):
+            yield f"thread {own} is at level {row['level']}, and its region {region} at {by_id[region]['level']}"
+    if is_whole and all(row["thread_num"] is not None for row in threads if row["runtime"]):
+        for row in regions:
+            for number, thread in enumerate(row["threads"] or ()):
+                if told.get((row["id"], number), thread) != thread:
+                    yield f"region {row['id']} lists thread {thread} at {number}, which says another"
+
+
+def _numbers(row: Row, regions: Mapping[str, Row]) -> Iterator[tuple[str, int]]:
+    # In which regions a thread is, with its number there: in those around its own it is where it has begun all that
+    # are between, which only a team's number 0 does.
+    region, number, ancestors = regions.get(row["parallel"]), row["thread_num"], list(row["ancestors"] or ())
+    seen = set()
+    while region is not None and number is not None and region["id"] not in seen:
+        seen.add(region["id"])
+        yield region["id"], number
+        outer = regions.get(region["enclosing"]) if region["enclosing"] is not None else None
+        if number != 0 or outer is None or not ancestors or outer["level"] != len(ancestors):
+            return
+        region, number = outer, ancestors.pop()
+
+
+def _of_executing(threads: Sequence[Row], tasks: Sequence[Row], is_whole: bool) -> Iterator[str]:
+    by_id = {row["id"]: row for row in tasks}
+    known = {row["native_thread_id"] for row in threads}
+    executed = {}
+    for row in threads:
+        own, task = row["native_thread_id"], row["task"]
+        if task is None:
+            continue
+        executed[own] = task
+        if task not in by_id:
+            if is_whole:
+                yield f"thread {own} executes task {task}, which is not listed"
+            continue
+        if by_id[task]["thread"] not in (own, None):
+            yield f"thread {own} executes task {task}, which says thread {by_id[task]['thread']}"
+    for row in tasks:
+        if row["thread"] is not None and row["thread"] not in known:
+            yield f"task {row['id']} has thread {row['thread']}, which is not listed"
+        elif row["status"] == "executing" and executed.get(row["thread"], row["id"]) != row["id"]:
+            yield f"task {row['id']} says that thread {row['thread']} executes it, which executes another"
+
+
+def _of_stacks_of_threads(threads: Sequence[Row], stacks: Sequence[Row]) -> Iterator[str]:
+    by_thread = {row["native_thread_id"]: row for row in threads}
+    listed = {thread for row in stacks for thread in row["threads"]}
+    if listed != set(by_thread):
+        yield f"threads with a stack are not those that are listed: {sorted(listed ^ set(by_thread), key=str)}"
+    for row in stacks:
+        own = row["native_thread_id"]
+        # Stacks that are alike are one row: what they share, and what each has of its own.
+        for number, thread in enumerate(row["threads"]):
+            theirs = by_thread.get(thread)
+            for key in ("runtime", "team_size", "level", "thread_num", "ancestors") if theirs is not None else ():
+                told = row[key]
+                if key in ("thread_num", "ancestors"):
+                    told = (row["thread_nums" if key == "thread_num" else key] or {number: None})[number]
+                if None not in (told, theirs[key]) and told != theirs[key]:
+                    yield f"thread {thread}: {key} is {theirs[key]}, and {told} with its stack"
+        region = by_thread[own]["parallel"] if own in by_thread else None
+        if None not in (row["parallel"], region) and row["parallel"] != region:
+            yield f"thread {own}: its region is {region}, and {row['parallel']} with its stack"
+        for frame in row["frames"]:
+            if frame["thread"] is not None and frame["thread"] not in by_thread:
+                yield f"a frame of thread {own} is of thread {frame['thread']}, which is not listed"
+
+
+def _of_icvs(rows: Sequence[Row], others: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    known = {
+        "thread": ("threads", "native_thread_id"),
+        "parallel": ("parallel", "id"),
+        "task": ("tasks", "id"),
+        "address_space": ("runtimes", "id"),
+    }
+    for scope, (command, key) in known.items():
+        if command in others:
+            ids = {str(row[key]) for row in others[command]}
+            for handle in sorted({row["handle"] for row in rows if row["scope"] == scope} - ids):
+                yield f"icvs are told of {scope} {handle}, which is not listed"
+    # What two questions tell, they tell alike.
+    alike = {
+        ("thread", "thread-num-var"): ("threads", "native_thread_id", "thread_num"),
+        ("parallel", "team-size-var"): ("parallel", "id", "team_size"),
+        ("parallel", "levels-var"): ("parallel", "id", "level"),
+        ("parallel", "active-levels-var"): ("parallel", "id", "active_level"),
+    }
+    values = {
+        (name, str(row[key])): row[told]
+        for (_, name), (command, key, told) in alike.items()
+        for row in others.get(command, ())
+    }
+    for row in rows:
+        value = values.get((row["name"], row["handle"])) if (row["scope"], row["name"]) in alike else None
+        if None not in (value, row["value"]) and value != row["value"]:
+            yield f"{row['name']} of {row['handle']} is {row['value']}, where the other question has {value}"
 
 
 def _of_exit(answer: Answer, code: int) -> Iterator[str]:
@@ -67,12 +257,6 @@ def _of_exit(answer: Answer, code: int) -> Iterator[str]:
         yield "not complete, and no warning says why"
 
 
-def _of_stops(answer: Answer) -> Iterator[str]:
-    longest = longest_stop_ms(answer)
-    if longest > BOUND_MS:
-        yield f"a stop of {longest:.1f} ms, where {BOUND_MS:g} ms are the bound"
-
-
 def longest_stop_ms(answer: Answer) -> float:
     """Return the length of the longest stop, 0 if there was none."""
     return max(answer["target"]["stops_ns"], default=0) / 1e6
@@ -81,6 +265,8 @@ def longest_stop_ms(answer: Answer) -> float:
 def _of_process(rows: Sequence[Row], before: Collection[int], after: Collection[int]) -> Iterator[str]:
     told = {row["native_thread_id"] for row in rows}
     stayed = set(before) & set(after)
+    if not before:
+        return
     if not stayed <= told:
         yield f"threads that the process had all the time are missing: {sorted(stayed - told)}"
     if set(before) == set(after) and told - stayed:
@@ -133,6 +319,27 @@ def _of_waits(rows: Sequence[Row]) -> Iterator[str]:
             yield f"thread {own} waits for thread {wait['owner']}, which is not listed"
 
 
+def _of_regions(rows: Sequence[Row], is_whole: bool) -> Iterator[str]:
+    ids = Counter(row["id"] for row in rows)
+    yield from (f"region {region} is listed {times} times" for region, times in ids.items() if times > 1)
+    by_id = {row["id"]: row for row in rows}
+    for row in rows:
+        threads = row["threads"]
+        if row["enclosing"] is not None and row["enclosing"] not in ids:
+            yield f"region {row['id']} is in region {row['enclosing']}, which is not listed"
+        elif row["enclosing"] is not None:
+            inner, outer = row["level"], by_id[row["enclosing"]]["level"]
+            if None not in (inner, outer) and inner != outer + 1:
+                yield f"region {row['id']} at level {inner} is in one at level {outer}"
+        if threads is not None:
+            known = Counter(thread for thread in threads if thread is not None)
+            twice = [thread for thread, times in known.items() if times > 1]
+            if twice:
+                yield f"region {row['id']} lists thread {twice[0]} twice"
+            if is_whole and row["team_size"] is not None and len(threads) != row["team_size"]:
+                yield f"region {row['id']} of {row['team_size']} threads lists {len(threads)}"
+
+
 def _of_tasks(rows: Sequence[Row]) -> Iterator[str]:
     ids = Counter(row["id"] for row in rows)
     yield from (f"task {task} is listed {times} times" for task, times in ids.items() if times > 1)
@@ -140,6 +347,10 @@ def _of_tasks(rows: Sequence[Row]) -> Iterator[str]:
         for key in ("generating", "scheduling"):
             if row[key] is not None and row[key] not in ids:
                 yield f"task {row['id']} has a {key} task {row[key]}, which is not listed"
+        waits = row["waits_for"]
+        for other in (waits["tasks"] or ()) if waits is not None else ():
+            if other not in ids:
+                yield f"task {row['id']} waits for task {other}, which is not listed"
         if row["status"] == "executing" and row["thread"] is None and "thread" not in row["unavailable"]:
             yield f"task {row['id']} is executed by no thread"
         if row["status"] == "queued" and row["thread"] is not None:

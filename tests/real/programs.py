@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,24 +62,39 @@ RECIPES = (
 
 @dataclass(frozen=True)
 class Built:
-    """A program that is there to be run."""
+    """A program that is there to be run.
+
+    *words* are its whole command line, *environment* is added to a clean one. *check* takes the exit status and the
+    output of a run that ended by itself, and returns what is wrong with its result, None if it is right. *file* is the
+    executable that a core of it belongs to.
+    """
 
     name: str
     runtime: str
+    compiler: str
     level: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    check: Callable[[int, str], str | None]
     file: Path
-    arguments: tuple[str, ...]
 
 
-def built(folder: Path, into: Path, names: Sequence[str], runtimes: Sequence[str]) -> Iterator[Built]:
+def ends_well(status: int, _output: str) -> str | None:
+    """Return what is wrong where a program has to end with 0."""
+    return f"it ended with {status}" if status else None
+
+
+def built(
+    folder: Path | None, into: Path, names: Sequence[str] | None = None, runtimes: Sequence[str] = KINDS
+) -> Iterator[Built]:
     """Build what *folder* has of the programs *names*, on each of *runtimes*, into the folder *into*.
 
     :raises Missing: if a compiler or a runtime is not here
     """
     into.mkdir(parents=True, exist_ok=True)
-    for recipe in RECIPES:
+    for recipe in RECIPES if folder is not None else ():
         projects = sorted(path for path in folder.iterdir() if path.name.lower().startswith(recipe.project))
-        if recipe.name not in names or not projects:
+        if (names is not None and recipe.name not in names) or not projects:
             continue
         arguments = tuple(argument.format(folder=projects[0]) for argument in recipe.arguments)
         for runtime in runtimes:
@@ -87,7 +102,9 @@ def built(folder: Path, into: Path, names: Sequence[str], runtimes: Sequence[str
                 file = into / f"{recipe.name}-{level}.{runtime}"
                 if not file.exists():
                     _build(recipe, projects[0], runtime, level, file)
-                yield Built(recipe.name, runtime, level, file, arguments)
+                words, threads = (str(file), *arguments), {"OMP_NUM_THREADS": "4"}
+                compiler = "gcc" if runtime == "libgomp" else "clang"
+                yield Built(recipe.name, runtime, compiler, level, words, threads, ends_well, file)
 
 
 def _build(recipe: Recipe, project: Path, runtime: str, level: str, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""One question to ``ompd`` at one moment, in a process of its own."""
+"""What ``ompd`` answers of one target at one moment, asked in a process of its own, and what that took."""
 
 from __future__ import annotations
 
@@ -9,34 +9,53 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ompd import attach
+import ompd
 from ompd.commands.main import main
+from ompd.debugger.targets import tracer
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 
-COMMANDS = ("threads", "tasks", "stack")
+QUESTIONS = ("runtimes", "threads", "parallel", "tasks", "stack", "icvs")
 TOGETHER = "together"
-"""All of them, and ``parallel``, of one moment."""
-SECONDS = 60.0
+"""All questions, of one stop."""
+COMMANDS = ("threads", "tasks", "stack", TOGETHER)
+"""What a process that runs is asked."""
+SECONDS = 120.0
+_ASKS = {name: f"ask_{name}" for name in QUESTIONS} | {"stack": "ask_stacks"}
+
+Target = int | Path
+"""A process, or a core."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a question came to: *code* is the exit code, -1 if it did not end; *answers* by command."""
+    """What a question came to.
 
+    :param kind: what was asked: ``live``, ``stopped``, ``gcore``, …
+    :param code: the exit code, -1 if it did not end
+    :param answers: by question, as JSON has them
+    :param before: the threads that the process had just before, *after*: just after
+    :param stops: of each stop its length, and how much of that something waited for a processor, in nanoseconds
+    :param grown: by how many bytes the memory of the process that asks grew
+    """
+
+    kind: str
     command: str
     code: int
     seconds: float
-    answers: dict[str, Any]
+    answers: Mapping[str, Any]
     output: str
     errors: str
-    before: frozenset[int]
-    after: frozenset[int]
+    before: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
+    stops: Sequence[tuple[int, int]] = ()
+    grown: int = 0
 
 
 def threads_of(process_id: int) -> frozenset[int]:
@@ -47,49 +66,98 @@ def threads_of(process_id: int) -> frozenset[int]:
         return frozenset()
 
 
-def take(process_id: int, command: str) -> Sample:
-    """Ask *command* of a process."""
-    before, started = threads_of(process_id), time.monotonic()
-    question = _all_at_once if command == TOGETHER else _command
-    code, output, errors = _forked(lambda: question(process_id, command))
-    seconds, after = time.monotonic() - started, threads_of(process_id)
+def ask(target: Target, kind: str, command: str = TOGETHER, questions: Sequence[str] = QUESTIONS) -> Sample:
+    """Ask *command* of a target.
+
+    :param questions: which ones :data:`TOGETHER` stands for
+    """
+    before, started = _threads_before(target), time.monotonic()
+    if command == TOGETHER:
+        done = _forked(lambda: _ask_together(target, questions))
+    else:
+        done = _forked(lambda: _ask_command(target, command))
+    seconds, after = time.monotonic() - started, _threads_before(target)
     answers = {}
-    if code in (0, 3):
-        parsed = json.loads(output)
+    if done.code in (0, 3):
+        parsed = json.loads(done.output)
         answers = parsed if command == TOGETHER else {command: parsed}
-    return Sample(command, code, seconds, answers, output, errors, before, after)
+    return Sample(
+        kind, command, done.code, seconds, answers, done.output, done.errors, before, after, done.stops, done.grown
+    )
 
 
-def _command(process_id: int, command: str) -> None:
-    sys.argv = ["ompd", command, str(process_id), "--json"]
+def write_snapshot(target: Target, file: Path) -> Sample:
+    """Have a snapshot written of a target; the sample has no answers."""
+    started = time.monotonic()
+    done = _forked(lambda: _command("snapshot", str(target), "-o", str(file)))
+    return Sample(
+        "snapshot",
+        "snapshot",
+        done.code,
+        time.monotonic() - started,
+        {},
+        done.output,
+        done.errors,
+        stops=done.stops,
+        grown=done.grown,
+    )
+
+
+def _threads_before(target: Target) -> frozenset[int]:
+    return threads_of(target) if isinstance(target, int) else frozenset()
+
+
+def _ask_command(target: Target, command: str) -> None:
+    _command(command, str(target), "--json")
+
+
+def _command(*words: str) -> None:
+    sys.argv = ["ompd", *words]
     main()
 
 
-def _all_at_once(process_id: int, _command: str) -> None:
+def _ask_together(target: Target, questions: Sequence[str]) -> None:
+    def ask_all(session: Any) -> list[Any]:
+        return [getattr(session, _ASKS[name])() for name in questions]
+
     try:
-        with attach(process_id) as session:
-            answers = session.ask(lambda s: (s.ask_threads(), s.ask_parallel(), s.ask_tasks(), s.ask_stacks()))
+        if isinstance(target, int):
+            with ompd.attach(target) as live:
+                answers = live.ask(ask_all)
+        else:
+            with ompd.open_core(target) as core:
+                answers = ask_all(core)
     except OmpdError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-    texts = (
-        f'"{name}": {format_answer(name, answer)}'
-        for name, answer in zip(("threads", "parallel", "tasks", "stack"), answers, strict=True)
-    )
+    texts = (f'"{name}": {format_answer(name, answer)}' for name, answer in zip(questions, answers, strict=True))
     print("{" + ", ".join(texts) + "}")
     sys.exit(0 if all(answer.complete for answer in answers) else 3)
 
 
-def _forked(run: Callable[[], None]) -> tuple[int, str, str]:
+@dataclass(frozen=True)
+class _Done:
+    code: int
+    output: str
+    errors: str
+    stops: tuple[tuple[int, int], ...]
+    grown: int
+
+
+def _forked(run: Callable[[], None]) -> _Done:
     # As a command of its own, less the time that Python takes to start and to import.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as measures:
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
             code = 1
+            stops: list[tuple[int, int]] = []
+            began = 0
             try:
                 os.dup2(output.fileno(), 1)
                 os.dup2(errors.fileno(), 2)
+                began = _forget_peak()
+                _measure_stops(stops)
                 run()
                 code = 0
             except SystemExit as error:
@@ -98,13 +166,16 @@ def _forked(run: Callable[[], None]) -> tuple[int, str, str]:
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
+                measures.write(json.dumps([stops, _peak() - began]).encode())
+                measures.flush()
                 os._exit(code)
         code = _wait(child)
         texts = []
-        for file in (output, errors):
+        for file in (output, errors, measures):
             file.seek(0)
             texts.append(file.read().decode("utf-8", "replace"))
-        return code, texts[0], texts[1]
+        lengths, grown = json.loads(texts[2]) if texts[2] else ((), 0)
+        return _Done(code, texts[0], texts[1], tuple((length, waited) for length, waited in lengths), grown)
 
 
 def _wait(child: int) -> int:
@@ -117,3 +188,56 @@ def _wait(child: int) -> int:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return -1
+
+
+# What a question takes
+
+
+def _peak() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) << 10
+
+
+def _forget_peak() -> int:
+    # The peak of the process that was forked is none of ours.
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _peak()
+
+
+def _measure_stops(stops: list[tuple[int, int]]) -> None:
+    # On a machine that has other work, a stop lasts until those threads got a processor that have to stop, and the one
+    # that stops them. How long the longest of them and that one waited for one is not for ompd to answer for; nor is
+    # what the machine itself was not given.
+    run = tracer.Stop._run
+
+    def measured(self: tracer.Stop[Any]) -> None:
+        threads = f"/proc/{self._process_id}/task"
+        stolen, own, theirs = _stolen(), _waited(Path("/proc/thread-self")), _waited_by_each(threads)
+        run(self)
+        longest = max((waited - theirs.get(name, 0) for name, waited in _waited_by_each(threads).items()), default=0)
+        waited = _waited(Path("/proc/thread-self")) - own + max(longest, 0) + _stolen() - stolen
+        stops.append((self.duration_ns, waited))
+
+    tracer.Stop._run = measured  # type: ignore[method-assign]
+
+
+def _waited(task: Path) -> int:
+    # Nanoseconds that a thread was ready to run, and did not.
+    try:
+        return int((task / "schedstat").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def _waited_by_each(tasks: str) -> dict[str, int]:
+    try:
+        return {entry.name: _waited(entry) for entry in Path(tasks).iterdir()}
+    except OSError:
+        return {}
+
+
+def _stolen() -> int:
+    # What another guest of the same host ran meanwhile, in ticks.
+    words = Path("/proc/stat").read_text().split(maxsplit=9)
+    return int(words[8]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

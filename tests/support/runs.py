@@ -190,9 +190,9 @@ class _Prepared:
     def _take(self, folder: Path, kind: str) -> None:
         with self.at_rest(folder) as (process, _):
             if kind == "gcore":
-                _write_gcore(process.pid, folder / "core.gcore")
+                write_gcore(process.pid, folder / "core.gcore")
             if kernel_core_obstacle() is None:
-                _write_kernel_core(process, folder / "core.kernel")
+                write_kernel_core(process, folder / "core.kernel")
 
     @contextmanager
     def at_rest(self, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
@@ -292,7 +292,11 @@ def _require_kernel_cores() -> None:
         raise Missing("kernel core", obstacle, forbidden=True)
 
 
-def _write_kernel_core(process: subprocess.Popen[bytes], core: Path) -> None:
+def write_kernel_core(process: subprocess.Popen[bytes], core: Path) -> None:
+    """End *process* by SIGABRT, and move the core that the kernel writes into the folder of *core* there.
+
+    :raises Missing: if there is no such core
+    """
     before = set(core.parent.iterdir())
     process.send_signal(signal.SIGABRT)
     process.wait()
@@ -304,7 +308,11 @@ def _write_kernel_core(process: subprocess.Popen[bytes], core: Path) -> None:
     written[0].rename(core)
 
 
-def _write_gcore(pid: int, core: Path) -> None:
+def write_gcore(pid: int, core: Path) -> None:
+    """Have gdb write a core of a process.
+
+    :raises Missing: if there is no gdb, or it writes none
+    """
     command = [
         str(require("gdb")),
         "-nx",

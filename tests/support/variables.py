@@ -21,10 +21,10 @@ from tests.support.runs import (
     READY_SECONDS,
     NotReady,
     _require_kernel_cores,
-    _write_gcore,
-    _write_kernel_core,
     can_be_read,
     cores_allowed,
+    write_gcore,
+    write_kernel_core,
 )
 from tests.support.runtimes import INTEL, RUNTIMES
 
@@ -187,10 +187,10 @@ def stopped(recipe: Recipe, threads: int, kind: str = "kernel") -> Told:
     def make(folder: Path) -> None:
         with running(recipe, threads, folder) as told:
             if kind == "gcore":
-                _write_gcore(told.pid, folder / "core.gcore")
+                write_gcore(told.pid, folder / "core.gcore")
             else:
                 process = _Process(told.pid)
-                _write_kernel_core(process, folder / "core.kernel")  # type: ignore[arg-type]
+                write_kernel_core(process, folder / "core.kernel")  # type: ignore[arg-type]
 
     folder = entry("var-cores", key_of(program.parent.name, threads, kind, ENVIRONMENT, recipe.environment), make)
     rows = json.loads((folder / "truth.json").read_text())["threads"]
