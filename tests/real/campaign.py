@@ -102,6 +102,7 @@ class Campaign:
         with tempfile.TemporaryDirectory(prefix="ompd-real-", dir=self._folder) as name:
             folder = Path(name)
             with _running(program, folder) as process:
+                kinds.await_runtime(process)
                 time.sleep(0.2 + self._chance.random())
                 for _ in range(_SAMPLES_PER_RUN):
                     if not left or (end is not None and time.monotonic() > end) or process.poll() is not None:

@@ -44,11 +44,13 @@ def is_of_an_end(sample: Sample) -> bool:
 def is_busy(sample: Sample) -> bool:
     """Return whether there is no answer, or a stop was too long, since others had the processors."""
     is_refused = sample.code == 1 and any(known in sample.errors for known in _BUSY)
-    return (is_refused and "Traceback" not in sample.errors) or laws.broken_stops(sample.stops)[1] > 0
+    return (is_refused and "Traceback" not in sample.errors) or laws.broken_stops(sample.stops, len(sample.before))[
+        1
+    ] > 0
 
 
 def _broken(sample: Sample) -> Iterator[str]:
-    yield from laws.broken_stops(sample.stops)[0]
+    yield from laws.broken_stops(sample.stops, len(sample.before))[0]
     yield from laws.broken_memory(sample.grown)
     if is_of_an_end(sample) or (sample.code == 1 and is_busy(sample)):
         return

@@ -18,6 +18,8 @@ MOMENTS = (LIVE, STOPPED, ABORT)
 """What is done to a program at a moment: nothing; SIGSTOP; SIGABRT, which ends it with a core."""
 GCORE, SNAPSHOT, SNAPSHOT_OF_CORE, LIVE_SNAPSHOT = "gcore", "snapshot", "snapshot of core", "snapshot while it runs"
 _SECONDS = 10.0
+_LONGEST_BEGIN = 60.0
+_RUNTIMES = ("/libgomp", "/libomp", "/libiomp5")
 _PAUSE = 0.001
 
 
@@ -49,6 +51,17 @@ def goes_on(process_id: int) -> bool:
 def is_gone(process_id: int) -> bool:
     """Return whether a process has ended."""
     return set(_states(process_id)) <= set("ZX")
+
+
+def await_runtime(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a program has an OpenMP runtime in its memory: before, there is nothing to ask it."""
+    end = time.monotonic() + _LONGEST_BEGIN
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(OSError):
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            if any(name in maps for name in _RUNTIMES):
+                return
+        time.sleep(0.01)
 
 
 def take_gcore(process_id: int, folder: Path) -> Path:

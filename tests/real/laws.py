@@ -9,7 +9,9 @@ from typing import Any
 Row = Mapping[str, Any]
 Answer = Mapping[str, Any]
 
-BOUND_MS = 50.0
+BOUND_MS, BOUND_THREADS, EACH_FURTHER_MS = 50.0, 256, 0.2
+SLACK_MS = 2.0
+"""How much longer a stop is that is given up: ``ompd`` looks once in a millisecond whether it has to."""
 BOUND_BYTES = 512 << 20
 """At most 192 MiB are copied of a process (docs/live.md); the rest is for what is read of files."""
 _COMPLETE, _INCOMPLETE = 0, 3
@@ -75,20 +77,22 @@ def broken_together(answers: Mapping[str, Answer]) -> list[str]:
     return found
 
 
-def broken_stops(stops: Iterable[tuple[int, int]]) -> tuple[list[str], int]:
+def broken_stops(stops: Iterable[tuple[int, int]], threads: int = 0) -> tuple[list[str], int]:
     """Return the laws that stops break, and how many were too long only since the machine was busy.
 
     :param stops: of each its length, and how much of that something waited for a processor, in nanoseconds
+    :param threads: how many the process has
     """
+    bound = BOUND_MS + EACH_FURTHER_MS * max(threads - BOUND_THREADS, 0)
     found, busy = [], 0
     for length, waited in stops:
-        if length <= BOUND_MS * 1e6:
+        if length <= (bound + SLACK_MS) * 1e6:
             continue
-        if length - waited <= BOUND_MS * 1e6:
+        if length - waited <= (bound + SLACK_MS) * 1e6:
             busy += 1
         else:
             without = f"{waited / 1e6:.1f} ms of them without a processor"
-            found.append(f"a stop of {length / 1e6:.1f} ms, {without}, where {BOUND_MS:g} ms are the bound")
+            found.append(f"a stop of {length / 1e6:.1f} ms, {without}, where {bound:g} ms are the bound")
     return found, busy
 
 

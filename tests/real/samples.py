@@ -88,19 +88,11 @@ def ask(target: Target, kind: str, command: str = TOGETHER, questions: Sequence[
 
 def write_snapshot(target: Target, file: Path) -> Sample:
     """Have a snapshot written of a target; the sample has no answers."""
-    started = time.monotonic()
+    before, started = _threads_before(target), time.monotonic()
     done = _forked(lambda: _command("snapshot", str(target), "-o", str(file)))
-    return Sample(
-        "snapshot",
-        "snapshot",
-        done.code,
-        time.monotonic() - started,
-        {},
-        done.output,
-        done.errors,
-        stops=done.stops,
-        grown=done.grown,
-    )
+    seconds, code = time.monotonic() - started, done.code
+    name = "snapshot"
+    return Sample(name, name, code, seconds, {}, done.output, done.errors, before, stops=done.stops, grown=done.grown)
 
 
 def _threads_before(target: Target) -> frozenset[int]:
@@ -156,6 +148,7 @@ def _forked(run: Callable[[], None]) -> _Done:
             try:
                 os.dup2(output.fileno(), 1)
                 os.dup2(errors.fileno(), 2)
+                sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
                 began = _forget_peak()
                 _measure_stops(stops)
                 run()
@@ -166,6 +159,7 @@ def _forked(run: Callable[[], None]) -> _Done:
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
+                sys.stderr.flush()
                 measures.write(json.dumps([stops, _peak() - began]).encode())
                 measures.flush()
                 os._exit(code)

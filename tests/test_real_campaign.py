@@ -1,0 +1,55 @@
+"""The campaign on programs of others, for a minute; and what it does at one moment, on a program of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ompd.debugger.targets import live
+from tests.conftest import USUAL_STOP_NS
+from tests.real.__main__ import own_programs
+from tests.real.campaign import Campaign
+from tests.real.finds import Finds
+from tests.support.cache import CHECKOUT
+from tests.support.machine import FULL, require
+from tests.support.runs import kernel_core_obstacle
+
+
+def test_a_moment_of_each_kind_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("gdb")
+    monkeypatch.setattr(live, "DEFAULT_STOP_NS", USUAL_STOP_NS)
+    program = next(own_programs(["libgomp"]))
+    moments = ["live", "stopped", *(["abort"] if kernel_core_obstacle() is None else [])]
+    campaign = Campaign(Finds(tmp_path / "finds", "7"), tmp_path, random.Random(7), moments)
+    campaign.sample(program, 1)
+    tally = campaign.tallies["busy", "libgomp"]
+    assert set(tally.moments) == set(moments)
+    # The process, gdb's core, and snapshots of both.
+    assert {"stopped", "gcore", "snapshot", "snapshot of core"} <= set(tally.answers)
+    assert not tally.broken, "".join(path.read_text() for path in tmp_path.rglob("how.txt"))
+    assert not list(tmp_path.glob("ompd-real-*")), "cores are left"
+
+
+@pytest.mark.skipif(not FULL, reason="takes a minute and more: make test-full")
+@pytest.mark.timeout(900)
+def test_a_short_campaign_finds_nothing(tmp_path: Path) -> None:
+    seed = os.environ.get("OMPD_REAL_SEED", "ompd")
+    command = [sys.executable, "-m", "tests.real", "--time", "60", "--samples", "1", "--seed", seed]
+    done = subprocess.run(
+        [*command, "--into", str(tmp_path)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        check=False,
+    )
+    said = "".join(path.read_text() for path in tmp_path.rglob("how.txt"))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{said}"
+    rows = json.loads((tmp_path / f"seen-{seed}.json").read_text())["rows"]
+    assert sum(sum(row["moments"].values()) for row in rows) > 0
