@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.real import page
@@ -23,6 +24,7 @@ from tests.real.programs import KINDS, Built, built
 from tests.support.live import build_live
 from tests.support.machine import Missing
 
+EXIT_INTERRUPTED = 130
 CACHE = Path(__file__).parents[2] / ".cache" / "real"
 
 
@@ -56,13 +58,24 @@ def programs(
     return found or list(own_programs(runtimes))
 
 
-def run(campaign: Campaign, there: list[Built], samples: int, seconds: float | None, chance: random.Random) -> None:
-    """Take so many samples of each kind of each program, or as many as there is time for."""
+def run(
+    campaign: Campaign,
+    there: list[Built],
+    samples: int,
+    seconds: float | None,
+    chance: random.Random,
+    seen: Callable[[], None],
+) -> None:
+    """Take so many samples of each kind of each program, or as many as there is time for.
+
+    :param seen: called after each program, so that what was seen is kept if the campaign is ended
+    """
     end = time.monotonic() + seconds if seconds is not None else None
     while there:
         chance.shuffle(there)
         for program in there:
             campaign.sample(program, samples, end)
+            seen()
             if end is not None and time.monotonic() > end:
                 return
         if end is None:
@@ -89,11 +102,17 @@ def main() -> int:
     campaign = Campaign(
         Finds(given.into / f"finds-{given.seed}", given.seed), given.into, chance, given.moments.split(",")
     )
+
+    def keep() -> None:
+        page.keep(campaign.results(given.seed), given.into / f"seen-{given.seed}.json")
+
+    # What was begun is ended, and what was seen is told, if the campaign is ended, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))
     try:
-        run(campaign, there, given.samples, given.time, chance)
+        run(campaign, there, given.samples, given.time, chance, keep)
     finally:
+        keep()
         seen = campaign.results(given.seed)
-        page.keep(seen, given.into / f"seen-{given.seed}.json")
         page.report(seen)
         if given.write:
             page.write([seen])

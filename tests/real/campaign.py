@@ -227,6 +227,7 @@ class Campaign:
         tally.broken.update(map(judge.worded, broken))
         for law in {judge.worded(law): law for law in broken}.values():
             where = f"{moment}, number {self._number}"
+            print(f"broken: {program.name} on {program.runtime}, {where}: {law}", flush=True)
             self._finds.add(program, where, law, samples, files, by_witness=by_witness)
 
     def _count(self, program: Built, sample: Sample) -> None:
