@@ -145,7 +145,7 @@ def together() -> dict[str, Any]:
         {"id": row["task"], "thread": row["native_thread_id"], "parallel": row["parallel"], "status": "executing"}
         for row in rows
     ]
-    frame = {"task": "0x0", "thread": 7}
+    frame = {"task": "0x0", "thread": 7, "kind": "user", "inlined": False}
     stacks = [
         {
             **{
@@ -223,6 +223,11 @@ def test_answers_of_one_moment_agree() -> None:
     other = copy.deepcopy(one)
     other["threads"]["target"] = {**_TARGET, "stops_ns": [1], "file": "core", "kind": "core"}
     one["threads"]["target"] = {**_TARGET, "file": None, "kind": "live"}
+    assert disagreements(one, other) == []
+    for each in (one, other):
+        frame = {"kind": "system", "inlined": False, "function": "clone3", "file": None, "line": None}
+        each["stack"]["stack"][0]["frames"] = [frame]
+    other["stack"]["stack"][0]["frames"] = [{**frame, "inlined": True}, {**frame, "function": "__clone3", "line": 7}]
     assert disagreements(one, other) == []
     other["threads"]["threads"][0]["thread_num"] = 5
     other["tasks"]["tasks"].pop()

@@ -18,6 +18,10 @@ DIFFERENT: Mapping[str, str] = {
     "target.signal_name": "as `target.signal`",
 }
 """Where such answers may differ, and why."""
+LINES = "snapshots leave out the debug information of the C library's own files"
+"""Why frames of the system may differ in ``file``, ``line``, which of its names a function is called by, and in
+functions that are inlined."""
+_NO_LINES: Mapping[str, None] = dict.fromkeys(("function", "file", "line", "unavailable"))
 
 _MOST = 5  # differences that are worded of two answers
 
@@ -37,6 +41,8 @@ def disagreements(
         if command not in other:
             continue
         first, second = one[command], other[command]
+        if command in ("stack", "raw"):
+            first, second = _without_lines(first), _without_lines(second)
         if first["complete"] and second["complete"]:
             differences = list(_differences(command, first, second))
         elif command in IDENTITY and (first["complete"] or second["complete"]):
@@ -48,6 +54,19 @@ def disagreements(
         if len(differences) > _MOST:
             found.append(f"{command} of {names[0]} and {names[1]}: {len(differences) - _MOST} further differences")
     return found
+
+
+def _without_lines(answer: Answer) -> dict[str, Any]:
+    # See LINES.
+    rows = []
+    for row in answer["stack"]:
+        frames = [
+            {**frame, **_NO_LINES} if frame["kind"] == "system" else frame
+            for frame in row["frames"]
+            if frame["kind"] != "system" or not frame["inlined"]
+        ]
+        rows.append({**row, "frames": frames})
+    return {**answer, "stack": rows}
 
 
 def _plain(answer: Answer) -> dict[str, Any]:

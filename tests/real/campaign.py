@@ -26,6 +26,7 @@ from tests.support.runs import cores_allowed
 _LONGEST_PAUSE = 0.1  # seconds between two samples
 _SAMPLES_PER_RUN = 12  # then the program is begun anew
 _PATIENCE = 20.0  # seconds that a program is given to end by itself, so that its result can be checked
+_LONGEST_RUN = 300.0  # seconds that one that had a wrong result is run alone, to see whether it has that anyway
 _MOST_RUNS = 40  # of a program that has ended before it could be asked anything
 _SNAPSHOT = "snapshot"
 
@@ -129,8 +130,16 @@ class Campaign:
             tally = self.tallies[program.name, program.runtime]
             tally.ended += 1
             wrong = program.check(status, (folder / "output").read_text(errors="replace"))
-            if wrong is not None:
+            if wrong is not None and (alone := self._wrong_alone(program, folder)) is not None:
+                self.missing[f"{program.name} on {program.runtime} fails by itself: {alone}"] += 1
+            elif wrong is not None:
                 self._found(program, "at its end", [f"the program was harmed: {wrong}"], [], {})
+
+    def _wrong_alone(self, program: Built, folder: Path) -> str | None:
+        # What is wrong with the result of the program when nobody looks at it: some need more stack than there is.
+        with _running(program, folder) as process, suppress(subprocess.TimeoutExpired):
+            return program.check(process.wait(_LONGEST_RUN), (folder / "output").read_text(errors="replace"))
+        return None
 
     def _at(self, moment: str, program: Built, process: subprocess.Popen[bytes], folder: Path) -> None:
         if moment == kinds.LIVE:

@@ -6,6 +6,7 @@ import gzip
 import re
 import shlex
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import TypeVar
 
 from tests.real.judge import judged, keep, worded
 from tests.real.programs import Built
-from tests.real.samples import QUESTIONS, Sample
+from tests.real.samples import QUESTIONS, RAW, Sample
 
 _MOST_OF_A_LAW, _MOST_OF_A_PROGRAM = 6, 2  # broken in the same way; the others are counted
 _MOST_BYTES = 8 << 30  # of a core that is kept
+_LONGEST_SHRINKING = 60.0  # seconds
+_OF_TWO = re.compile(r" of [a-z ]+ and [a-z ]+: ")  # a disagreement
 _T = TypeVar("_T")
 
 
@@ -91,7 +94,9 @@ class Finds:
             f"moment       {moment}",
         ]
         if shown is None:
-            lines.append("again        only by another sample of the program: what was kept does not show it")
+            lines.append(
+                "again        by another sample of the program: nothing that was kept showed it, as far as was tried"
+            )
         else:
             places = [str(kept.get(path, path)) for path in targets]
             option = f" --program {shlex.quote(str(executable))}" if executable is not None else ""
@@ -100,30 +105,37 @@ class Finds:
                 f" {shlex.join(places)}"
             )
             cores = [place for place in places if not place.endswith(".json.gz")]
-            lines += [f"             ompd {name} {shlex.quote(core)} --json" for core in cores for name in questions]
+            asked = ["stack --raw" if name == RAW else name for name in questions]
+            lines += [f"             ompd {name} {shlex.quote(core)} --json" for core in cores for name in asked]
         errors = "".join(f"\n{sample.kind} {sample.command}:\n{sample.errors}" for sample in samples if sample.errors)
         (folder / "how.txt").write_text("\n".join(lines) + "\n" + errors)
 
     def _shrunk(
         self, law: str, files: Sequence[Path], answers: Sequence[Path], executable: Path | None
     ) -> tuple[tuple[Path, ...], tuple[str, ...]] | None:
-        alone: list[tuple[Path, ...]] = [(path,) for path in files]
+        end = time.monotonic() + _LONGEST_SHRINKING
+        is_of_two = _OF_TWO.search(law) is not None
+        alone: list[tuple[Path, ...]] = [(path,) for path in files if not is_of_two]
         together = [(one, other) for number, one in enumerate(files) for other in files[:number]]
-        with_answers = [(kept, path) for kept in answers for path in files]
-        candidates = [*alone, *together, *((path,) for path in answers), *with_answers]
+        kept_alone = [(path,) for path in answers if not is_of_two]
+        with_answers = [(kept, path) for kept in answers for path in (*files, *answers) if kept != path]
+        candidates = [*alone, *together, *kept_alone, *with_answers]
         wanted = _law_alone(law)
 
         def breaks(targets: tuple[Path, ...], questions: Sequence[str]) -> bool:
+            if time.monotonic() > end:
+                return False
             has_core = any(not path.name.endswith(".json.gz") for path in targets)
             said = judged(targets, questions, executable if has_core else None)
             return any(_law_alone(text) == wanted for text in said)
 
-        return smallest(candidates, QUESTIONS, breaks)
+        # Those that the law names are likely to be enough.
+        return smallest(candidates, sorted(QUESTIONS, key=lambda name: name not in law), breaks)
 
 
 def _law_alone(law: str) -> str:
     # A disagreement is the same one, whichever the two are.
-    return worded(re.sub(r" of [a-z ]+ and [a-z ]+: ", " ", law, count=1))[:60]
+    return worded(_OF_TWO.sub(" ", law, count=1))[:60]
 
 
 def _is_small(path: Path) -> bool:

@@ -23,7 +23,7 @@ import jsonschema
 
 from ompd.render.schema import format_schema
 from tests.real import agreement, laws
-from tests.real.samples import QUESTIONS, TOGETHER, Sample, Target, ask
+from tests.real.samples import QUESTIONS, RAW, TOGETHER, Sample, Target, ask
 from tests.support.machine import Missing
 
 _MOST_ROWS = 40  # of an answer that are compared with its schema, which is slow
@@ -66,8 +66,9 @@ def _broken(sample: Sample) -> Iterator[str]:
     for command, answer in sample.answers.items():
         code = sample.code if sample.command != TOGETHER else 0 if answer["complete"] else 3
         yield from laws.broken(command, answer, code, sample.before, sample.after)
-        part = laws.sampled(answer, command, _MOST_ROWS)
-        yield from (f"schema of {command}: {error.message[:300]}" for error in _schema(command).iter_errors(part))
+        name = "stack" if command == RAW else command
+        part = laws.sampled(answer, name, _MOST_ROWS)
+        yield from (f"schema of {command}: {error.message[:300]}" for error in _schema(name).iter_errors(part))
     yield from laws.broken_together(sample.answers)
 
 

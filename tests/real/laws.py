@@ -42,7 +42,7 @@ def broken_together(answers: Mapping[str, Answer]) -> list[str]:
     contradict one another. Questions that are not among them are not compared.
     """
     is_whole = all(answer["complete"] for answer in answers.values())
-    rows = {command: answer[command] for command, answer in answers.items()}
+    rows = {command: answer[command] for command, answer in answers.items() if command in answer}
     found: list[str] = []
     if {"threads", "parallel"} <= set(rows):
         found += _of_members(rows["threads"], rows["parallel"], is_whole)

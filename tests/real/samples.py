@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,19 @@ from ompd.debugger.targets import tracer
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 
-QUESTIONS = ("runtimes", "threads", "parallel", "tasks", "stack", "icvs")
+RAW = "raw"
+"""``stack --raw``: all frames of each thread's own stack."""
+QUESTIONS = ("runtimes", "threads", "parallel", "tasks", "stack", RAW, "icvs")
 TOGETHER = "together"
 """All questions, of one stop."""
 COMMANDS = ("threads", "tasks", "stack", TOGETHER)
 """What a process that runs is asked."""
 SECONDS = 120.0
-_ASKS = {name: f"ask_{name}" for name in QUESTIONS} | {"stack": "ask_stacks"}
+_ASKS: Mapping[str, Callable[[Any], Any]] = {
+    **{name: methodcaller(f"ask_{name}") for name in QUESTIONS},
+    "stack": methodcaller("ask_stacks"),
+    RAW: methodcaller("ask_stacks", raw=True),
+}
 
 Target = int | Path
 """A process, or a core."""
@@ -110,7 +117,7 @@ def _command(*words: str) -> None:
 
 def _ask_together(target: Target, questions: Sequence[str]) -> None:
     def ask_all(session: Any) -> list[Any]:
-        return [getattr(session, _ASKS[name])() for name in questions]
+        return [_ASKS[name](session) for name in questions]
 
     try:
         if isinstance(target, int):
@@ -122,7 +129,10 @@ def _ask_together(target: Target, questions: Sequence[str]) -> None:
     except OmpdError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
-    texts = (f'"{name}": {format_answer(name, answer)}' for name, answer in zip(questions, answers, strict=True))
+    texts = (
+        f'"{name}": {format_answer("stack" if name == RAW else name, answer)}'
+        for name, answer in zip(questions, answers, strict=True)
+    )
     print("{" + ", ".join(texts) + "}")
     sys.exit(0 if all(answer.complete for answer in answers) else 3)
 
