@@ -29,7 +29,8 @@ TOGETHER = "together"
 """All questions, of one stop."""
 COMMANDS = ("threads", "tasks", "stack", TOGETHER)
 """What a process that runs is asked."""
-SECONDS = 120.0
+SECONDS, LONGEST = 60.0, 900.0
+"""What a question may take of a processor, and after how many seconds it is given up in any case."""
 _ASKS: Mapping[str, Callable[[Any], Any]] = {
     **{name: methodcaller(f"ask_{name}") for name in QUESTIONS},
     "stack": methodcaller("ask_stacks"),
@@ -46,6 +47,7 @@ class Sample:
 
     :param kind: what was asked: ``live``, ``stopped``, ``gcore``, …
     :param code: the exit code, -1 if it did not end
+    :param seconds: for how long it had a processor
     :param answers: by question, as JSON has them
     :param before: the threads that the process had just before, *after*: just after
     :param stops: of each stop its length, and how much of that something waited for a processor, in nanoseconds
@@ -78,28 +80,29 @@ def ask(target: Target, kind: str, command: str = TOGETHER, questions: Sequence[
 
     :param questions: which ones :data:`TOGETHER` stands for
     """
-    before, started = _threads_before(target), time.monotonic()
+    before = _threads_before(target)
     if command == TOGETHER:
         done = _forked(lambda: _ask_together(target, questions))
     else:
         done = _forked(lambda: _ask_command(target, command))
-    seconds, after = time.monotonic() - started, _threads_before(target)
+    after = _threads_before(target)
     answers = {}
     if done.code in (0, 3):
         parsed = json.loads(done.output)
         answers = parsed if command == TOGETHER else {command: parsed}
     return Sample(
-        kind, command, done.code, seconds, answers, done.output, done.errors, before, after, done.stops, done.grown
+        kind, command, done.code, done.seconds, answers, done.output, done.errors, before, after, done.stops, done.grown
     )
 
 
 def write_snapshot(target: Target, file: Path) -> Sample:
     """Have a snapshot written of a target; the sample has no answers."""
-    before, started = _threads_before(target), time.monotonic()
+    before = _threads_before(target)
     done = _forked(lambda: _command("snapshot", str(target), "-o", str(file)))
-    seconds, code = time.monotonic() - started, done.code
     name = "snapshot"
-    return Sample(name, name, code, seconds, {}, done.output, done.errors, before, stops=done.stops, grown=done.grown)
+    return Sample(
+        name, name, done.code, done.seconds, {}, done.output, done.errors, before, stops=done.stops, grown=done.grown
+    )
 
 
 def _threads_before(target: Target) -> frozenset[int]:
@@ -140,6 +143,7 @@ def _ask_together(target: Target, questions: Sequence[str]) -> None:
 @dataclass(frozen=True)
 class _Done:
     code: int
+    seconds: float
     output: str
     errors: str
     stops: tuple[tuple[int, int], ...]
@@ -173,25 +177,33 @@ def _forked(run: Callable[[], None]) -> _Done:
                 measures.write(json.dumps([stops, _peak() - began]).encode())
                 measures.flush()
                 os._exit(code)
-        code = _wait(child)
+        code, seconds = _wait(child)
         texts = []
         for file in (output, errors, measures):
             file.seek(0)
             texts.append(file.read().decode("utf-8", "replace"))
         lengths, grown = json.loads(texts[2]) if texts[2] else ((), 0)
-        return _Done(code, texts[0], texts[1], tuple((length, waited) for length, waited in lengths), grown)
+        stops = tuple((length, waited) for length, waited in lengths)
+        return _Done(code, seconds, texts[0], texts[1], stops, grown)
 
 
-def _wait(child: int) -> int:
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        ended, status = os.waitpid(child, os.WNOHANG)
+def _wait(child: int) -> tuple[int, float]:
+    # The exit code, -1 if it did not end, and the seconds that it had a processor: a busy machine gives it one late.
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end and _seconds(child) < SECONDS:
+        ended, status, usage = os.wait4(child, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status)
+            return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
         time.sleep(0.005)
+    taken = _seconds(child)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return -1
+    return -1, taken
+
+
+def _seconds(child: int) -> float:
+    words = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # What a question takes
@@ -213,17 +225,27 @@ def _measure_stops(stops: list[tuple[int, int]]) -> None:
     # On a machine that has other work, a stop lasts until those threads got a processor that have to stop, and the one
     # that stops them. How long the longest of them and that one waited for one is not for ompd to answer for; nor is
     # what the machine itself was not given.
-    run = tracer.Stop._run
+    run, seize = tracer.Stop._run, tracer.Stop._seize_new
+    began: list[tuple[int, int, dict[str, int]]] = []
+
+    def seized(self: tracer.Stop[Any]) -> tuple[list[int], bool]:
+        found = seize(self)
+        if not began:  # the stop begins now
+            began.append((_stolen(), _waited(Path("/proc/thread-self")), _waited_by_each(self._process_id)))
+        return found
 
     def measured(self: tracer.Stop[Any]) -> None:
-        threads = f"/proc/{self._process_id}/task"
-        stolen, own, theirs = _stolen(), _waited(Path("/proc/thread-self")), _waited_by_each(threads)
+        began.clear()
         run(self)
-        longest = max((waited - theirs.get(name, 0) for name, waited in _waited_by_each(threads).items()), default=0)
-        waited = _waited(Path("/proc/thread-self")) - own + max(longest, 0) + _stolen() - stolen
-        stops.append((self.duration_ns, waited))
+        if began:
+            stolen, own, theirs = began[0]
+            ended = _waited_by_each(self._process_id)
+            longest = max((waited - theirs.get(name, 0) for name, waited in ended.items()), default=0)
+            waited = _waited(Path("/proc/thread-self")) - own + max(longest, 0) + _stolen() - stolen
+            # What a thread had waited before is counted when it gets a processor.
+            stops.append((self.duration_ns, min(waited, self.duration_ns)))
 
-    tracer.Stop._run = measured  # type: ignore[method-assign]
+    tracer.Stop._run, tracer.Stop._seize_new = measured, seized  # type: ignore[method-assign]
 
 
 def _waited(task: Path) -> int:
@@ -234,9 +256,9 @@ def _waited(task: Path) -> int:
         return 0
 
 
-def _waited_by_each(tasks: str) -> dict[str, int]:
+def _waited_by_each(process_id: int) -> dict[str, int]:
     try:
-        return {entry.name: _waited(entry) for entry in Path(tasks).iterdir()}
+        return {entry.name: _waited(entry) for entry in Path(f"/proc/{process_id}/task").iterdir()}
     except OSError:
         return {}
 
