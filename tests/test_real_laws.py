@@ -71,6 +71,17 @@ def test_what_breaks_a_law_of_threads(path: tuple[Any, ...], value: object, law:
     assert any(law in text for text in said("threads", answer)), said("threads", answer)
 
 
+def test_a_thread_that_is_missing_may_wait_in_a_nested_region() -> None:
+    answer = threads()
+    inner = {"kind": "barrier", "arrived": 1, "expected": 2, "missing": [10], "owner": None}
+    answer["threads"][2] |= {"wait": inner, "state": "wait_barrier"}
+    answer["threads"].append({**working(10, 1), "parallel": "0x20", "team_size": 2})
+    law = "misses thread 9, which does not miss it"
+    assert law in "".join(laws.broken("threads", answer, 0))
+    answer["threads"][2] |= {"parallel": "0x20", "thread_num": 0, "team_size": 2, "level": 2, "ancestors": [2]}
+    assert law not in "".join(laws.broken("threads", answer, 0))
+
+
 def test_what_breaks_a_law_of_all_answers() -> None:
     answer = threads()
     assert said("threads", answer, 3) == ["exit code 3, where complete is True"]

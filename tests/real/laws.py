@@ -317,6 +317,8 @@ def _of_waits(rows: Sequence[Row]) -> Iterator[str]:
                 theirs = by_thread[other]["wait"] if other in by_thread else None
                 if other not in by_thread:
                     yield f"thread {own} misses thread {other}, which is not listed"
+                elif by_thread[other]["parallel"] != row["parallel"]:
+                    pass  # a barrier of a nested region, which only its own threads come to
                 elif theirs and theirs["kind"] == wait["kind"] and own not in (theirs["missing"] or (own,)):
                     yield f"thread {own} misses thread {other}, which does not miss it at its barrier"
         if wait["owner"] is not None and wait["owner"] not in by_thread:
