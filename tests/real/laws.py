@@ -209,7 +209,9 @@ def _of_stacks_of_threads(threads: Sequence[Row], stacks: Sequence[Row]) -> Iter
         # Stacks that are alike are one row: what they share, and what each has of its own.
         for number, thread in enumerate(row["threads"]):
             theirs = by_thread.get(thread)
-            for key in ("runtime", "team_size", "level", "thread_num", "ancestors") if theirs is not None else ():
+            if theirs is None:
+                continue
+            for key in ("runtime", "team_size", "level", "thread_num", "ancestors"):
                 told = row[key]
                 if key in ("thread_num", "ancestors"):
                     told = (row["thread_nums" if key == "thread_num" else key] or {number: None})[number]

@@ -86,7 +86,7 @@ def ask(target: Target, kind: str, command: str = TOGETHER, questions: Sequence[
     else:
         done = _forked(lambda: _ask_command(target, command))
     after = _threads_before(target)
-    answers = {}
+    answers: dict[str, Any] = {}
     if done.code in (0, 3):
         parsed = json.loads(done.output)
         answers = parsed if command == TOGETHER else {command: parsed}
@@ -183,8 +183,8 @@ def _forked(run: Callable[[], None]) -> _Done:
             file.seek(0)
             texts.append(file.read().decode("utf-8", "replace"))
         lengths, grown = json.loads(texts[2]) if texts[2] else ((), 0)
-        stops = tuple((length, waited) for length, waited in lengths)
-        return _Done(code, seconds, texts[0], texts[1], stops, grown)
+        measured = tuple((length, waited) for length, waited in lengths)
+        return _Done(code, seconds, texts[0], texts[1], measured, grown)
 
 
 def _wait(child: int) -> tuple[int, float]:
