@@ -19,7 +19,7 @@ Seen = Mapping[str, Any]
 _SUMS = ("moments", "answers", "codes", "broken", "reasons")
 _HEADS = (
     *("program", "runtime", "live", "stopped", "abort", "answers", "exit 3", "exit 1", "ended"),
-    *("stop ms", "slowest CPU s", "MiB", "busy", "no state", "results", "laws broken"),
+    *("stop ms", "slowest s", "MiB", "busy", "no state", "results", "laws broken"),
 )
 
 
