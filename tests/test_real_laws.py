@@ -303,6 +303,8 @@ def test_a_find_can_be_seen_again(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(folders) == finds.kept == 2
     how = (folders[0] / "how.txt").read_text()
     assert f"law          {law}\n" in how and "prog on libgomp: /bin/prog -n" in how and "seed         7" in how
+    Finds(tmp_path, "7").add(program, "live, number 4", law, [sample], {})
+    assert len(list(tmp_path.iterdir())) == 3, "another campaign of that seed goes on behind"
     again = how.partition("tests.real.judge ")[2].split("\n")[0].split()
     assert again[:2] == ["--questions", "threads"]
     assert judge.main(again) == 1

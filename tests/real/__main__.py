@@ -95,6 +95,8 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=CACHE, help="where programs and finds are kept")
     parser.add_argument("--write", action="store_true", help="write what was seen into docs/campaign.md")
     given = parser.parse_args()
+    # Programs run in folders of their own.
+    given.into, given.programs = given.into.resolve(), given.programs and given.programs.resolve()
     print(f"seed {given.seed}", flush=True)
     chance = random.Random(given.seed)
     names = given.names.split(",") if given.names is not None else None

@@ -48,6 +48,7 @@ class Finds:
     def __init__(self, folder: Path, seed: str) -> None:
         self.folder = folder
         self.kept = 0
+        self._number = 1
         self._seed = seed
         self._times: Counter[str] = Counter()
 
@@ -74,7 +75,9 @@ class Finds:
         self._times.update(keys)
         self.kept += 1
         words = re.sub(r"[^a-z]+", "-", worded(law).lower()).strip("-")[:40].strip("-")
-        folder = self.folder / f"{self.kept:03}-{program.name}-{words}"
+        while list(self.folder.glob(f"{self._number:03}-*")):  # of an earlier campaign of this seed
+            self._number += 1
+        folder = self.folder / f"{self._number:03}-{program.name}-{words}"
         folder.mkdir(parents=True)
         answers = []
         for sample in samples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -75,16 +76,19 @@ def take_gcore(process_id: int, folder: Path) -> Path:
 
 
 def take_kernel_core(process: subprocess.Popen[bytes], folder: Path) -> Path:
-    """End a process, which was started in *folder*, by SIGABRT, and return the core that the kernel writes.
+    """End a process by SIGABRT, and return the core that the kernel writes, which is moved into *folder*.
 
     :raises Gone: if it ended before
     :raises Missing: if the kernel writes none
     """
     if process.poll() is not None or is_gone(process.pid):
         raise Gone
-    core = folder / "core.kernel"
-    write_kernel_core(process, core)
-    return core
+    try:
+        there = Path(f"/proc/{process.pid}/cwd").readlink() / f"core.kernel.{process.pid}"
+    except OSError as error:
+        raise Gone from error
+    write_kernel_core(process, there)
+    return Path(shutil.move(there, folder / "core.kernel"))
 
 
 def threads_in_core(core: Path) -> list[int]:
