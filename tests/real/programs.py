@@ -1,25 +1,44 @@
-"""How to build and run the programs of a folder: BOTS, LULESH and XSBench, unpacked in folders of any such name."""
+"""The programs of the campaign: those of a folder that is given, and those of registries (``registries.toml``).
+
+The folder holds BOTS, LULESH and XSBench, unpacked in folders whose names begin so. Each program is built for each
+runtime by two of the compilers that are here, which take turns, with ``-O2 -g`` and with ``-O3``: all compilers,
+levels and runtimes are seen, and not their whole product.
+"""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.support.machine import clean_environment, intel_folder, require
+from tests.real import registries
+from tests.real.program import KINDS, THREADS, Built, Check, ends_well
+from tests.support.cache import key_of
+from tests.support.machine import Missing, clean_environment, find, intel_folder, require
 from tests.support.runtimes import RUNTIMES
 
-KINDS = ("libgomp", "libomp-19", "intel")
+__all__ = ["KINDS", "RECIPES", "Built", "built"]
+
 LEVELS = {"O2g": ("-O2", "-g"), "O3": ("-O3",)}
-_ABOUT = ("CDATE", "CC", "LD", "CMESSAGE", "LDFLAGS", "CFLAGS")  # what a program of BOTS says of how it was built
+# What gcc compiles for its own runtime runs on the others as well, which have its entry points.
+COMPILERS = {
+    "libgomp": ("gcc-12", "gcc-11"),
+    "libomp-19": ("clang-14", "clang-19", "gcc-12", "clang-22", "clang-16"),
+    "intel": ("clang-22", "gcc-12", "clang-16", "clang-14", "clang-19"),
+}
+BUILDS = 2  # of each program on each runtime
 
 
 @dataclass(frozen=True)
 class Recipe:
     """A program by its *name*: the folder of its *project* begins so; *sources* and *includes* are in it.
 
-    *arguments* are what it is run with, ``{folder}`` stands for the project's.
+    *arguments* are what it is run with, ``{folder}`` stands for the project's. *check* is that of its result.
+    *rejected_by* are patterns of ``compiler.runtime`` with which it cannot be built, or ends by a fault that is not its
+    own.
     """
 
     name: str
@@ -28,101 +47,205 @@ class Recipe:
     arguments: tuple[str, ...]
     includes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    check: Check = field(default_factory=ends_well)
+    rejected_by: tuple[str, ...] = ()
 
 
-def _bots(name: str, folder: str, sources: Sequence[str], *arguments: str) -> Recipe:
+_CPP = {"gcc": "g++", "clang": "clang++"}
+_ABOUT = ("CDATE", "CC", "LD", "CMESSAGE", "LDFLAGS", "CFLAGS")  # what a program of BOTS says of how it was built
+
+
+def _bots(
+    name: str,
+    folder: str,
+    sources: Sequence[str],
+    arguments: str,
+    check: Check | None = None,
+    *,
+    cutoff: str | None = None,
+    rejected_by: tuple[str, ...] = (),
+) -> Recipe:
     own = tuple(f"omp-tasks/{folder}/{source}" for source in sources)
+    options = ("-std=gnu89", "-fcommon", *(f'-D{key}="-"' for key in _ABOUT))
+    # Where its own check needs another run without threads, -c is not given: that would take most of the time.
+    is_checked = "-c" in arguments.split()
     return Recipe(
         name,
         "bots",
         (*own, "common/bots_main.c", "common/bots_common.c"),
-        arguments,
+        tuple(arguments.split()),
         (f"omp-tasks/{folder}", "common"),
-        ("-std=gnu89", *(f'-D{key}="-"' for key in _ABOUT)),
+        options if cutoff is None else (*options, f"-D{cutoff}_CUTOFF"),
+        check
+        or ends_well(r"Verification += +SUCCESSFUL|Verification += +successful" if is_checked else "Time Program"),
+        rejected_by,
     )
 
 
+_INPUTS = "{folder}/inputs"
+_FLOORPLAN = f"-c -f {_INPUTS}/floorplan/input.20"
+_NO_VLA = (
+    "clang-*",
+)  # they reject a private array of that kind in an untied task; clang 14 made a program that crashes
+# The runtime asserts that an untied task that is executed at once is at its first part, and aborts.
+_NO_UNTIED_IF = ("clang-*.libomp-19",)
+_NO_DEEP = (
+    *_NO_VLA,
+    "*.libomp-19",
+    "*.intel",
+)  # and tasks that are executed at once overrun the stack of libomp's threads
+_ALIGNMENT = ("alignment.c", "sequence.c")
+
 RECIPES = (
-    _bots("uts", "uts", ("uts.c", "brg_sha1.c"), "-f", "{folder}/inputs/uts/small.input"),
-    _bots("strassen", "strassen", ("strassen.c",), "-n", "4096"),
-    _bots("sort", "sort", ("sort.c",), "-n", "67108864"),
-    _bots("fft", "fft", ("fft.c",), "-n", "33554432"),
-    _bots("nqueens", "nqueens", ("nqueens.c",), "-n", "14"),
-    _bots("sparselu", "sparselu/sparselu_single", ("sparselu.c",), "-n", "50"),
-    Recipe("lulesh", "lulesh", ("*.cc",), ("-s", "30", "-i", "1000", "-q"), options=("-DUSE_MPI=0",)),
+    _bots("uts", "uts", ("uts.c", "brg_sha1.c"), f"-c -f {_INPUTS}/uts/small.input"),
+    _bots("strassen", "strassen", ("strassen.c",), "-n 4096"),
+    _bots("strassen-if", "strassen", ("strassen.c",), "-n 4096", cutoff="IF"),
+    _bots("strassen-manual", "strassen", ("strassen.c",), "-n 4096", cutoff="MANUAL"),
+    _bots("sort", "sort", ("sort.c",), "-c -n 67108864"),
+    _bots("fft", "fft", ("fft.c",), "-n 33554432"),
+    _bots("nqueens", "nqueens", ("nqueens.c",), "-c -n 14"),
+    _bots("nqueens-if", "nqueens", ("nqueens.c",), "-c -n 14", cutoff="IF", rejected_by=_NO_UNTIED_IF),
+    _bots("nqueens-final", "nqueens", ("nqueens.c",), "-c -n 14", cutoff="FINAL"),
+    _bots("nqueens-manual", "nqueens", ("nqueens.c",), "-c -n 14", cutoff="MANUAL"),
+    _bots("sparselu", "sparselu/sparselu_single", ("sparselu.c",), "-n 50"),
+    _bots("sparselu-for", "sparselu/sparselu_for", ("sparselu.c",), "-n 50"),
+    _bots("alignment", "alignment/alignment_single", _ALIGNMENT, f"-f {_INPUTS}/alignment/prot.100.aa"),
+    _bots("alignment-for", "alignment/alignment_for", _ALIGNMENT, f"-f {_INPUTS}/alignment/prot.100.aa"),
+    _bots("fib", "fib", ("fib.c",), "-c -n 36"),
+    _bots("fib-if", "fib", ("fib.c",), "-c -n 36 -x 12", cutoff="IF", rejected_by=_NO_UNTIED_IF),
+    _bots("fib-final", "fib", ("fib.c",), "-c -n 36 -x 12", cutoff="FINAL"),
+    _bots("fib-manual", "fib", ("fib.c",), "-c -n 40 -x 20", cutoff="MANUAL"),
+    _bots("floorplan", "floorplan", ("floorplan.c",), _FLOORPLAN, rejected_by=_NO_VLA),
+    _bots("floorplan-if", "floorplan", ("floorplan.c",), _FLOORPLAN, cutoff="IF", rejected_by=_NO_DEEP),
+    _bots("floorplan-final", "floorplan", ("floorplan.c",), _FLOORPLAN, cutoff="FINAL", rejected_by=_NO_VLA),
+    _bots("floorplan-manual", "floorplan", ("floorplan.c",), _FLOORPLAN, cutoff="MANUAL", rejected_by=_NO_VLA),
+    _bots("health", "health", ("health.c",), f"-c -f {_INPUTS}/health/medium.input"),
+    _bots(
+        "health-if",
+        "health",
+        ("health.c",),
+        f"-c -f {_INPUTS}/health/medium.input",
+        cutoff="IF",
+        rejected_by=_NO_UNTIED_IF,
+    ),
+    _bots("health-manual", "health", ("health.c",), f"-c -f {_INPUTS}/health/medium.input", cutoff="MANUAL"),
+    _bots("knapsack", "knapsack", ("knapsack.c",), f"-f {_INPUTS}/knapsack/knapsack-036.input"),
+    _bots(
+        "knapsack-if",
+        "knapsack",
+        ("knapsack.c",),
+        f"-f {_INPUTS}/knapsack/knapsack-036.input",
+        cutoff="IF",
+        rejected_by=_NO_UNTIED_IF,
+    ),
+    _bots("knapsack-manual", "knapsack", ("knapsack.c",), f"-f {_INPUTS}/knapsack/knapsack-036.input", cutoff="MANUAL"),
+    _bots("concom", "concom", ("concom.c",), "-n 100000 -l 100000"),
+    Recipe(
+        "lulesh",
+        "lulesh",
+        ("*.cc",),
+        ("-s", "30", "-i", "1000"),
+        options=("-DUSE_MPI=0",),
+        check=ends_well(r"Final Origin Energy = +[\d.]+e\+05"),
+    ),
     Recipe(
         "xsbench",
         "xsbench",
         ("openmp-threading/*.c",),
-        ("-t", "4", "-s", "small", "-l", "300000"),
+        ("-t", str(THREADS), "-s", "small", "-l", "300000"),
         options=("-std=gnu99",),
+        check=ends_well(r"Verification checksum: \d+ \(Valid\)"),
+    ),
+    Recipe(
+        "xsbench-event",
+        "xsbench",
+        ("openmp-threading/*.c",),
+        ("-t", str(THREADS), "-s", "small", "-m", "event"),
+        options=("-std=gnu99",),
+        check=ends_well(r"Verification checksum: \d+ \(Valid\)"),
     ),
 )
-
-
-@dataclass(frozen=True)
-class Built:
-    """A program that is there to be run.
-
-    *words* are its whole command line, *environment* is added to a clean one. *check* takes the exit status and the
-    output of a run that ended by itself, and returns what is wrong with its result, None if it is right. *file* is the
-    executable that a core of it belongs to.
-    """
-
-    name: str
-    runtime: str
-    compiler: str
-    level: str
-    words: tuple[str, ...]
-    environment: Mapping[str, str]
-    check: Callable[[int, str], str | None]
-    file: Path
-
-
-def ends_well(status: int, _output: str) -> str | None:
-    """Return what is wrong where a program has to end with 0."""
-    return f"it ended with {status}" if status else None
 
 
 def built(
     folder: Path | None, into: Path, names: Sequence[str] | None = None, runtimes: Sequence[str] = KINDS
 ) -> Iterator[Built]:
-    """Build what *folder* has of the programs *names*, on each of *runtimes*, into the folder *into*.
+    """Build what *folder* has of the programs *names*, on each of *runtimes*, into the folder *into*; then yield those
+    of registries, which are fetched if they are not there.
 
-    :raises Missing: if a compiler or a runtime is not here
+    What cannot be built or fetched is named on standard error and left out.
+
+    :param folder: None if only programs of registries are wanted
+    :param names: None means all
     """
     into.mkdir(parents=True, exist_ok=True)
-    for recipe in RECIPES if folder is not None else ():
-        projects = sorted(path for path in folder.iterdir() if path.name.lower().startswith(recipe.project))
-        if (names is not None and recipe.name not in names) or not projects:
+    projects = sorted(folder.iterdir()) if folder is not None else []
+    for index, recipe in enumerate(RECIPES):
+        project = next((path for path in projects if path.name.lower().startswith(recipe.project)), None)
+        if project is None or (names is not None and recipe.name not in names):
             continue
-        arguments = tuple(argument.format(folder=projects[0]) for argument in recipe.arguments)
+        arguments = tuple(argument.format(folder=project) for argument in recipe.arguments)
         for runtime in runtimes:
-            for level in LEVELS:
-                file = into / f"{recipe.name}-{level}.{runtime}"
-                if not file.exists():
-                    _build(recipe, projects[0], runtime, level, file)
-                words, threads = (str(file), *arguments), {"OMP_NUM_THREADS": "4"}
-                compiler = "gcc" if runtime == "libgomp" else "clang"
-                yield Built(recipe.name, runtime, compiler, level, words, threads, ends_well, file)
+            for compiler, level in _turns(
+                index, [name for name in COMPILERS[runtime] if not _is_rejected(recipe, name, runtime)]
+            ):
+                try:
+                    file = _build(recipe, project, runtime, compiler, level, into)
+                except (Missing, subprocess.CalledProcessError) as error:
+                    print(f"not built: {recipe.name} by {compiler} on {runtime}: {error}", file=sys.stderr)
+                    continue
+                words, environment = (str(file), *arguments), {"OMP_NUM_THREADS": str(THREADS)}
+                yield Built(recipe.name, runtime, compiler, level, words, environment, recipe.check, file)
+    yield from registries.fetched(into, names, runtimes)
 
 
-def _build(recipe: Recipe, project: Path, runtime: str, level: str, file: Path) -> None:
+def _is_rejected(recipe: Recipe, compiler: str, runtime: str) -> bool:
+    return any(fnmatch(f"{compiler}.{runtime}", pattern) for pattern in recipe.rejected_by)
+
+
+def _turns(index: int, compilers: Sequence[str]) -> list[tuple[str, str]]:
+    # Of those that are here each recipe takes the next ones, so that each meets many programs.
+    here = [name for name in compilers if find(name) is not None] or list(compilers[:1])
+    levels = list(LEVELS)
+    return [
+        (here[(index * BUILDS + turn) % len(here)], levels[(index // len(here) + turn) % len(levels)])
+        for turn in range(BUILDS)
+    ]
+
+
+def _build(recipe: Recipe, project: Path, runtime: str, compiler: str, level: str, into: Path) -> Path:
+    """Return the executable; it is built if it is not there.
+
+    :raises Missing: if the compiler or the runtime is not here
+    :raises subprocess.CalledProcessError: if it does not compile
+    """
     sources = [path for source in recipe.sources for path in sorted(project.glob(source))]
     is_cpp = any(path.suffix == ".cc" for path in sources)
+    family, _, release = compiler.partition("-")
+    name = f"{_CPP[family]}-{release}" if is_cpp else compiler
     library = RUNTIMES[runtime].file()
-    if runtime == "libgomp":
-        command = [str(require("g++" if is_cpp else "gcc")), "-fopenmp"]
-    else:
-        clang = require("clang")
-        # The linker asks for libomp.so, which a package that only runs programs does not have.
-        links = file.parent / f"lib-{runtime}"
-        links.mkdir(exist_ok=True)
-        link = links / "libomp.so"
-        if not link.is_symlink():
-            link.symlink_to(library)
-        command = [str(clang), "-fopenmp=libomp", "-idirafter", str(intel_folder() / "opt" / "compiler" / "include")]
-        command += [f"-L{links}", f"-Wl,-rpath,{library.parent}", *(["-lstdc++"] if is_cpp else [])]
-    command += ["-w", *LEVELS[level], *recipe.options, *(f"-I{project / name}" for name in recipe.includes)]
-    command += [*map(str, sources), "-lm", "-o", str(file)]
-    subprocess.run(command, check=True, env=clean_environment())
+    command = [str(require(name)), "-fopenmp", "-w", *LEVELS[level], *recipe.options]
+    command += [f"-I{project / include}" for include in recipe.includes]
+    if family == "clang":
+        # The compilers that are unpacked have no omp.h.
+        command += ["-idirafter", str(intel_folder() / "opt" / "compiler" / "include")]
+    key = key_of(command, [(path.name, path.read_text(errors="replace")) for path in sources], str(library))
+    folder = into / "programs"
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{recipe.name}-{compiler}-{level}.{runtime}-{key[:8]}"
+    if file.exists():
+        return file
+    objects = folder / f"{file.name}.objects"
+    objects.mkdir(exist_ok=True)
+    unfinished = file.with_name(f"{file.name}.part")
+    compiling = [*command, "-c", *map(str, sources)]
+    subprocess.run(compiling, cwd=objects, check=True, env=clean_environment())
+    # Without -fopenmp, which would bring the compiler's own runtime.
+    linking = [command[0], *map(str, sorted(objects.glob("*.o"))), "-o", str(unfinished)]
+    linking += [f"-L{library.parent}", f"-Wl,-rpath,{library.parent}", *RUNTIMES[runtime].options, "-lm", "-lpthread"]
+    subprocess.run(linking, check=True, env=clean_environment())
+    unfinished.rename(file)
+    for path in objects.iterdir():
+        path.unlink()
+    objects.rmdir()
+    return file

@@ -27,15 +27,21 @@ def fetch_debs(name: str) -> Path:
 
     :raises Missing: if apt cannot
     """
-    folder = CACHE / "debs" / name
-    with locked(f"debs-{name}"):
+    return unpack_debs(name, table()[name].debs, CACHE / "debs" / name)
+
+
+def unpack_debs(name: str, wanted: Sequence[str], folder: Path) -> Path:
+    """Return *folder*, after filling it with the packages *wanted*, and with what they need and this machine does not
+    have, if it is not there.
+
+    :raises Missing: of the tool *name*, if apt cannot
+    """
+    with locked(f"debs-{folder.name}"):
         if not folder.is_dir():
-            unfinished = folder.with_name(name + ".part")
+            unfinished = folder.with_name(folder.name + ".part")
             shutil.rmtree(unfinished, ignore_errors=True)
             downloads = unfinished / "downloads"
             downloads.mkdir(parents=True)
-            wanted = list(table()[name].debs)
-            # What these need and this machine does not have is unpacked with them.
             simulate = ["apt-get", "-s", "--no-install-recommends", "install", *wanted]
             try:
                 simulated = run_tool(name, simulate, downloads)

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -44,6 +45,11 @@ class Missing(Exception):
         self.forbidden = forbidden
 
 
+def toml_of(file: Path) -> dict[str, Any]:
+    """Return what a file in TOML holds."""
+    return tomllib.loads(file.read_text())
+
+
 @dataclass(frozen=True)
 class Tool:
     """One row of tools.toml."""
@@ -63,7 +69,7 @@ class Tool:
 @cache
 def table() -> dict[str, Tool]:
     """Return the rows of tools.toml by name."""
-    rows = tomllib.loads(TABLE.read_text())["tool"]
+    rows = toml_of(TABLE)["tool"]
     lists = ("commands", "wheels", "debs", "programs")
     return {row["name"]: Tool(**{**row, **{name: tuple(row.get(name, ())) for name in lists}}) for row in rows}
 
@@ -219,14 +225,21 @@ def fetch_wheels(name: str) -> Path:
     :raises Missing: if pip cannot
     """
     tool = table()[name]
-    folder = _wheel_folder(tool)
+    return unpack_wheels(name, tool.wheels, _wheel_folder(tool))
+
+
+def unpack_wheels(name: str, wheels: Sequence[str], folder: Path) -> Path:
+    """Return *folder*, after filling it with *wheels* for this Python if it is not there.
+
+    :raises Missing: of the tool *name*, if pip cannot
+    """
     with locked(f"wheels-{folder.name}"):
         if not folder.is_dir():
             unfinished = folder.with_name(folder.name + ".part")
             shutil.rmtree(unfinished, ignore_errors=True)
             command = [
                 *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
-                *("--only-binary=:all:", "--disable-pip-version-check", "--target", str(unfinished), *tool.wheels),
+                *("--only-binary=:all:", "--disable-pip-version-check", "--target", str(unfinished), *wheels),
             ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
