@@ -186,7 +186,7 @@ def built(
             continue
         arguments = tuple(argument.format(folder=project) for argument in recipe.arguments)
         for runtime in runtimes:
-            for compiler, level in _turns(
+            for compiler, level in turns(
                 index, [name for name in COMPILERS[runtime] if not _is_rejected(recipe, name, runtime)]
             ):
                 try:
@@ -203,9 +203,11 @@ def _is_rejected(recipe: Recipe, compiler: str, runtime: str) -> bool:
     return any(fnmatch(f"{compiler}.{runtime}", pattern) for pattern in recipe.rejected_by)
 
 
-def _turns(index: int, compilers: Sequence[str]) -> list[tuple[str, str]]:
-    # Of those that are here each recipe takes the next ones, so that each meets many programs.
+def turns(index: int, compilers: Sequence[str]) -> list[tuple[str, str]]:
+    """Return by which compilers, of those that are here, and at which levels the recipe of this *index* is built."""
     here = [name for name in compilers if find(name) is not None] or list(compilers[:1])
+    if not here:
+        return []
     levels = list(LEVELS)
     return [
         (here[(index * BUILDS + turn) % len(here)], levels[(index // len(here) + turn) % len(levels)])

@@ -1,0 +1,1 @@
+"""What programs of registries are run on, and how libraries are used."""
