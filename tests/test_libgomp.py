@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import random
 import shutil
 import subprocess
@@ -42,6 +43,7 @@ from tests.support.lldb import LldbHost
 from tests.support.machine import require, require_module
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
+from tests.support.runtimes import INTEL, RUNTIMES
 from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
 from tests.test_odd_programs import PLAIN, Odd, Words, core_of
 from tests.test_raw_stacks import KINDS
@@ -963,6 +965,48 @@ def run_source(
     with cores_allowed():
         subprocess.run([folder / "program"], cwd=where, env=variables, check=False)
     return next(where.glob("core*"))
+
+
+BLIND = """
+#include <omp.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int there;
+__attribute__((noinline)) void stop(void) {
+    while (!there)
+        usleep(1000);
+    usleep(20000);
+    abort();
+}
+/* As in libraries of linear algebra: written by hand, and no unwind data says how much of the stack it takes. */
+__asm__(".text\\nblind:\\n sub $264, %rsp\\n call stop\\n add $264, %rsp\\n ret\\n");
+void blind(void);
+int main(void) {
+#pragma omp parallel num_threads(2)
+    {
+        if (omp_get_thread_num() == 0)
+            blind();
+        there = 1;
+        for (;;)
+            pause();
+    }
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="assembly of x86-64")
+@pytest.mark.parametrize("runtime", ["libgomp", "libomp-19", INTEL])
+def test_a_primary_thread_in_code_without_unwind_data(runtime: str, tmp_path: Path) -> None:
+    # gcc's code runs on the others, which have its entry points.
+    (tmp_path / "libgomp.so.1").symlink_to(RUNTIMES[runtime].file())
+    core = run_source(tmp_path, BLIND, {"LD_LIBRARY_PATH": str(tmp_path)})
+    with Session.open_core(core) as session:
+        threads_told, told = threads.ask(session), stacks.ask(session)
+    assert threads_told.complete and [row.kind for row in threads_told.runtimes] == [RUNTIMES[runtime].kind]
+    primary, worker = told.rows
+    assert any(frame.guessed for frame in primary.frames) and primary.frames[-1].function == "main"
+    assert worker.stopped is not None and not told.complete
+    assert "the primary thread's stack cannot be followed out of the region: no unwind data covers 0x" in worker.stopped
 
 
 def test_a_wheels_library_in_a_process_of_many_modules() -> None:

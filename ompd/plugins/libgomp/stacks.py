@@ -705,9 +705,11 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
     """
     thread = region.thread(0)
     at = hosted(thread).get(region.address)
+    frames, groups, stopped = parsed(thread)
+    if at is None and stopped is not None:
+        raise Unavailable(f"the primary thread's stack cannot be followed out of the region: {stopped}")
     if at is None:
         raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
-    frames, groups, _ = parsed(thread)
     caller, outer = groups[at].caller, groups[at].outer
     if caller is None and outer + 1 < len(frames) and _is_runtimes(region.runtime, frames[outer + 1]):
         return frames[outer:]  # the code of another region ended by the jump to it

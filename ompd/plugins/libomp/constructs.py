@@ -148,6 +148,8 @@ def encountering_frames(region: Region) -> tuple[Frame, ...]:
     runtime, frames = region.team.runtime, stack.frames
     if region in stack.callers:
         return frames[stack.callers[region] :]
+    if region not in stack.places and stack.stopped is not None:
+        raise Unavailable(f"the primary thread's stack cannot be followed out of the region: {stack.stopped}")
     if region not in stack.places:
         raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
     # The encountering code lies between the region's frame and that of the enclosing one, which may be it.
@@ -214,11 +216,13 @@ class Hosted(NamedTuple):
 
     None for a region that the thread is entering or leaving: the runtime has its own frames there, its function has
     none. ``callers`` has the index of the user's frame that called the runtime to begin a region, where it is known.
+    ``stopped`` is why the stack could not be followed to its end, None if it could.
     """
 
     frames: tuple[Frame, ...]
     places: dict[Region, int | None]
     callers: dict[Region, int] = {}  # noqa: RUF012  nobody changes it
+    stopped: str | None = None
 
 
 def hosted(thread: Thread) -> Hosted:
@@ -238,13 +242,13 @@ def _match(thread: Thread) -> Hosted:
     places = [index for index, pair in enumerate(pairwise(frames)) if begins_region(runtime, *pair)]
     regions = thread.hosted_regions()
     if len(regions) != len(places) and stack.stopped is not None:
-        return Hosted(frames, {})  # it may be in the part that could not be followed
+        return Hosted(frames, {}, stopped=stack.stopped)  # it may be in the part that could not be followed
     callers = _callers(thread, frames, regions)
     if callers is not None:
         known = _between(regions, places, [callers[region] for region in regions if region in callers])
         if known is not None:
-            return Hosted(frames, known, callers)
-    return Hosted(frames, _in_order(runtime, frames, regions, places))
+            return Hosted(frames, known, callers, stack.stopped)
+    return Hosted(frames, _in_order(runtime, frames, regions, places), stopped=stack.stopped)
 
 
 def _callers(thread: Thread, frames: tuple[Frame, ...], regions: tuple[Region, ...]) -> dict[Region, int] | None:
