@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.real import programs, registries
-from tests.real.program import KINDS, ends_well
+from tests.real.program import KINDS, ends_well, has_runtime
 from tests.real.use import libraries
+from tests.support.runtimes import RUNTIMES
 
 _PLACES = {"root", "inputs", "scratch", "library"}
 
@@ -61,6 +62,26 @@ def test_a_compiler_that_is_not_here_has_no_turn(monkeypatch: pytest.MonkeyPatch
 def test_a_result_is_judged(status: int, output: str, wrong: str | None) -> None:
     found = ends_well(r"Verification = \d")(status, output)
     assert found is None if wrong is None else wrong in str(found)
+
+
+def test_a_process_without_a_runtime_has_none() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            assert not has_runtime(process.pid)
+        finally:
+            process.kill()
+    assert not has_runtime(process.pid)
+
+
+@pytest.mark.parametrize("runtime", KINDS)
+def test_a_process_with_a_runtime_has_one(runtime: str) -> None:
+    code = f"import ctypes; ctypes.CDLL({str(RUNTIMES[runtime].file())!r}); print('there', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"there\n"
+            assert has_runtime(process.pid)
+        finally:
+            process.kill()
 
 
 def test_what_cannot_be_fetched_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

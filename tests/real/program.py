@@ -38,6 +38,14 @@ class Built:
         return f"{self.name}-{self.compiler}-{self.level}.{self.runtime}"
 
 
+def has_runtime(process_id: int) -> bool:
+    """Tell whether a process has loaded an OpenMP runtime; what imports libraries does so after some seconds."""
+    try:
+        return re.search(r"/lib[gi]?omp5?\b[^/\n]*\.so", Path(f"/proc/{process_id}/maps").read_text()) is not None
+    except OSError:
+        return False
+
+
 def ends_well(pattern: str = "", least: int = 1) -> Check:
     """Return a check of programs that end with 0 and print what fits *pattern* at least so many times."""
 

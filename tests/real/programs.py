@@ -15,12 +15,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from tests.real import registries
-from tests.real.program import KINDS, THREADS, Built, Check, ends_well
+from tests.real.program import KINDS, THREADS, Built, Check, ends_well, has_runtime
 from tests.support.cache import key_of
 from tests.support.machine import Missing, clean_environment, find, intel_folder, require
 from tests.support.runtimes import RUNTIMES
 
-__all__ = ["KINDS", "RECIPES", "Built", "built"]
+__all__ = ["KINDS", "RECIPES", "Built", "built", "has_runtime"]
 
 LEVELS = {"O2g": ("-O2", "-g"), "O3": ("-O3",)}
 # What gcc compiles for its own runtime runs on the others as well, which have its entry points.
