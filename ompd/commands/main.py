@@ -200,7 +200,8 @@ def _run(command: Command, options: dict[str, Any]) -> None:
         answer = session.ask(lambda session: command.answer(session, given))
     try:
         if request.as_json:
-            sys.stdout.write(format_answer(command.name, answer) + "\n")
+            sys.stdout.write(format_answer(command.name, answer))
+            sys.stdout.write("\n")
         else:
             import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
 

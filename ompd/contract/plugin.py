@@ -7,7 +7,7 @@ A plugin returns addresses and numbers; names, files and lines are the debugger'
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -79,6 +79,13 @@ class TaskHandle(Protocol):
     @property
     def id(self) -> str:
         """Opaque, unique among the tasks of one stop."""
+
+    def likeness(self) -> Hashable | None:
+        """Return what tells that all facts of two tasks of one stop are the same but their ids: two that have not begun
+        and are equal in it. None for a task of which each fact has to be asked for.
+
+        :raises OmpdError: if it cannot be told
+        """
 
     def kind(self) -> str:
         """Return ``initial``, ``implicit`` or ``explicit`` (implicit-task-var)."""

@@ -43,6 +43,7 @@ from ompd.debugger.formats.elf import (
 from ompd.debugger.formats.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.debugger.formats.symbols import SymbolTable
 from ompd.debugger.targets.base import Loss, Target
+from ompd.debugger.told_layouts import ToldLayouts
 from ompd.debugger.told_places import ToldPlaces
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 
@@ -454,6 +455,21 @@ class LoadedModule:
             return None
         return ToldPlaces(LineInfo(elf, self.companions, self.debug_files(elf)), self._kept(elf))
 
+    @cached_property
+    def types_elf(self) -> ElfFile | None:
+        """The file that has debug information of the module's types, itself or its debug file, None if none has."""
+        # Finding a debug file may cost its checksum, so the module's own sections are looked at first.
+        if self.elf is not None and self.elf.section(".debug_info") is not None:
+            return self.elf
+        if self.debug_elf is not None and self.debug_elf.section(".debug_info") is not None:
+            return self.debug_elf
+        return None
+
+    @cached_property
+    def layouts(self) -> ToldLayouts:
+        """The layouts of structures that this file told before."""
+        return ToldLayouts(self._kept(self.types_elf) if self.types_elf is not None else None)
+
     def debug_files(self, elf: ElfFile) -> DebugFiles:
         """Return the debug information of one of the module's files: lines and types share it."""
         if elf.name not in self._debug_files:
@@ -508,6 +524,8 @@ class LoadedModule:
         """Let go of the module's files, as far as they were opened and no one holds a view of them."""
         if self.__dict__.get("lines") is not None and self.lines is not None:
             self.lines.save()
+        if "layouts" in self.__dict__:
+            self.layouts.save()
         for name in ("_opened", "debug_elf"):
             opened = self.__dict__.get(name)
             elf = opened.elf if isinstance(opened, _Opened) else opened

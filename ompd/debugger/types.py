@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,11 @@ from ompd.contract.process import Module
 from ompd.debugger.formats.dwarf_types import DwarfType, TypeInfo
 from ompd.debugger.formats.dwarf_variables import find_variables
 from ompd.debugger.modules import LoadedModule, ModuleList
+from ompd.debugger.told_layouts import SOURCE
 from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 
 if TYPE_CHECKING:
     from ompd.debugger.variables import Variables
-
-SOURCE = "dwarf"
 
 
 class Types:
@@ -61,22 +60,16 @@ class Types:
         :raises TypeNotFound: if the module's debug information does not define it
         :raises LayoutUnavailable: if it has none
         """
+        loaded = self._loaded(module)
+        told = loaded.layouts.get(name, members) if loaded is not None else None
+        if told is not None:
+            return told
         found = self._of(module, name)
-        fields: dict[str, Field] = {}
-        masks: dict[str, int] = {}
-        size = found.size
-        for path in members:
-            try:
-                member = found.member(path)
-            except (FieldNotFound, Unsupported):
-                continue
-            if member.bits is None or member.first_bit is None:
-                fields[path] = Field(member.offset, member.size)
-            else:
-                above = size * 8 - member.first_bit - member.bits
-                low = member.first_bit if found.byte_order == "little" else above
-                masks[path] = ((1 << member.bits) - 1) << low
-        return StructLayout(name, size, fields, SOURCE, masks)
+        layout = _layout(found, name, members)
+        info = self._info(loaded) if loaded is not None else None
+        if loaded is not None and info is not None and info.index.files.is_whole:
+            loaded.layouts.put(members, layout)
+        return layout
 
     def variables(self, module: Module, names: Collection[str]) -> list[tuple[str, int]]:
         """Return expressions and link-time addresses of all that is of one of the types *names* in static storage.
@@ -119,15 +112,12 @@ class Types:
 
     def _info(self, module: LoadedModule) -> TypeInfo | None:
         if module.start not in self._infos:
-            self._infos[module.start] = next(self._opened(module), None)
+            elf = module.types_elf
+            self._infos[module.start] = (
+                TypeInfo(elf, module.companions, module.debug_files(elf)) if elf is not None else None
+            )
         return self._infos[module.start]
 
-    def _opened(self, module: LoadedModule) -> Iterator[TypeInfo]:
-        # Finding a debug file may cost its checksum, so the module's own sections are looked at first.
-        if module.elf is not None and module.elf.section(".debug_info") is not None:
-            yield TypeInfo(module.elf, module.companions, module.debug_files(module.elf))
-        elif module.debug_elf is not None and module.debug_elf.section(".debug_info") is not None:
-            yield TypeInfo(module.debug_elf, module.companions, module.debug_files(module.debug_elf))
 
 
 def sizeof(type_ref: TypeRef) -> int:
@@ -155,3 +145,21 @@ def _checked(type_ref: TypeRef) -> DwarfType:
     if not isinstance(type_ref, DwarfType):
         raise BadInput(f"{type_ref!r} is not a type of this process")
     return type_ref
+
+
+def _layout(found: DwarfType, name: str, members: Sequence[str]) -> StructLayout:
+    fields: dict[str, Field] = {}
+    masks: dict[str, int] = {}
+    size = found.size
+    for path in members:
+        try:
+            member = found.member(path)
+        except (FieldNotFound, Unsupported):
+            continue
+        if member.bits is None or member.first_bit is None:
+            fields[path] = Field(member.offset, member.size)
+        else:
+            above = size * 8 - member.first_bit - member.bits
+            low = member.first_bit if found.byte_order == "little" else above
+            masks[path] = ((1 << member.bits) - 1) << low
+    return StructLayout(name, size, fields, SOURCE, masks)

@@ -13,6 +13,17 @@ from ompd.errors import CorruptState, MemoryFault
 _PAGE = 4096
 
 
+def has_lost_page(data: bytes, start: int) -> bool:
+    """Tell whether what was read from *start* on is nothing but zeros on one of its pages."""
+    at = 0
+    while at < len(data):
+        end = min(at + _PAGE - (start + at) % _PAGE, len(data))
+        if data.count(0, at, end) == end - at:
+            return True
+        at = end
+    return False
+
+
 class Heap:
     """The memory of *process*, for structures that cannot lie in a page of zeros.
 

@@ -25,6 +25,7 @@ class Facts:
 
     def __init__(self, row: str, problems: Problems) -> None:
         self.unavailable: dict[str, str] = {}
+        self.is_whole = True  # nothing is missing that should have been readable
         self._row = row
         self._problems = problems
 
@@ -44,6 +45,7 @@ class Facts:
 
     def unread(self, what: str, error: OmpdError) -> None:
         """Note that the answer lacks what it has of other rows, and why."""
+        self.is_whole = False
         self._problems.unreadable_fact(f"{self._row}: {what}", error)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
 
 from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
@@ -40,6 +43,20 @@ def ask(session: Session) -> Answer[TaskRecord]:
     return answer(session, _as_tree(rows), records(session, problems), problems)
 
 
+_names_of_facts = tuple(field.name for field in fields(TaskRecord))[1:]  # all but the id
+_facts_of = attrgetter(*_names_of_facts)
+
+
+class _Alike:
+    """Tasks that differ in nothing but their ids: what there may be thousands of in queues."""
+
+    __slots__ = ("facts", "is_listed")
+
+    def __init__(self) -> None:
+        self.is_listed = False  # one of them is, and what generated it
+        self.facts: tuple[Any, ...] | None = None  # of the record of one, in the order of its fields
+
+
 class _Collector:
     """The tasks of one runtime, and the threads they are on."""
 
@@ -50,6 +67,8 @@ class _Collector:
         self._problems = problems
         self._tasks: dict[str, TaskHandle] = {}
         self._threads: dict[str, int] = {}
+        self._alike: dict[Hashable, _Alike] = {}
+        self._others: dict[str, _Alike] = {}  # those that a task is alike, by its id
 
     def rows(self) -> list[TaskRecord]:
         self._from_threads()
@@ -57,7 +76,7 @@ class _Collector:
             self._from_region(region)
         self._from_queues()
         self._from_counts()
-        return list(each(self._session, self._tasks.values(), self._record))
+        return list(each(self._session, self._tasks.items(), self._row))
 
     def _from_threads(self) -> None:
         try:
@@ -164,7 +183,23 @@ class _Collector:
     def _listed(self, task: TaskHandle) -> None:
         # One whose parent cannot be told must not keep others from being listed; its row says so.
         try:
+            likeness = task.likeness()
+        except OmpdError:
+            likeness = None
+        try:
+            if likeness is None:
+                self._with_ancestors(task)
+                return
+            alike = self._alike.get(likeness)
+            if alike is None:
+                alike = self._alike[likeness] = _Alike()
+            identifier = task.id
+            self._others[identifier] = alike
+            if alike.is_listed:
+                self._tasks.setdefault(identifier, task)
+                return
             self._with_ancestors(task)
+            alike.is_listed = True
         except Unavailable:
             return
         except OmpdError as error:
@@ -177,8 +212,21 @@ class _Collector:
         except Unavailable:
             return True
 
-    def _record(self, task: TaskHandle) -> TaskRecord:
-        facts = Facts(f"task {task.id}", self._problems)
+    def _row(self, listed: tuple[str, TaskHandle]) -> TaskRecord:
+        identifier, task = listed
+        alike = self._others.get(identifier)
+        if alike is None or identifier in self._threads:
+            return self._record(task)
+        if alike.facts is None:
+            facts = Facts(f"task {identifier}", self._problems)
+            row = self._record(task, facts)
+            if facts.is_whole:
+                alike.facts = _facts_of(row)
+            return row
+        return TaskRecord(identifier, *alike.facts)
+
+    def _record(self, task: TaskHandle, facts: Facts | None = None) -> TaskRecord:
+        facts = facts or Facts(f"task {task.id}", self._problems)
         kind = facts.get("kind", task.kind)
         status = facts.get("status", task.status)
         generating = facts.get("generating", task.generating)
@@ -258,6 +306,8 @@ def _as_tree(rows: list[TaskRecord]) -> list[TaskRecord]:
     while waiting:
         row = waiting.pop()
         tree.append(row)
-        waiting += children.pop(row.id, [])[::-1]
+        inner = children.pop(row.id, None)
+        if inner is not None:
+            waiting += inner[::-1]
     # What is left generated itself, by way of others.
     return tree + [row for group in children.values() for row in group]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
+from operator import attrgetter, is_
 from typing import Any
 
 from ompd.model import Answer, LayoutAnswer, SnapshotRecord
@@ -22,6 +23,13 @@ _COMMON = 5  # what every answer has: target, runtimes, rows, complete, warnings
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _others(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    # Returns all fields of a record but the first, which is one of several.
+    names = [field.name for field in fields(kind)][1:]
+    return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
 
 def _plain(record: Any) -> dict[str, Any]:
@@ -46,18 +54,27 @@ def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapp
 
     :param extra: returns keys that a row has besides its own
     """
-    members = {
-        "schema": _dump(f"ompd/{command}/1"),
-        "target": _dump(_plain(answer.target)),
-        "runtimes": _dump_rows(answer.runtimes),
-        "complete": _dump(answer.complete),
-        "warnings": _dump(list(answer.warnings)),
-        command: _dump_rows(answer.rows, extra),
+    members: dict[str, Iterable[str]] = {
+        "schema": (_dump(f"ompd/{command}/1"),),
+        "target": (_dump(_plain(answer.target)),),
+        "runtimes": _rows(answer.runtimes),
+        "complete": (_dump(answer.complete),),
+        "warnings": (_dump(list(answer.warnings)),),
+        command: _rows(answer.rows, extra),
     }
     for name in [field.name for field in fields(answer)][_COMMON:]:
         value = getattr(answer, name)
-        members[name] = _dump(_plain(value) if value is not None else None)
-    return "{\n" + ",\n".join(f"{_dump(key)}: {text}" for key, text in members.items()) + "\n}"
+        members[name] = (_dump(_plain(value) if value is not None else None),)
+    return _joined(members)
+
+
+def _joined(members: Mapping[str, Iterable[str]]) -> str:
+    # The text may be of megabytes: it is put together once.
+    pieces: list[str] = []
+    for key, texts in members.items():
+        pieces += (",\n" if pieces else "{\n", _dump(key), ": ")
+        pieces += texts
+    return "".join([*pieces, "\n}"])
 
 
 def _dump(value: object) -> str:
@@ -71,10 +88,45 @@ def _dump(value: object) -> str:
     return text
 
 
-def _dump_rows(rows: Iterable[object], extra: Callable[[Any], Mapping[str, object]] | None = None) -> str:
-    if extra is not None:
-        return "[" + ",".join(f"\n  {_dump({**_plain(row), **extra(row)})}" for row in rows) + "]"
-    return "[" + ",".join(f"\n  {_dump(_plain(row))}" for row in rows) + "]"
+def _dump_text(text: str) -> str:
+    return f'"{text}"' if text.isalnum() and text.isascii() else _dump(text)
+
+
+def _rows(rows: Iterable[object], extra: Callable[[Any], Mapping[str, object]] | None = None) -> Iterator[str]:
+    # The text of a list of rows, in pieces.
+    yield "["
+    yield from _pieces(rows) if extra is None else _separated({**_plain(row), **extra(row)} for row in rows)
+    yield "]"
+
+
+def _separated(rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    comma = ""
+    for row in rows:
+        yield f"{comma}\n  {_dump(row)}"
+        comma = ","
+
+
+def _pieces(rows: Iterable[Any]) -> Iterator[str]:
+    # There may be thousands of rows that have all objects in common but the first, an id: the rest is one text.
+    kind: type[Any] | None = None
+    before: tuple[Any, ...] = ()
+    comma = start = rest = name = ""
+    for row in rows:
+        if row.__class__ is not kind:
+            kind, before = row.__class__, ()
+            name, others = _names(row.__class__)[0], _others(row.__class__)
+            start = f"\n  {{{_dump(name)}: "
+        values, key = others(row), getattr(row, name)
+        is_text = key.__class__ is str
+        if before and is_text and all(map(is_, values, before)):
+            yield f",{start}{_dump_text(key)}"
+            yield rest
+            continue
+        text = f"\n  {_dump(_plain(row))}"
+        before = values if is_text else ()
+        rest = text[len(start) + len(_dump_text(key)) :] if is_text else ""
+        yield comma + text
+        comma = ","
 
 
 def format_snapshot(taken: SnapshotRecord) -> str:
@@ -84,11 +136,11 @@ def format_snapshot(taken: SnapshotRecord) -> str:
 
 def format_layouts(answer: LayoutAnswer) -> str:
     """Return the tables of layouts as the text of one JSON object, with a line for each of them and each structure."""
-    members = {
-        "schema": _dump("ompd/layout/1"),
-        "complete": _dump(answer.complete),
-        "warnings": _dump(list(answer.warnings)),
-        "layout": _dump_rows(answer.rows),
-        "structs": _dump_rows(answer.structs) if answer.structs is not None else "null",
+    members: dict[str, Iterable[str]] = {
+        "schema": (_dump("ompd/layout/1"),),
+        "complete": (_dump(answer.complete),),
+        "warnings": (_dump(list(answer.warnings)),),
+        "layout": _rows(answer.rows),
+        "structs": _rows(answer.structs) if answer.structs is not None else ("null",),
     }
-    return "{\n" + ",\n".join(f"{_dump(key)}: {text}" for key, text in members.items()) + "\n}"
+    return _joined(members)

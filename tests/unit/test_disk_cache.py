@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from ompd.contract.memory import Field, StructLayout
 from ompd.debugger import disk_cache
 from ompd.debugger.disk_cache import DiskCache, FileCache
 from ompd.debugger.files import FileFinder, MappedFile, open_mapped
 from ompd.debugger.formats.dwarf_lines import Function, LineInfo
 from ompd.debugger.formats.elf import ElfFile
 from ompd.debugger.formats.symbols import SymbolTable
+from ompd.debugger.told_layouts import ToldLayouts
 from ompd.debugger.told_places import ToldPlaces
-from tests.support import clean_environment
+from ompd.inspection import Inspection
+from ompd.model import TaskRecord
+from tests.support import clean_environment, stopped
 from tests.unit.debug_programs import built
 from tests.unit.samples import libc
 
@@ -351,3 +357,55 @@ def test_a_moment_passes_before_a_file_is_trusted(file: Path) -> None:
     status = file.stat()
     assert identity == (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     assert abs(time.time_ns() - identity[-1]) < 60 * 10**9
+
+
+def test_layouts_are_told_again_without_the_debug_information(cache: DiskCache) -> None:
+    path = built("c", "-O2")
+    told = ToldLayouts(kept_of(cache, path))
+    members = ("first", "flag", "inner.second", "absent")
+    layout = StructLayout("pair", 16, {"first": Field(0, 8), "inner.second": Field(12, 4)}, "dwarf", {"flag": 1 << 70})
+    assert told.get("pair", members) is None
+    told.put(members, layout)
+    told.save()
+    again = ToldLayouts(kept_of(cache, path))
+    assert again.get("pair", members) == layout
+    assert again.get("pair", members[:1]) is None and again.get("other", members) is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        *(None, 7, [], [16], [16, {}], {"size": 16}, "16"),
+        *([-1, {}, {}], [True, {}, {}], [16.0, {}, {}], [1 << 60, {}, {}], ["16", {}, {}]),
+        *([16, [], {}], [16, {"first": 0}, {}], [16, {"first": [0]}, {}], [16, {"first": [0, "8"]}, {}]),
+        *([16, {"first": [-8, 8]}, {}], [16, {"first": [True, 8]}, {}], [16, {"more": [0, 8]}, {}]),
+        *([16, {}, {"flag": 0}], [16, {}, {"flag": "1"}], [16, {}, {"flag": [1]}], [16, {}, {"other": 1}]),
+    ],
+)
+def test_what_is_no_layout_is_asked_for_again(cache: DiskCache, row: object) -> None:
+    kept = kept_of(cache, built("c", "-O2"))
+    good, members = [16, {"first": [0, 8]}, {"flag": 1}], ("first", "flag")
+    for written in (good, row):
+        kept.put("layouts-1", json.dumps({"pair\nfirst\nflag": written}).encode())
+        assert (ToldLayouts(kept).get("pair", members) is not None) == (written is good)
+    kept.put("layouts-1", b"[" * 100_000)
+    assert ToldLayouts(kept).get("pair", members) is None
+
+
+def test_a_runtimes_layouts_are_looked_up_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPD_CACHE", "on")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent))
+    core = stopped("task_queued", mode="neither").core
+
+    def asked() -> tuple[TaskRecord, ...]:
+        with Inspection.open_core(core) as session:
+            return session.ask_tasks().rows
+
+    rows = asked()
+    assert any(row.status == "queued" for row in rows)
+
+    def opened(*_: object) -> NoReturn:
+        raise AssertionError("the debug information was searched again")
+
+    monkeypatch.setattr("ompd.debugger.formats.dwarf_types.TypeInfo.find", opened)
+    assert asked() == rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -97,6 +97,13 @@ class Task:
         :raises OmpdError: what keeps a team from being read whose task it may be
         """
         return self.runtime.place_of(self.address) if self.gomp_kind == IMPLICIT else None
+
+    def likeness(self) -> Hashable | None:
+        """See :meth:`TaskHandle.likeness`: all that is read of a queued one whose region is that of its parent."""
+        view = self.view
+        if self.gomp_kind != WAITING or self.parent is None or view.unsigned("num_dependees"):
+            return None
+        return self.parent, view.unsigned("fn"), view.unsigned("final_task"), self.unfinished_children()
 
     def kind(self) -> str:
         """See :meth:`TaskHandle.kind`: an implicit one that is no team's is an initial one."""
@@ -301,6 +308,9 @@ class InitialTask:
     def id(self) -> str:
         """See :attr:`TaskHandle.id`."""
         return f"{self.of.address:#x}/initial" + (f"/{self.target}" if self.target else "")
+
+    def likeness(self) -> None:
+        """See :meth:`TaskHandle.likeness`: it has begun."""
 
     def kind(self) -> str:
         """It is an initial task."""

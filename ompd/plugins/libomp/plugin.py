@@ -27,6 +27,7 @@ from ompd.errors import (
 from ompd.plugins.defaults import Common, Plain
 from ompd.plugins.libomp import icvs, layouts
 from ompd.plugins.libomp.constructs import Hosted
+from ompd.plugins.libomp.heads import Heads
 from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.regions import Region, Team
 from ompd.plugins.libomp.stacks import WaitingTasks
@@ -119,7 +120,8 @@ class Runtime(Plain):
         self.unnamed = Unnamed(self, known.stripped.table) if known.stripped is not None else None
         self._teams: dict[int, Team] = {}
         self._unasked: OmpdError | None = None  # why a thread's current task is not known
-        self.flag_words: dict[int, int] = {}  # td_flags of tasks
+        self.heads = Heads(self, self.structures)
+        self.flag_words: dict[int, int] = {}  # td_flags of tasks that are not among these
         self._taskdata: dict[int, Taskdata] = {}
         # constructs: where on the stack of each thread (by kmp_info_t) its regions are
         self.hosted: dict[int, Hosted] = {}
@@ -316,7 +318,8 @@ class Runtime(Plain):
     def task_at(self, address: int) -> Task:
         """Return the task whose ``kmp_taskdata_t`` lies at *address*: of those that share it the innermost."""
         task = Task(self, address)
-        if task.flag("tasktype"):
+        head = self.heads.of(address)
+        if head.flags & self.heads.masks[0] if head is not None else task.flag("tasktype"):
             return task
         count = max(len(task.team().regions), 1)
         return Task(self, address, count, count)

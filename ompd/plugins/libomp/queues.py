@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer, read_words
@@ -28,13 +28,20 @@ class Queues:
         self._process = runtime.process
         self._heap = runtime.heap
         self._structures = structures
+        self._queued: list[Task] | None = None
 
     def queued(self) -> list[Task]:
         """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
-        found: dict[int, None] = {}
-        for view in self._queues():
-            found.update(dict.fromkeys(self._deque(view)))
-        return [self._runtime.task_at(address) for address in found]
+        if self._queued is None:
+            found: dict[int, None] = {}
+            for view in self._queues():
+                found.update(dict.fromkeys(self._deque(view)))
+            self._queued = self._tasks_at(found)
+        return self._queued
+
+    def _tasks_at(self, addresses: Collection[int]) -> list[Task]:
+        self._runtime.heads.read(addresses)
+        return [self._runtime.task_at(address) for address in addresses]
 
     def places(self) -> list[int]:
         """Return what all places of these queues hold, those too that tasks have left."""
@@ -75,7 +82,7 @@ class Queues:
                 view = StructView(self._heap, node, here)
                 found.update(dict.fromkeys(self._deque(StructView(self._heap, td, view.address_of("td")))))
                 here = view.pointer("next")
-        return [self._runtime.task_at(address) for address in found]
+        return self._tasks_at(found)
 
     def _first_priority(self) -> int:
         # The offset of the pointer to the first queue.

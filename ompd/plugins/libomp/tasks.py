@@ -7,6 +7,7 @@ kept at all. Each is a task of its own here, by its region's place.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ class Taskdata:
         return self._heap.read(address, size)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
 
@@ -79,6 +80,9 @@ class Task:
     @property
     def flags(self) -> int:
         """``td_flags``, read once."""
+        head = self.runtime.heads.of(self.address)
+        if head is not None:
+            return head.flags
         known = self.runtime.flag_words
         if self.address not in known:
             known[self.address] = self.view.unsigned("td_flags")
@@ -93,6 +97,10 @@ class Task:
         if address is None:
             raise CorruptState(self.address, "task without td_team")
         return self.runtime.team_at(address)
+
+    def likeness(self) -> Hashable | None:
+        """See :meth:`TaskHandle.likeness`: all that is read of a task that has not begun and has no node."""
+        return self.runtime.heads.likeness(self.address)
 
     def kind(self) -> str:
         """See :meth:`TaskHandle.kind`. ``tasktype`` is set for explicit tasks; at level 0 it is the initial one."""

@@ -10,7 +10,8 @@ what the program keeps, and places of queues that it has left and that have not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from ompd.contract.plugin import Dependence, TaskWait
 from ompd.errors import CorruptState, OmpdError
 
 if TYPE_CHECKING:
+    from ompd.plugins.libomp.heads import Head
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.structures import Structures
     from ompd.plugins.libomp.tasks import Task
@@ -100,6 +102,14 @@ class Waiting:
             return 0  # what it has met is the next serialized region, whose task has its descriptor
         return max(self._count(task), known)
 
+    @property
+    def known_children(self) -> Mapping[int, int]:
+        """How many children of each task that are not complete are known.
+
+        :raises OmpdError: what keeps tasks from being found
+        """
+        return self._found.children
+
     def _count(self, task: Task) -> int:
         view = StructView(task.view.memory, self._structures.layout("kmp_taskdata_t"), task.address)
         count = view.signed("td_incomplete_child_tasks")
@@ -107,10 +117,25 @@ class Waiting:
             raise CorruptState(task.address, f"a task with {count} children that are not complete")
         return count
 
-    @cached_property
+    @property
     def _found(self) -> _Found:
+        if isinstance(self._known, OmpdError):
+            raise self._known
+        return self._known
+
+    @cached_property
+    def _known(self) -> _Found | OmpdError:
+        try:
+            return self._find()
+        except OmpdError as error:
+            return error
+
+    def _find(self) -> _Found:
         found = _Found({}, {}, {}, {})
-        todo = list(self._known())
+        plain: dict[int, Head] = {}
+        todo = list(self._leading(plain))
+        parents = Counter(head.parent for head in plain.values())
+        found.children.update((parent, count) for parent, count in parents.items() if parent)
         seen = {task.address: task for task in todo}
         nodes = 0
         while todo:
@@ -125,21 +150,25 @@ class Waiting:
                     nodes += 1
                     if nodes > _MAX_NODES:
                         raise CorruptState(task.address, "the tasks that wait for others do not end")
-                    if later.address not in seen:
+                    if later.address not in seen and later.address not in plain:
                         seen[later.address] = later
                         found.tasks[later.address] = later
                         fresh.append(later)
             todo = fresh
             if not todo:
                 hidden = {at for at, task in seen.items() if self._count(task) > found.children.get(at, 0)}
-                todo = [task for task in self._detached(hidden) if task.address not in seen] if hidden else []
+                hidden.update(at for at, head in plain.items() if head.children > found.children.get(at, 0))
+                known = seen.keys() | plain.keys() if hidden else set()
+                todo = [task for task in self._detached(hidden) if task.address not in known] if hidden else []
                 seen.update((task.address, task) for task in todo)
                 found.tasks.update((task.address, task) for task in todo)
         return found
 
-    def _known(self) -> Iterator[Task]:
-        # Tasks that threads lead to, implicit ones, and those in queues.
+    def _leading(self, plain: dict[int, Head]) -> Iterator[Task]:
+        # Tasks that threads lead to, implicit ones, and those in queues; but those of them which lead to none that
+        # depends on them, as nearly all do, are only put into *plain*.
         runtime = self._runtime
+        heads = runtime.heads
         seen: set[int] = set()
         starts = [runtime.task_at(address) for address in runtime.current_tasks]
         for team in runtime.live_teams():
@@ -151,6 +180,11 @@ class Waiting:
             here: int | None = start.address
             while here is not None and here not in seen:
                 seen.add(here)
+                head = heads.of(here)
+                if head is not None and heads.is_plain(head):
+                    plain[here] = head
+                    here = head.parent or None
+                    continue
                 task = runtime.task_at(here)
                 yield task
                 here = task.view.pointer("td_parent")

@@ -280,6 +280,19 @@ class Runtime:
         return tuple(found.values())
 
     @cached_property
+    def explicit_tasks(self) -> Mapping[int, Sequence[Task]]:
+        """The explicit tasks that are on each thread, by the thread's descriptor.
+
+        :raises OmpdError: what keeps the thread of a task from being told
+        """
+        found: dict[int, list[Task]] = {}
+        for task in self.all_tasks():
+            thread = task.thread() if task.kind() == "explicit" else None
+            if thread is not None:
+                found.setdefault(thread.address, []).append(task)
+        return found
+
+    @cached_property
     def threadprivate(self) -> Threadprivate:
         """The copies of threadprivate variables that the runtime keeps."""
         return Threadprivate(self)

@@ -78,7 +78,7 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
     # which.
     current = thread.current_task()
     implicit = [team.region_task(thread) for team in _hosted_teams(thread) if team.level]
-    explicit = [t for t in thread.runtime.all_tasks() if t.kind() == "explicit" and t.thread() is thread]
+    explicit = list(thread.runtime.explicit_tasks.get(thread.address, ()))
     if current is not None and current.kind() == "explicit" and current not in explicit:
         explicit.append(current)
     found: list[ConstructCode] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 # ompt_task_type_t of 2015; a degenerate task is an explicit one that is executed where it is met.
 _KINDS = {1: "initial", 2: "implicit", 3: "explicit", 4: "explicit", 5: "explicit"}
-_STATUSES = {1: "queued", 2: "executing", 3: "suspended", 4: "detached", 5: "complete"}
+_QUEUED = 1
+# What a task that has not begun has of its own besides.
+_ALIKE = ("type", "generating", "team", "function", "is_final", "child_count")
+_STATUSES = {_QUEUED: "queued", 2: "executing", 3: "suspended", 4: "detached", 5: "complete"}
 MAX_TASKS = 1 << 20
 _MAX_DEPENDENCES = 1 << 16
 
@@ -34,6 +37,13 @@ class Task:
     def id(self) -> str:
         """See :attr:`TaskHandle.id`."""
         return f"{self.address:#x}"
+
+    def likeness(self) -> Hashable | None:
+        """See :meth:`TaskHandle.likeness`: all that is read of one that is queued, while nothing is kept for tools."""
+        read = self.view.unsigned
+        if read("status") != _QUEUED or self._predecessor_count() or self.runtime.keeps_states():
+            return None
+        return tuple(map(read, _ALIKE))
 
     def kind(self) -> str:
         """See :meth:`TaskHandle.kind`.
