@@ -17,6 +17,7 @@ test: $(VENV)/.ready tools intel
 # The product of all axes where `test` takes pairs: some forty minutes.
 test-full: $(VENV)/.ready tools intel
 	@$(BIN)/python -m tests.builds --fetch || echo "what could not be fetched is not tested"
+	@$(BIN)/python -m tests.support.tools libomp || echo "tests of a libomp with debug information are skipped"
 	OMPD_FULL=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 # Damaged cores and files for so many seconds, guided by the code that they reach; what is found lands in tests/finds.

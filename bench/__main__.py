@@ -25,6 +25,7 @@ from bench.targets import (
     measure_growth,
     measure_stops,
     megabytes,
+    own,
     queued,
     seconds,
     stacks,
@@ -32,6 +33,8 @@ from bench.targets import (
     warm,
 )
 from tests.support import Missing, NotReady, Stopped, running, stopped
+from tests.support.libomp_build import NAME as OWN
+from tests.support.libomp_build import build_libomp
 
 _EXIT_MISSED, _EXIT_NOT_MEASURED = 1, 2
 _ROUNDS, _QUICK_ROUNDS = 7, 3
@@ -92,7 +95,16 @@ def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) ->
         if threads != SOME:
             yield cold(program, f"{threads} threads, files not in memory", limits[threads])
     tasks = _tasks()
-    yield queued(tasks, _title(tasks, f"{QUEUED:,} queued and {RUNNING} running tasks"), (seconds(1.0),))
+    yield queued(tasks, _title(tasks, f"{QUEUED:,} queued and {RUNNING} running tasks"), (times_gdb(1.0),))
+    for threads, most in ((FEW, 0.6), (MANY, 0.8)):
+        try:
+            build_libomp()
+        except Missing as error:
+            print(f"No table for a libomp with debug information: {error}")
+            return
+        program = stopped("many", mode="neither", threads=threads, runtime=OWN)
+        title = f"{threads} threads of an LLVM libomp with its own debug information"
+        yield own(program, _title(program, title), (times_gdb(most),))
 
 
 def _live(rounds: int, say: Callable[[list[str]], None]) -> list[str]:

@@ -127,6 +127,21 @@ def stacks(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
     return Group(title, rows, gdb.label)
 
 
+def own(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
+    """Return the group of commands on a core whose runtime has its own debug information.
+
+    :param limits: those of ``ompd threads --json``
+    """
+    core, gdb = program.core, commands.gdb(program)
+    rows = (
+        Row(commands.ompd(core, "threads", "--json"), limits),
+        Row(gdb),
+        Row(commands.ompd(core, "tasks", "--json")),
+        Row(commands.ompd(core, "stack", "--json")),
+    )
+    return Group(title, rows, gdb.label)
+
+
 def queued(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
     """Return the group of commands on a core with many tasks.
 

@@ -31,6 +31,7 @@ _ENTRY_POINTS = (
     ("GOMP_parallel", "libgomp"),
     ("GOMP_parallel_start", "libgomp"),
 )
+_LIBOMP = ("libomp.so", "libomp-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +100,18 @@ def chosen(names: Sequence[str]) -> int | None:
 
 def _probe(process: Process, module: Module) -> Found | None:
     locations = process.symbol_in(module, DLL_LOCATIONS)
-    kind = _named_kind(process, module, locations) if locations is not None else None
+    named = _named_kind(process, module, locations) if locations is not None else None
+    kind = named
     if kind is None:
         kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
     if kind is None and locations is None:
         return None
-    if kind in ("libomp", "libiomp5"):
-        # Intel's copy of LLVM's runtime describes itself under this name in full; LLVM's has a dummy of it.
-        kind = (
-            "libiomp5" if "libiomp5" in module.name or process.symbol_in(module, "__kmp_version_lib_ver") else "libomp"
-        )
+    if kind == "libomp":
+        # Both have the same entry points; the symbol is that of one that is not stripped, as Intel's never is.
+        file = module.name.rpartition("/")[2]
+        is_unnamed = named is None and not file.startswith(_LIBOMP)
+        if "libiomp5" in file or (is_unnamed and process.symbol_in(module, "__kmp_version_lib_ver") is not None):
+            kind = "libiomp5"
     return Found(module, kind or "unknown", locations, _plugin(kind))
 
 

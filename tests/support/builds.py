@@ -225,21 +225,33 @@ def _download(name: str, suite: str, package: str, folder: Path) -> Path:
     return found
 
 
+def fetch_source(suite: str, source: str, folder: Path) -> Path:
+    """Return the original archive of a source package, fetched into *folder*.
+
+    :raises Missing: if apt cannot
+    """
+    command = ["apt-get", *_options(suite, "deb-src"), "-qq", "--download-only", "--tar-only", "source", source]
+    run_tool(source, command, folder)
+    (found,) = folder.glob("*.orig.tar.*")
+    return found
+
+
 @cache
-def _options(suite: str) -> tuple[str, ...]:
-    # Of a suite that is not this machine's apt keeps lists in the cache.
+def _options(suite: str, kind: str = "deb") -> tuple[str, ...]:
+    # Of a suite that is not this machine's apt keeps lists in the cache; of packages, or of their sources.
     if not _KEYS.exists():
         raise Missing("apt", f"{_KEYS} is not here: this is not Debian")
-    root = CACHE / "apt" / suite
+    name = suite if kind == "deb" else f"{suite}-{kind}"
+    root = CACHE / "apt" / name
     options = ("-o", f"Dir={root}", "-o", f"Dir::State::status={root / 'var/lib/dpkg/status'}")
-    with locked(f"apt-{suite}"):
+    with locked(f"apt-{name}"):
         if not (root / "ready").exists():
             for part in ("etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/sources.list.d"):
                 (root / part).mkdir(parents=True, exist_ok=True)
             for part in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"):
                 (root / part).mkdir(parents=True, exist_ok=True)
             (root / "var/lib/dpkg/status").touch()
-            (root / "etc/apt/sources.list").write_text(f"deb [signed-by={_KEYS}] {_archive()} {suite} main\n")
+            (root / "etc/apt/sources.list").write_text(f"{kind} [signed-by={_KEYS}] {_archive()} {suite} main\n")
             run_tool(suite, ["apt-get", *options, "-o", "Acquire::Languages=none", "-qq", "update"], root)
             (root / "ready").touch()
     return options

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tests.support.builds import Build, builds
 from tests.support.debs import deb_folder
+from tests.support.libomp_build import NAME as WITH_DEBUG_INFORMATION
+from tests.support.libomp_build import libomp_with_debug_information
 from tests.support.m32 import m32_flags
 from tests.support.machine import clean_environment, intel_runtime, require, table, wheel_folder
 from tests.support.stub import DUMP, sources_key, stub_folder
@@ -69,6 +71,20 @@ def _stub(name: str, compiling: Callable[[], tuple[str, ...]], linking: Callable
         (DUMP,),
         compiling,
         linking,
+    )
+
+
+def _with_debug_information() -> OpenmpRuntime:
+    # It names a library for debuggers beside itself, which is not built.
+    library = libomp_with_debug_information
+    return OpenmpRuntime(
+        WITH_DEBUG_INFORMATION,
+        "libomp",
+        library,
+        ("-l:libomp.so",),
+        lambda: _digest(library()),
+        True,
+        dlls=lambda: ("libompd.so", str(library().with_name("libompd.so"))),
     )
 
 
@@ -133,6 +149,7 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
         ),
         _stub("stub", tuple, tuple),
         _stub("stub-32", lambda: m32_flags().compile, lambda: m32_flags().link),
+        _with_debug_information(),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),
         *map(_of_others, builds().values()),
     )

@@ -3,7 +3,8 @@
 ``python -m tests.support.tools missing [--packages] [--optional]`` lists what this machine lacks of tools.toml,
 ``python -m tests.support.tools intel`` fetches Intel's OpenMP runtime,
 ``python -m tests.support.tools debs`` the Debian packages that exclude each other,
-``python -m tests.support.tools wheels`` Python packages that are inspected and not installed.
+``python -m tests.support.tools wheels`` Python packages that are inspected and not installed,
+``python -m tests.support.tools libomp`` builds LLVM's libomp with its own debug information.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.debs import fetch_debs
+from tests.support.libomp_build import build_libomp
 from tests.support.machine import Missing, fetch_intel, fetch_wheels, missing_tools, table
 
 
@@ -29,10 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("intel", help="fetch Intel's OpenMP runtime into .cache/ if it is not there, print where it is")
     commands.add_parser("debs", help="fetch the packages that exclude each other into .cache/debs/")
     commands.add_parser("wheels", help="fetch the Python packages that are inspected into .cache/wheels/")
+    commands.add_parser("libomp", help="build LLVM's libomp with debug information into .cache/libomp/")
     given = parser.parse_args(arguments)
-    if given.command == "intel":
+    if given.command in ("intel", "libomp"):
         try:
-            print(fetch_intel())
+            print(fetch_intel() if given.command == "intel" else build_libomp())
         except Missing as error:
             print(error, file=sys.stderr)
             return 1

@@ -31,8 +31,9 @@ _KINDS = 3
 # Words of barriers count by 4 (KMP_BARRIER_STATE_BUMP); bit 0 says that somebody sleeps.
 STEP, COUNT = 4, ~3
 
-# Routines in which a thread is at a barrier of its team while it executes a region.
-_INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel"))
+# Routines in which a thread is at a barrier of its team while it executes a region. The first two end by a jump to the
+# third in builds by gcc.
+_INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", "__kmp_barrier_template"))
 _REDUCTIONS = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
 _LEAVING = "all threads have arrived at the barrier, and some have left it"
 _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived at the barrier"

@@ -53,6 +53,7 @@ _ROUTINE_STATES = {
     # Of reductions, after whatever entry point their kind has.
     "__kmp_enter_critical_section_reduce_block": State.WAIT_LOCK,
     "__kmp_barrier": State.WAIT_BARRIER,
+    "__kmp_barrier_template": State.WAIT_BARRIER,  # where the one before ended by a jump to it
 }
 
 # With which the stack of a worker begins, where it is named. At its region's barriers it is in another one, too.
