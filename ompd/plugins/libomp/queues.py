@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import CorruptState, LayoutUnavailable
+from ompd.plugins.layout import dwarf
 from ompd.plugins.libomp.names import defined_as
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _MAX_QUEUED_TASKS = 1 << 20
 # A team has a queue for each priority that tasks were given; omp_get_max_task_priority() is seldom above ten.
 _MAX_PRIORITIES = 1 << 16
+_LOCK = "kmp_base_task_team_t.tt_threads_lock"
 _PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
 
 
@@ -107,11 +109,10 @@ class Queues:
     def _is_task_team(self, address: int) -> bool:
         # Since LLVM 18 the second word of a serialized team leads to a list of task teams instead. What a task team
         # begins with, a lock, holds its own address.
-        stripped = self._runtime.stripped
-        if stripped is None:
+        # What Intel's build describes itself does not have it.
+        if self._runtime.stripped is None and self._structures.layout("kmp_base_task_team_t").source != dwarf.SOURCE:
             return True
-        lock = StructView(self._heap, stripped.table.layout("kmp_base_task_team"), address)
-        return lock.pointer("tt_threads_lock.lk.self") == address
+        return self._structures.view(_LOCK, address).pointer("tt_threads_lock.lk.self") == address
 
     def _deque(self, view: StructView) -> list[int]:
         array = view.pointer("td_deque")

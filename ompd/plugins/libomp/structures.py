@@ -45,6 +45,7 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "kmp_base_drdpa_lock_t": ("initialized", "next_ticket", "now_serving", "owner_id"),
     # Intel's list has a lock and a count before its first node, LLVM's is the pointer to that.
     "kmp_base_task_team_t.tt_task_pri_list": ("tt_task_pri_list", "tt_task_pri_list.begin"),
+    "kmp_base_task_team_t.tt_threads_lock": ("tt_threads_lock.lk.self",),
     "kmp_task_pri_t": ("td", "next"),
     "kmp_base_info_t.th_pri_head": ("th_pri_head",),
     "kmp_taskdata_t.td_depnode": (
