@@ -109,8 +109,9 @@ class Queues:
     def _is_task_team(self, address: int) -> bool:
         # Since LLVM 18 the second word of a serialized team leads to a list of task teams instead. What a task team
         # begins with, a lock, holds its own address.
-        # What Intel's build describes itself does not have it.
-        if self._runtime.stripped is None and self._structures.layout("kmp_base_task_team_t").source != dwarf.SOURCE:
+        # Intel's builds have another lock, and neither what they say of themselves nor debug information has this one.
+        stripped, told = self._runtime.stripped, self._structures.layout("kmp_base_task_team_t")
+        if stripped is None and (told.source != dwarf.SOURCE or not self._structures.layout(_LOCK).fields):
             return True
         return self._structures.view(_LOCK, address).pointer("tt_threads_lock.lk.self") == address
 
