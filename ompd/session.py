@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ompd.contract.code import is_runtime_file
 from ompd.contract.plugin import AddressSpace
-from ompd.contract.process import Module
+from ompd.contract.process import Module, Shape
 from ompd.debugger.files import FileFinder, Progress
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.opening import MAX_SIZE, unpack_core
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, CorruptState, MemoryFault, NotInitialised, OmpdError, TargetGone, Unavailable
-from ompd.model import TargetRecord
+from ompd.model import Place, TargetRecord
 from ompd.plugins.discovery import Found, discover
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ class LoadedRuntime:
     def is_initialised(self) -> bool:
         """Whether anything of OpenMP has run on it, as far as can be told."""
         return not isinstance(self.fault, NotInitialised)
+
+
+class Straight(NamedTuple):
+    """What code alone tells of where a thread is, the same for all stacks of one shape: which frame is the
+    innermost one that is the user's, and its place. None where more is needed to tell it.
+    """
+
+    frame: int | None
+    place: Place | None
 
 
 class Session:
@@ -70,9 +79,11 @@ class Session:
         self.fault: str | None = None
         self.note: str | None = None
         self.process = process if process is not None else InspectedProcess(target, finder, exe)
-        # For questions.places: whose code lies at an address; the user's function of a region, by the region's id.
+        # For questions.places: whose code lies at an address; the user's function of a region, by the region's id;
+        # where a thread is, by its stack's shape.
         self.owners: dict[int, str] = {}
         self.source_functions: dict[str, str | None] = {}
+        self.straight: dict[Shape, Straight] = {}
 
     @classmethod
     def open_core(
@@ -168,6 +179,7 @@ class Session:
         self.process.close_emulator()
         self.target, self.process = target, process
         self.source_functions.clear()
+        self.straight.clear()
         for name in ("_runtimes", "runtime_modules", "lost_libraries", "lost_runtimes", "_lost", "record"):
             self.__dict__.pop(name, None)
 

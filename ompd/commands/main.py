@@ -4,7 +4,6 @@ here.
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import re
@@ -419,8 +418,6 @@ def lldb_init(install: bool) -> None:
 
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
-    # One answer makes many records and no cycles worth finding before the process ends.
-    gc.disable()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name must not end the answer in an 8-bit locale
     try:

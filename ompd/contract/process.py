@@ -109,14 +109,25 @@ class SourceFrame(NamedTuple):
     inlined: bool
 
 
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+"""Where the code of each frame of a stack is, innermost first: by its pc, and by its call site."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
     """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed
-    further.
+    further. ``shape`` is the same for stacks whose frames are in the same code, as most of a team's are: what code
+    alone tells has to be found out for one of them.
     """
 
     frames: tuple[Frame, ...]
     stopped: str | None
+    shape: Shape
+
+
+def shape_of(frames: tuple[Frame, ...]) -> Shape:
+    """Return the shape of a stack with these frames."""
+    return tuple([frame.pc for frame in frames]), tuple([frame.call_site for frame in frames])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,18 @@ from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.process import CallResult, Frame, Location, Module, SourceFrame, Stack, TailCall, Variable
+from ompd.contract.process import (
+    CallResult,
+    Frame,
+    Location,
+    Module,
+    Shape,
+    SourceFrame,
+    Stack,
+    TailCall,
+    Variable,
+    shape_of,
+)
 from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.bound import BoundCallbacks
 from ompd.debugger.callsites import CallSites
@@ -86,6 +97,8 @@ class InspectedProcess:
         self._by_start = {m.start: m for m in self._modules}
         self._pages_read: set[int] | None = None
         self._stacks: dict[tuple[int, bool], Stack] = {}
+        self._shapes: dict[Shape, Shape] = {}  # of all stacks, each once
+        self._thread_pointers: dict[int, int] = {}
         self._steps: Steps = {}
         self._code: dict[tuple[int, int], bytes] = {}  # what lies before a pc, by how much of it
         self._locations: dict[int, Location] = {}
@@ -386,8 +399,13 @@ class InspectedProcess:
         """See :meth:`Process.thread_pointer`."""
         if thread in self._pthreads:
             return thread_pointer_of(self._pthreads[thread], self._target.architecture, self._glibc)
-        register = self.registers(thread).get(self._target.architecture.thread_pointer)
-        return register if register is not None else self._listed_thread_pointer(thread)
+        known = self._thread_pointers.get(thread)
+        if known is None:
+            known = self.registers(thread).get(self._target.architecture.thread_pointer)
+            if known is None:
+                known = self._listed_thread_pointer(thread)
+            self._thread_pointers[thread] = known
+        return known
 
     def _listed_thread_pointer(self, thread: int) -> int:
         # A debugger need not give this register; glibc's own lists have all threads.
@@ -483,14 +501,15 @@ class InspectedProcess:
 
     def _stack(self, thread: int, guess: bool) -> Stack:
         if thread in self._pthreads:
-            return Stack((), _NO_REGISTERS)
+            return Stack((), _NO_REGISTERS, shape_of(()))
         if guess:
             certain = self.stack(thread)
             if certain.stopped is None:
                 return certain
         walk = self._unwinder.unwind(self.registers(thread), guess=guess)
         frames = tuple(walk)
-        return Stack(frames, walk.stopped)
+        shape = shape_of(frames)
+        return Stack(frames, walk.stopped, self._shapes.setdefault(shape, shape))
 
     # Places
 
@@ -701,7 +720,7 @@ class InspectedProcess:
         """See :meth:`Process.progress`. A handler of a signal is no end to a wait, but it may wait itself."""
         calls = self._target.architecture.system_calls
         frames = self.stack(thread).frames
-        handled = next((i for i in range(len(frames) - 1, -1, -1) if frames[i].is_signal_frame), -1) + 1
+        handled = max([index for index, frame in enumerate(frames, 1) if frame.is_signal_frame], default=0)
         if calls is not None and handled and self._has_called(frames[0], calls.instruction):
             number = self._number_in_register(thread, calls) or self._number_of_call(frames[0], calls)
             handled = 0 if number in calls.futexes else handled

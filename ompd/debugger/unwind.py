@@ -49,16 +49,12 @@ class Frame(NamedTuple):
     how: How
     interrupted: bool  # the frame inside of this one is a signal frame, so the pc is not behind a call
     guessed: bool  # this frame, or one inside of it, was found by a guess
+    call_site: int
+    """The address to look up in symbols and line tables.
 
-    @property
-    def call_site(self) -> int:
-        """The address to look up in symbols and line tables.
-
-        For a caller it lies inside of the call, one byte before the pc: behind a call that does not return another
-        line, or another function, may begin. It is the pc for the innermost frame, a signal frame and one that a signal
-        interrupted.
-        """
-        return self.pc if self.how == "innermost" or self.interrupted or self.is_signal_frame else self.pc - 1
+    For a caller it lies inside of the call, one byte before the pc: behind a call that does not return another line, or
+    another function, may begin. It is the pc for the innermost frame, a signal frame and one that a signal interrupted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +188,9 @@ class Unwinder:
         how: How = "innermost"
         interrupted = guessed = False
         inner_cfa = -1
-        steps, sp = self._steps, self._sp
+        steps, sp, mask = self._steps, self._sp, self._mask
+        # A NamedTuple's own constructor takes as long as all else that is done for a frame here.
+        new = tuple.__new__
         for count in range(MAX_FRAMES):
             self._frames_given += 1
             if count >= _ALWAYS and self._frames_given > MAX_ALL_FRAMES:
@@ -207,20 +205,23 @@ class Unwinder:
             if step is None or step.function_end <= pc:
                 context = self.signal_context(pc, registers[sp])
                 if context is not None:
-                    yield Frame(pc, context[sp], registers[sp], registers, None, True, how, interrupted, guessed)
+                    yield Frame(pc, context[sp], registers[sp], registers, None, True, how, interrupted, guessed, pc)
                     registers, inner_cfa = context, context[sp]
                     pc, how, interrupted = context[architecture.return_address], "cfi", True
                     continue
             calls = self._clone_before(pc) if step is None and count == 0 else None
             if calls is not None:
                 if registers.get(calls.result) == 0:
-                    yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted, guessed)
+                    yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted, guessed, lookup)
                     return
                 # For the thread that made it the call has not changed what undoes the frame.
                 step = self.step_at(pc - len(calls.instruction) - 1)
                 fault = fault if step is None else None
             is_lost = False
-            if step is not None:
+            base = registers.get(step.cfa_register) if step is not None and not step.row.cfa.expression else None
+            if step is not None and base is not None:
+                cfa = (base + step.cfa_offset) & mask
+            elif step is not None:
                 try:
                     cfa = self._cfa(step, registers)
                 except (MemoryFault, MalformedFile, Unavailable) as error:
@@ -230,8 +231,9 @@ class Unwinder:
                 guess = "" if guesser is None or is_lost else guesser.caller(pc, registers, is_exact=is_exact)
                 start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
                 guessed_cfa = None if isinstance(guess, str) else guess.cfa
+                site = pc if is_signal_frame else lookup
                 yield Frame(
-                    pc, guessed_cfa, registers[sp], registers, start, is_signal_frame, how, interrupted, guessed
+                    pc, guessed_cfa, registers[sp], registers, start, is_signal_frame, how, interrupted, guessed, site
                 )
                 if isinstance(guess, str):
                     walk.stopped = f"{fault}, and {guess}" if guess else fault
@@ -239,9 +241,11 @@ class Unwinder:
                 registers, pc, how, inner_cfa = guess.registers, guess.pc, guess.how, guess.cfa
                 interrupted, guessed = False, True
                 continue
-            is_signal_frame = step.row.is_signal_frame
-            yield Frame(
-                pc, cfa, registers[sp], registers, step.function_start, is_signal_frame, how, interrupted, guessed
+            row, is_signal_frame = step.row, step.row.is_signal_frame
+            site = pc if is_signal_frame else lookup
+            start = step.function_start
+            yield new(
+                Frame, (pc, cfa, registers[sp], registers, start, is_signal_frame, how, interrupted, guessed, site)
             )
             if step.ends:
                 return
@@ -256,7 +260,7 @@ class Unwinder:
             except (MemoryFault, MalformedFile, Unavailable) as error:
                 walk.stopped = f"the caller of {pc:#x} is not known: {error}"
                 return
-            caller = registers.get(step.row.return_register)
+            caller = registers.get(row.return_register)
             if caller is None:
                 walk.stopped = f"the caller of {pc:#x} is not known: its return address was not kept"
                 return
@@ -447,7 +451,15 @@ class Unwinder:
         # definition (DWARF 5, 6.4: its value at the call, which is what it is again after the return).
         caller = kept.copy()
         caller[self._sp] = cfa
-        caller.update(zip(step.columns, self._saved(step, cfa), strict=False))
+        if step.columns:
+            address = (cfa + step.span_offset) & self._mask
+            offset = address % _BLOCK_SIZE
+            block = self._blocks.get(address - offset)
+            if block is None or offset + step.span.size > _BLOCK_SIZE:
+                words = self._saved(step, address)
+            else:
+                words = step.span.unpack_from(block, offset)
+            caller.update(zip(step.columns, words))  # noqa: B905  as many as there are
         for number in step.clears:
             caller.pop(number, None)
         for number, rule in step.rest:
@@ -458,10 +470,7 @@ class Unwinder:
                 caller[number] = value
         return caller
 
-    def _saved(self, step: Step, cfa: int) -> tuple[int, ...]:
-        if not step.columns:
-            return ()
-        address = (cfa + step.span_offset) & self._mask
+    def _saved(self, step: Step, address: int) -> tuple[int, ...]:
         offset = address % _BLOCK_SIZE
         if offset + step.span.size <= _BLOCK_SIZE:
             block = self._block(address - offset)

@@ -24,6 +24,39 @@ def has_lost_page(data: bytes, start: int) -> bool:
     return False
 
 
+class Ahead:
+    """The beginning of a structure, read at once when something of it is first asked for. What lies outside of it is
+    read when it is asked for, and so is all of it where the beginning cannot be read as a whole.
+    """
+
+    __slots__ = ("_data", "_heap", "_size", "_start", "byte_order", "pointer_size")
+
+    def __init__(self, heap: Heap, address: int, size: int) -> None:
+        self._heap = heap
+        self._start = address
+        self._size = size
+        self._data: bytes | None = None
+        self.byte_order: ByteOrder = heap.byte_order
+        self.pointer_size = heap.pointer_size
+
+    def read(self, address: int, size: int) -> bytes:
+        """See :meth:`ompd.contract.memory.Memory.read`."""
+        at = address - self._start
+        if at >= 0 and at + size <= self._size:
+            data = self._data
+            if data is None:
+                data = self._data = self._take()
+            if data:
+                return data[at : at + size]
+        return self._heap.read(address, size)
+
+    def _take(self) -> bytes:
+        try:
+            return self._heap.read(self._start, self._size)
+        except (MemoryFault, CorruptState):
+            return b""
+
+
 class Heap:
     """The memory of *process*, for structures that cannot lie in a page of zeros.
 

@@ -15,7 +15,7 @@ from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
 from ompd.questions.facts import Facts
-from ompd.session import Session
+from ompd.session import Session, Straight
 
 _WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)")
 _ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")
@@ -35,6 +35,13 @@ def innermost_user_place(
     :raises Unavailable: if the stack could not be followed to its end and none of its frames is the user's
     """
     stack = session.process.stack(thread)
+    known = session.straight.get(stack.shape)
+    if known is None:
+        known = session.straight[stack.shape] = _straight(session, stack.frames)
+    if known.place is not None:
+        return known.place
+    if known.frame is not None:
+        return _user_place(session, stack.frames, known.frame, context, [])
     unknown, called, untold = False, None, 0
     passed: list[int] = []  # frames of libraries, or programs, that have no debug information
     for index, frame in enumerate(stack.frames):
@@ -73,6 +80,19 @@ def innermost_user_place(
     if unknown:
         raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
     return None
+
+
+def _straight(session: Session, frames: Sequence[Frame]) -> Straight:
+    for index, frame in enumerate(frames):
+        owner = code_owner(session, frame.call_site)
+        if owner == USER and outlined.is_added(_symbol(session, frame.call_site) or ""):
+            continue
+        if owner == USER and session.process.line_of(frame.call_site) != (None, None):
+            is_certain = _function_by_code(session, frame.call_site)[1]
+            return Straight(index, _user_place(session, frames, index, None, []) if is_certain else None)
+        if owner in (USER, UNKNOWN) or (index + 1 < len(frames) and _may_be_left(session, frames[index + 1])):
+            break
+    return Straight(None, None)
 
 
 def _user_place(
@@ -194,11 +214,14 @@ def _function_left(session: Session, code: ConstructCode) -> str | None:
     return None
 
 
+def _may_be_left(session: Session, outer: Frame) -> bool:
+    # Whether a frame is one in which the runtime calls the code of a construct.
+    return code_owner(session, outer.call_site) == RUNTIME and bool(session.process.calls_by_pointer(outer.pc))
+
+
 def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: ThreadHandle) -> Place | None:
     # Where the code of a construct is whose frame is missing between this frame and the next one.
-    if code_owner(session, frames[index + 1].call_site) != RUNTIME:
-        return None
-    if not session.process.calls_by_pointer(frames[index + 1].pc):
+    if not _may_be_left(session, frames[index + 1]):
         return None
     try:
         code = next((code for code in handle.construct_code() if code.frame == index), None)
@@ -415,16 +438,9 @@ def _function(
 ) -> str | None:
     # The source's name of the function of frames[0]: for the code of a region or task that of the function that has it.
     # The line is that of the innermost function that was inlined there. Compilers inline what they outlined, too.
-    for written in session.process.source_frames(frames[0].call_site):
-        if written.function is not None and outlined.parse(written.function) is None:
-            return written.function
-    name = _symbol(session, frames[0].call_site)
-    known = outlined.parse(name) if name is not None else None
-    if known is None or known.parent is not None:
-        return known.parent if known is not None else name
-    declared = session.process.declared_inside(frames[0].call_site)
-    if declared is not None or context is None:
-        return declared
+    name, is_certain = _function_by_code(session, frames[0].call_site)
+    if is_certain or context is None:
+        return name
     space, handle = context
     try:
         region, task = handle.current_parallel(), handle.current_task()
@@ -437,6 +453,19 @@ def _function(
     except OmpdError:
         pass
     return None
+
+
+def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]:
+    # That name as far as code and its debug information tell it, and whether what runs there could tell no more.
+    for written in session.process.source_frames(address):
+        if written.function is not None and outlined.parse(written.function) is None:
+            return written.function, True
+    name = _symbol(session, address)
+    known = outlined.parse(name) if name is not None else None
+    if known is None or known.parent is not None:
+        return known.parent if known is not None else name, True
+    declared = session.process.declared_inside(address)
+    return declared, declared is not None
 
 
 def _written(symbol: str | None) -> str | None:

@@ -8,6 +8,7 @@ the region's beginning and end. Threads of which some wait at one kind and some 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -67,10 +68,9 @@ def _barrier_of(runtime: Runtime, thread: Thread, region: Region) -> tuple[tuple
     # The kind of barrier at which a thread of a region's team waits for it, none if it waits at none, and whether that
     # is certain: else it may wait at one of these kinds.
     stack = constructs.hosted(thread)
-    places = {known.id: place for known, place in stack.places.items()}
-    if region.id not in places:
+    if region not in stack.places:
         raise Unavailable("the region's frame is not to be told from others on a thread's stack")
-    place = places[region.id]
+    place = stack.places[region]
     if place is None:
         frames = _around_end(stack, region)
         if _is_doubtful(runtime, frames):
@@ -78,14 +78,20 @@ def _barrier_of(runtime: Runtime, thread: Thread, region: Region) -> tuple[tuple
         is_there = _is_closing(runtime, thread, region, frames)
         return (CLOSING,) if is_there is not False else (), is_there is not None
     # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
-    frames = _called_by(runtime, stack.frames, place)
-    if _is_doubtful(runtime, frames):
-        return (PLAIN, REDUCTION), False
-    names = [constructs.routine_of(runtime, frame) for frame in frames]
+    if runtime.unnamed is not None:
+        frames = _called_by(runtime, stack.frames, place)
+        if _is_doubtful(runtime, frames):
+            return (PLAIN, REDUCTION), False
+        if _INNER.isdisjoint(constructs.routine_of(runtime, frame) for frame in frames):
+            return (), True
+        return tuple(dict.fromkeys(k for k in map(runtime.unnamed.barrier, frames) if k is not None)), True
+    names = runtime.called.get((stack.shape, place))
+    if names is None:
+        frames = _called_by(runtime, stack.frames, place)
+        names = frozenset(constructs.routine_of(runtime, frame) for frame in frames)
+        runtime.called[stack.shape, place] = names
     if _INNER.isdisjoint(names):
         return (), True
-    if runtime.unnamed is not None:
-        return tuple(dict.fromkeys(k for k in map(runtime.unnamed.barrier, frames) if k is not None)), True
     return _counted(runtime, thread, region, REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN), True
 
 
@@ -164,7 +170,7 @@ def _is_runtimes(runtime: Runtime, frame: Frame) -> bool:
 def _counted(runtime: Runtime, thread: Thread, region: Region, likely: int) -> tuple[int, ...]:
     # A thread may still be on its way out of the barrier before. Intel's runtime counts, for all but the region's end,
     # how many its team has passed and each worker has reached.
-    counters = Counters(runtime)
+    counters = runtime.internals().counters
     if not counters.are_kept:
         return (likely,)
     kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))
@@ -176,10 +182,11 @@ class Counters:
 
     def __init__(self, runtime: Runtime) -> None:
         self._heap = runtime.heap
+        self._passed: dict[int, int] = {}  # by where a team keeps it
         self._info = runtime.structures.layout("kmp_base_info_t").fields
         self._team = runtime.structures.layout("kmp_base_team_t").fields
 
-    @property
+    @cached_property
     def are_kept(self) -> bool:
         """Whether this build has them."""
         ours, teams = ("th_bar", "th_b_worker_arrived"), ("t_bar", "t_b_master_arrived", "t_b_team_arrived")
@@ -189,12 +196,15 @@ class Counters:
         """Tell whether *thread* has arrived at a barrier of a *kind* that its team has not passed."""
         whole = self._team["t_bar"]
         of_team = region.team.address + whole.offset + kind * (whole.size // _KINDS)
-        passed = read_unsigned(self._heap, of_team + self._team["t_b_team_arrived"].offset, 8)
+        passed = self._passed.get(of_team)
+        if passed is None:
+            passed = read_unsigned(self._heap, of_team + self._team["t_b_team_arrived"].offset, 8)
+            self._passed[of_team] = passed
         if region.thread(0).address == thread.address:
             return read_unsigned(self._heap, of_team + self._team["t_b_master_arrived"].offset, 8) > passed
         whole = self._info["th_bar"]
         of_thread = thread.address + whole.offset + kind * (whole.size // _KINDS)
-        return read_unsigned(self._heap, of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
+        return read_unsigned(thread.memory, of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
 
 
 class Words:

@@ -21,7 +21,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
 if TYPE_CHECKING:
-    from ompd.contract.process import Frame
+    from ompd.contract.process import Frame, Shape, Stack
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.regions import Region
     from ompd.plugins.libomp.threads import Thread
@@ -211,6 +211,15 @@ def executes_explicit_task(thread: Thread) -> bool:
     return False
 
 
+class Marks(NamedTuple):
+    """What the code of a stack's frames tells, the same for all stacks of one shape: the indices of frames of regions'
+    functions, and of the user's frames that called the runtime to begin a region.
+    """
+
+    places: Sequence[int]
+    callers: Sequence[int]
+
+
 class Hosted(NamedTuple):
     """A thread's stack, and the index of the frame of each region whose code is on it.
 
@@ -220,6 +229,7 @@ class Hosted(NamedTuple):
     """
 
     frames: tuple[Frame, ...]
+    shape: Shape
     places: dict[Region, int | None]
     callers: dict[Region, int] = {}  # noqa: RUF012  nobody changes it
     stopped: str | None = None
@@ -239,29 +249,41 @@ def _match(thread: Thread) -> Hosted:
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     stack = process.stack(native)
     frames = stack.frames
-    places = [index for index, pair in enumerate(pairwise(frames)) if begins_region(runtime, *pair)]
+    marks = _marks(runtime, stack)
+    places = marks.places
     regions = thread.hosted_regions()
     if len(regions) != len(places) and stack.stopped is not None:
-        return Hosted(frames, {}, stopped=stack.stopped)  # it may be in the part that could not be followed
-    callers = _callers(thread, frames, regions)
+        # It may be in the part that could not be followed.
+        return Hosted(frames, stack.shape, {}, stopped=stack.stopped)
+    callers = _callers(thread, marks.callers, regions)
     if callers is not None:
         known = _between(regions, places, [callers[region] for region in regions if region in callers])
         if known is not None:
-            return Hosted(frames, known, callers, stack.stopped)
-    return Hosted(frames, _in_order(runtime, frames, regions, places), stopped=stack.stopped)
+            return Hosted(frames, stack.shape, known, callers, stack.stopped)
+    return Hosted(frames, stack.shape, _in_order(runtime, frames, regions, places), stopped=stack.stopped)
 
 
-def _callers(thread: Thread, frames: tuple[Frame, ...], regions: tuple[Region, ...]) -> dict[Region, int] | None:
+def _marks(runtime: Runtime, stack: Stack) -> Marks:
+    known = runtime.marks.get(stack.shape)
+    if known is None:
+        frames = stack.frames
+        places = [index for index, pair in enumerate(pairwise(frames)) if begins_region(runtime, *pair)]
+        # Code of a region that ended by a jump to the runtime has the place of what it jumped to.
+        callers = [
+            index + is_users_code(runtime, frames, index + 1)
+            for index, (inner, outer) in enumerate(pairwise(frames))
+            if (is_users_code(runtime, frames, index + 1) and is_fork(_entry_called(runtime, inner, outer)))
+            or (is_fork(routine_of(runtime, inner) or "") and begins_region(runtime, inner, outer))
+        ]
+        known = Marks(places, callers)
+        if runtime.unnamed is None:  # else routines are told by what is on the stack, too
+            runtime.marks[stack.shape] = known
+    return known
+
+
+def _callers(thread: Thread, called: Sequence[int], regions: tuple[Region, ...]) -> dict[Region, int] | None:
     # The frames that called the runtime to begin the regions of which the thread is the primary one; None if it is not
     # one for each: code with a false if clause calls the runtime and then the region's function itself.
-    runtime = thread.runtime
-    # Code of a region that ended by a jump to the runtime has the place of what it jumped to.
-    called = [
-        index + is_users_code(runtime, frames, index + 1)
-        for index, (inner, outer) in enumerate(pairwise(frames))
-        if (is_users_code(runtime, frames, index + 1) and is_fork(_entry_called(runtime, inner, outer)))
-        or (is_fork(routine_of(runtime, inner) or "") and begins_region(runtime, inner, outer))
-    ]
     begun = [region for region in regions if region.thread(0).address == thread.address]
     return dict(zip(begun, called, strict=True)) if len(begun) == len(called) else None
 
@@ -274,7 +296,7 @@ def _entry_called(runtime: Runtime, inner: Frame, outer: Frame) -> str:
     return routine_name(runtime.process.routine_called(outer.pc))
 
 
-def _between(regions: tuple[Region, ...], places: list[int], callers: list[int]) -> dict[Region, int | None] | None:
+def _between(regions: tuple[Region, ...], places: Sequence[int], callers: list[int]) -> dict[Region, int | None] | None:
     # The place of each region between the frame that began it and that which began the next inner one, where there is
     # one at most. A region in which the thread is a worker has none that began it, and is the outermost.
     ends = [*callers, *[max([*places, *callers], default=0) + 1] * (len(regions) - len(callers))]
@@ -290,7 +312,7 @@ def _between(regions: tuple[Region, ...], places: list[int], callers: list[int])
 
 
 def _in_order(
-    runtime: Runtime, frames: tuple[Frame, ...], regions: tuple[Region, ...], places: list[int]
+    runtime: Runtime, frames: tuple[Frame, ...], regions: tuple[Region, ...], places: Sequence[int]
 ) -> dict[Region, int | None]:
     # A region has no frame while its first or last routine runs. That may be so for the innermost region, and for one
     # at whose end the thread runs tasks, in which it may be in further regions.

@@ -74,6 +74,11 @@ class Internals:
         return self._process.read_string(text, _MAX_SOURCE).decode("utf-8", "replace")
 
     @cached_property
+    def counters(self) -> barriers.Counters:
+        """What the runtime counts of barriers."""
+        return barriers.Counters(self._runtime)
+
+    @cached_property
     def _by_gtid(self) -> dict[int, Thread]:
         start = self._structures.layout("kmp_base_info_t").field("th_info").offset
         return {

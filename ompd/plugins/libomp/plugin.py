@@ -14,7 +14,7 @@ from ompd.contract.memory import Memory, StructLayout, StructView, read_pointer,
 from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, IcvDescription
-from ompd.contract.process import Module, Process
+from ompd.contract.process import Module, Process, Shape
 from ompd.errors import (
     CorruptState,
     MemoryFault,
@@ -26,7 +26,7 @@ from ompd.errors import (
 )
 from ompd.plugins.defaults import Common, Plain
 from ompd.plugins.libomp import icvs, layouts
-from ompd.plugins.libomp.constructs import Hosted
+from ompd.plugins.libomp.constructs import Hosted, Marks
 from ompd.plugins.libomp.heads import Heads
 from ompd.plugins.libomp.internals import Internals
 from ompd.plugins.libomp.regions import Region, Team
@@ -74,6 +74,8 @@ _MAX_CAPACITY = 1 << 22
 # OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
+_MAX_HEAD = 4096
+
 # States that are noted though none are kept, or that are that of memory never used.
 _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
@@ -111,7 +113,7 @@ class Runtime(Plain):
         self.structures = Structures(process, module, known, self.heap)
         base = self.layouts["kmp_base_info_t"]
         desc = self.layouts["kmp_desc_t"].embedding("ds", self.layouts["kmp_desc_base_t"])
-        self._thread_layout: StructLayout = self.layouts["kmp_info_t"].embedding(
+        self.thread_layout: StructLayout = self.layouts["kmp_info_t"].embedding(
             "th", base.embedding("th_info", desc).embedding("ompt_thread_info", self.layouts["ompt_thread_info_t"])
         )
         self._team_layout: StructLayout = self.layouts["kmp_team_p"].embedding("t", self.layouts["kmp_base_team_t"])
@@ -129,11 +131,15 @@ class Runtime(Plain):
         self.owners: dict[int, str] = {}
         self.routines: dict[int, str | None] = {}
         self.region_calls: dict[tuple[int, int], bool] = {}
+        # and of stacks by their shape: what the code of their frames tells, and barriers: the routines that the code of
+        # the region whose frame is at some index has called
+        self.marks: dict[Shape, Marks] = {}
+        self.called: dict[tuple[Shape, int], frozenset[str | None]] = {}
 
     @property
     def layout_source(self) -> str:
         """See :attr:`AddressSpace.layout_source`."""
-        return self._thread_layout.source
+        return self.thread_layout.source
 
     @property
     def layout_sources(self) -> Mapping[str, str]:
@@ -270,7 +276,7 @@ class Runtime(Plain):
     @cached_property
     def _threads(self) -> dict[int, Thread]:
         return {
-            address: Thread(self, StructView(self.heap, self._thread_layout, address))
+            address: Thread(self, address)
             for address in self._thread_addresses
         }
 
@@ -330,6 +336,12 @@ class Runtime(Plain):
         if known is None:
             known = self._taskdata[address] = Taskdata(self.heap, address, self._task_head)
         return known
+
+    @cached_property
+    def thread_head(self) -> int:
+        """So much of a ``kmp_info_t`` is read at once, as nearly all of what is asked for lies in."""
+        whole = self.thread_layout.fields.get("th")
+        return min(whole.size, _MAX_HEAD) if whole is not None else 0
 
     @cached_property
     def _task_head(self) -> int:

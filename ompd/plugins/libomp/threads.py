@@ -12,6 +12,7 @@ from ompd.contract.plugin import ConstructCode, ThreadState
 from ompd.errors import CorruptState, OmpdError, Unavailable, Unsupported
 from ompd.plugins.libomp import constructs, stacks, states
 from ompd.plugins.libomp.tasks import NOT_KEPT, Task
+from ompd.plugins.pages import Ahead
 
 if TYPE_CHECKING:
     from ompd.plugins.libomp.plugin import Runtime
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 class Thread:
     """One ``kmp_info_t``. Each field is read once, when first asked for."""
 
-    def __init__(self, runtime: Runtime, view: StructView) -> None:
+    def __init__(self, runtime: Runtime, address: int) -> None:
         self.runtime = runtime
-        self.address = view.address
-        self._view = view
+        self.address = address
+        self.memory = Ahead(runtime.heap, address, runtime.thread_head)
+        self._view = StructView(self.memory, runtime.thread_layout, address)
 
     def native_id(self, kind: ThreadIdKind) -> int:
         """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps no other kind than PTHREAD."""
