@@ -50,6 +50,7 @@ from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _PAGE = 4096
+_MANY_PAGES = 16 * _PAGE  # are compared at once
 # Large programs have some thousand modules. The loader maps a file once for each of its namespaces, of which there are
 # 16 (DL_NNS).
 _MAX_MODULES, _MAX_OF_ONE_FILE = 1 << 14, 32
@@ -249,14 +250,28 @@ class LoadedModule:
                 continue
             compared = min(segment.p_filesz, left)
             left -= compared  # what lies in one another, or in holes, is not compared to its end
-            for offset in range(0, compared, _PAGE):
-                size = min(_PAGE, segment.p_filesz - offset)
-                try:
-                    page = self._target.read(bias + segment.p_vaddr + offset, size)
-                except MemoryFault:
-                    continue
-                if page.count(0) < size:  # a page that a damaged core has lost proves nothing, nor do zeros in the file
-                    yield segment.p_offset + offset, page
+            end = min(-(-compared // _PAGE) * _PAGE, segment.p_filesz)
+            for start in range(0, end, _MANY_PAGES):
+                for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + _MANY_PAGES, end)):
+                    # A page that a damaged core has lost proves nothing, nor do zeros in the file.
+                    if page.count(0) < len(page):
+                        yield segment.p_offset + offset, page
+
+    def _pages_read(self, address: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        # Those of a part of a segment: at once where the target has all of them.
+        try:
+            whole = self._target.read(address + start, end - start)
+        except MemoryFault:
+            whole = None
+        for offset in range(start, end, _PAGE):
+            size = min(_PAGE, end - offset)
+            if whole is not None:
+                yield offset, whole[offset - start : offset - start + size]
+                continue
+            try:
+                yield offset, self._target.read(address + offset, size)
+            except MemoryFault:
+                continue
 
     def _dynamic_difference(self, elf: ElfFile, bias: int) -> str | None:
         # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds

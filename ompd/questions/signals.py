@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import TypedDict
 
 from ompd.debugger.formats.notes import SignalInfo
 from ompd.debugger.signals import fault_address, has_failed
@@ -14,14 +14,18 @@ from ompd.session import Session, signal_name
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
 
 
-class SignalFacts(NamedTuple):
+class SignalFacts(TypedDict):
     """Keys of rows; see :class:`ompd.model.ThreadRecord`."""
 
-    signal: int | None = None
-    signal_name: str | None = None
-    si_code: int | None = None
-    si_addr: int | None = None
-    failed: bool | None = False
+    signal: int | None
+    signal_name: str | None
+    si_code: int | None
+    si_addr: int | None
+    failed: bool | None
+
+
+_NONE = SignalFacts(signal=None, signal_name=None, si_code=None, si_addr=None, failed=False)
+_LOST = SignalFacts(signal=None, signal_name=None, si_code=None, si_addr=None, failed=None)
 
 
 def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts:
@@ -29,18 +33,18 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
     info = facts.get("signal", partial(_siginfo, session, thread))
     if "signal" in facts.unavailable:
         facts.unavailable.update(dict.fromkeys(_KEYS, facts.unavailable["signal"]))
-        return SignalFacts(failed=None)
+        return _LOST
     if info is None:
-        return SignalFacts()
+        return _NONE
     if info.code is None:
         facts.unavailable["si_code"] = "the target does not tell where the signal came from"
     own = {*session.process.threads(), session.target.process_id or 0} - {0}
     return SignalFacts(
-        info.number,
-        signal_name(info.number),
-        info.code,
-        facts.get("si_addr", partial(fault_address, info)),
-        facts.get("failed", partial(has_failed, info, own)),
+        signal=info.number,
+        signal_name=signal_name(info.number),
+        si_code=info.code,
+        si_addr=facts.get("si_addr", partial(fault_address, info)),
+        failed=facts.get("failed", partial(has_failed, info, own)),
     )
 
 

@@ -262,7 +262,7 @@ class _Reader:
             thread_nums=(number,),
             about_to_begin=found is not None and found[1].is_about_to_begin(),
             ancestors=(ancestors,),
-            **signal_of(self._session, native, facts)._asdict(),
+            **signal_of(self._session, native, facts),
             unavailable=facts.unavailable,
         )
 

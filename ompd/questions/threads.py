@@ -195,7 +195,7 @@ def _record(
         about_to_begin=handle.is_about_to_begin(),
         address=handle.address,
         tool_data=facts.get("tool_data", handle.tool_data),
-        **signal_of(session, thread, facts)._asdict(),
+        **signal_of(session, thread, facts),
         outside_of_target=facts.get("outside_of_target", lambda: _outside(handle)),
         at_end_of=at_end_of,
         unavailable=facts.unavailable,
@@ -275,7 +275,7 @@ def _other(session: Session, thread: int, doubt: str | None, problems: Problems)
         thread_type=kind,
         where=where,
         innermost=innermost,
-        **signal_of(session, thread, facts)._asdict(),
+        **signal_of(session, thread, facts),
         unavailable=facts.unavailable,
     )
 

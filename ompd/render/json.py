@@ -36,12 +36,9 @@ def _plain(record: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in _names(record.__class__):
         value = getattr(record, name)
-        kind = value.__class__
-        if kind in _SCALARS:
-            if value is not None and name in ADDRESSES:
+        if value.__class__ in _SCALARS:
+            if name in ADDRESSES and value is not None:
                 value = f"{value:#x}"
-        elif kind is dict or value == ():
-            pass
         elif hasattr(value, "__dataclass_fields__"):
             value = _plain(value)
         elif isinstance(value, Mapping):

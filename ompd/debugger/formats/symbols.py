@@ -48,6 +48,8 @@ _SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not a
 # function. The bounds keep a table made of overlapping symbols from costing time.
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
+# Of strings that are more bytes it is kept which names are no symbols.
+_MIN_STRINGS, _MAX_ABSENCES = 1 << 18, 128
 _MIN_KEPT, _PROBES = 1 << 12, 64  # below that, sorting takes no longer than reading what was kept
 _MAX_VARIABLES = 1 << 18
 # Strings of sections and files are in these tables, too, and what a linker left of names that it dropped.
@@ -92,6 +94,7 @@ class _Table:
         if section.sh_link >= len(elf.sections):
             raise MalformedFile(f"{elf.name}: {section.name} names no string table")
         size = elf.sections[section.sh_link].sh_size
+        self._keeps_absences = kept is not None and size >= _MIN_STRINGS
         self._names_left = limits.Budget(limits.names(size), f"{elf.name}: names in {section.name} lie in one another")
 
     @cached_property
@@ -171,6 +174,29 @@ class _Table:
             found += [self._symbol(index, name) for index in self._indexes(position)]
             position = strings.find(key, position + 1)
         return found
+
+    def preferred(self, name: str) -> Symbol | None:
+        # The one that is meant by a name. Each question looks in all modules for what runtimes have, and few have it.
+        if not self._keeps_absences:
+            return _preferred(self.find(name))
+        if name in self._absences:
+            return None
+        found = _preferred(self.find(name))
+        is_plain = name.isascii() and name.isprintable()
+        if found is None and is_plain and len(self._absences) < _MAX_ABSENCES and self._kept is not None:
+            self._absences.add(name)
+            self._kept.put(self._what_is_absent, "\n".join(sorted(self._absences)).encode())
+        return found
+
+    @property
+    def _what_is_absent(self) -> str:
+        return f"absent-{self._section.sh_offset:x}"
+
+    @cached_property
+    def _absences(self) -> set[str]:
+        # Names that no symbol of this table has, as was found out before.
+        raw = self._kept.get(self._what_is_absent) if self._kept is not None else None
+        return set(raw.decode("ascii", "replace").split("\n")) if raw else set()
 
     def find_many(self, names: set[str]) -> list[Symbol]:
         starts, strings = self._string_starts, self._strings
@@ -391,7 +417,7 @@ class SymbolTable:
         :raises MalformedFile: if a table or its strings are malformed
         """
         if name not in self._found:
-            self._found[name] = next(filter(None, (_preferred(t.find(name)) for t in self._tables())), None)
+            self._found[name] = next(filter(None, (t.preferred(name) for t in self._tables())), None)
         return self._found[name]
 
     def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:

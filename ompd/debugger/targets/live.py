@@ -120,6 +120,10 @@ class Moment:
             return page[within : within + size]
         if not 0 <= size <= _MAX_CAPTURE or address < 0:
             raise MemoryFault(address, size, "more than is read of a process at once")
+        if not self._keeps_pages and not self._is_over and not self._pages:
+            whole = self._process.read_now(address, size)
+            if whole is not None:
+                return whole
         first, last = address >> _SHIFT, (address + size - 1) >> _SHIFT
         pages = (self._pages.get(number) or self._fetch(number, address, size) for number in range(first, last + 1))
         return b"".join(pages)[within : within + size]
@@ -289,7 +293,7 @@ class LiveProcess:
         self.architecture: Architecture = findings.architecture
         self.stops_ns: list[int] = []
         self.constants: dict[int, bytes] = {}
-        self._buffer = bytearray(PAGE)
+        self._pages = ptrace.Reader(ptrace.MAX_PIECE)
         self._reader = self.process_id
         # The folder is of this process for ever, and not of another one that gets its number.
         self._folder = _open(f"/proc/{self.process_id}", None, os.O_DIRECTORY, self.process_id)
@@ -379,11 +383,13 @@ class LiveProcess:
 
     def read_page(self, number: int) -> bytes | None:
         """Return a page as it is now, None if there is none or the process has ended."""
-        try:
-            got, _ = ptrace.read_memory(self._reader, [(number << _SHIFT, PAGE)], self._buffer)
-        except (OSError, OverflowError):
-            return None
-        return bytes(self._buffer) if got and got[0].size == PAGE else None
+        return self.read_now(number << _SHIFT, PAGE)
+
+    def read_now(self, address: int, size: int) -> bytes | None:
+        """Return bytes as they are now, at most :data:`ptrace.MAX_PIECE`; None if some are not there or the process has
+        ended.
+        """
+        return self._pages.read(self._reader, address, size)
 
     def own_thread_ids(self) -> dict[int, int]:
         """Return the numbers that the threads have in their own namespace, empty if that is ours."""

@@ -26,6 +26,7 @@ _WALL = 0x40000000
 _IOV_MAX = 1024
 MAX_PIECE = 256 << 10
 """How many bytes are read by one call, unless one range has more: reading them takes some tenths of a millisecond."""
+_MAX_ADDRESS = (1 << 8 * ctypes.sizeof(ctypes.c_size_t)) - 1
 _SIZEOF_SIGINFO = 128
 # si_signo, si_errno, si_code; si_pid, si_uid, si_status of SIGCHLD, aligned as pointers are
 _SIGINFO = struct.Struct("=iii4xiIi" if ctypes.sizeof(ctypes.c_void_p) == 8 else "=iiiiIi")
@@ -129,6 +130,29 @@ def register_set(thread: int, note: int, size: int) -> bytes:
     vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), size)
     _ptrace(_PTRACE_GETREGSET, thread, note, ctypes.addressof(vector))
     return buffer.raw[: vector[1]]
+
+
+class Reader:
+    """Reads memory of a process that may change meanwhile, piece by piece; what a call needs is made ready once.
+
+    :param size: the most bytes of a piece
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._buffer = ctypes.create_string_buffer(size)
+        self._view = memoryview(self._buffer)
+        self._vectors = (ctypes.c_size_t * 4)(ctypes.addressof(self._buffer), size, 0, 0)
+        self._local = ctypes.addressof(self._vectors)
+        self._remote = self._local + 2 * ctypes.sizeof(ctypes.c_size_t)
+
+    def read(self, process: int, address: int, size: int) -> bytes | None:
+        """Return *size* bytes at *address*, None if they are not all there, or may not be read."""
+        if not 0 < size <= self._size or not 0 <= address <= _MAX_ADDRESS:
+            return None
+        self._vectors[2], self._vectors[3] = address, size
+        count = _LIBC.process_vm_readv(process, self._local, 1, self._remote, 1, 0)
+        return self._view[:size].tobytes() if count == size else None
 
 
 def read_memory(
