@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.memory import StructLayout
+from ompd.errors import CorruptState
 
 _SYSTEM_LIBRARY = re.compile(
     r"(?:^|/)(?:libc|libm|libdl|librt|libpthread|ld-linux[-\w]*|ld|libgcc_s|libstdc\+\+|libresolv|libutil|libanl)"
@@ -113,16 +114,43 @@ Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Where the code of each frame of a stack is, innermost first: by its pc, and by its call site."""
 
 
-@dataclass(frozen=True, slots=True)
 class Stack:
-    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed
-    further. ``shape`` is the same for stacks whose frames are in the same code, as most of a team's are: what code
-    alone tells has to be found out for one of them.
+    """A thread's stack. ``stopped`` is None for a whole one, else why it could not be followed further. ``shape`` is
+    the same for stacks whose frames are in the same code, as most of a team's are: what code alone tells has to be
+    found out for one of them.
+
+    :param follow: yields the frames, innermost first; asked for only if somebody needs more than the shape
+    :param innermost: the innermost frame, where it is known already
     """
 
-    frames: tuple[Frame, ...]
-    stopped: str | None
-    shape: Shape
+    __slots__ = ("_follow", "_frames", "_innermost", "shape", "stopped")
+
+    def __init__(
+        self, shape: Shape, stopped: str | None, follow: Callable[[], Iterator[Frame]], innermost: Frame | None = None
+    ) -> None:
+        self._innermost = innermost
+        self.shape = shape
+        self.stopped = stopped
+        self._follow = follow
+        self._frames: tuple[Frame, ...] | None = None
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames, innermost first.
+
+        :raises CorruptState: if the stack is not what it was when its shape was found out
+        """
+        if self._frames is None:
+            frames = tuple(self._follow())
+            if shape_of(frames) != self.shape:
+                raise CorruptState(frames[0].sp if frames else 0, "the stack was changed while it was read")
+            self._frames = frames
+        return self._frames
+
+    @property
+    def innermost(self) -> Frame | None:
+        """The innermost frame, None where the thread has none."""
+        return self._innermost if self._innermost is not None else next(iter(self.frames), None)
 
 
 def shape_of(frames: tuple[Frame, ...]) -> Shape:

@@ -98,6 +98,7 @@ class InspectedProcess:
         self._pages_read: set[int] | None = None
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._shapes: dict[Shape, Shape] = {}  # of all stacks, each once
+        self._handled: dict[Shape, int] = {}  # how many frames handlers of signals have, with the kernel's below
         self._thread_pointers: dict[int, int] = {}
         self._steps: Steps = {}
         self._code: dict[tuple[int, int], bytes] = {}  # what lies before a pc, by how much of it
@@ -501,15 +502,22 @@ class InspectedProcess:
 
     def _stack(self, thread: int, guess: bool) -> Stack:
         if thread in self._pthreads:
-            return Stack((), _NO_REGISTERS, shape_of(()))
+            return Stack(shape_of(()), _NO_REGISTERS, lambda: iter(()))
         if guess:
             certain = self.stack(thread)
             if certain.stopped is None:
                 return certain
-        walk = self._unwinder.unwind(self.registers(thread), guess=guess)
+        registers = self.registers(thread)
+        found = self._unwinder.shape(registers) if not guess else None
+        if found is not None:
+            # Most threads of a team stand in the same code, and what that tells is known from the first of them.
+            shape, innermost = found
+            shape = self._shapes.setdefault(shape, shape)
+            return Stack(shape, None, lambda: self._unwinder.unwind(self.registers(thread)), innermost)
+        walk = self._unwinder.unwind(registers, guess=guess)
         frames = tuple(walk)
         shape = shape_of(frames)
-        return Stack(frames, walk.stopped, self._shapes.setdefault(shape, shape))
+        return Stack(self._shapes.setdefault(shape, shape), walk.stopped, lambda: iter(frames))
 
     # Places
 
@@ -719,14 +727,18 @@ class InspectedProcess:
     def progress(self, thread: int, flags: int = 0) -> str | None:
         """See :meth:`Process.progress`. A handler of a signal is no end to a wait, but it may wait itself."""
         calls = self._target.architecture.system_calls
-        frames = self.stack(thread).frames
-        handled = max([index for index, frame in enumerate(frames, 1) if frame.is_signal_frame], default=0)
-        if calls is not None and handled and self._has_called(frames[0], calls.instruction):
-            number = self._number_in_register(thread, calls) or self._number_of_call(frames[0], calls)
+        stack = self.stack(thread)
+        innermost = stack.innermost
+        handled = self._handled.get(stack.shape)
+        if handled is None:
+            handled = max([index for index, frame in enumerate(stack.frames, 1) if frame.is_signal_frame], default=0)
+            self._handled[stack.shape] = handled
+        if calls is not None and handled and innermost is not None and self._has_called(innermost, calls.instruction):
+            number = self._number_in_register(thread, calls) or self._number_of_call(innermost, calls)
             handled = 0 if number in calls.futexes else handled
-        if calls is None or handled >= len(frames):
+        frame = stack.frames[handled] if 0 < handled < len(stack.shape[0]) else innermost
+        if calls is None or frame is None or handled >= len(stack.shape[0]):
             return None
-        frame = frames[handled]
         sleeps = self._has_called(frame, calls.instruction)
         if not sleeps:
             return None if sleeps is None else "spinning"
@@ -735,8 +747,8 @@ class InspectedProcess:
         number = self._number_in_register(thread, calls) if not handled else None
         if number is None:
             # Code of the kernel's own, by which all calls may go, is told it by its caller.
-            by_kernels = handled + 1 < len(frames) and self._vdso_at(frame.pc) is not None
-            caller = frames[handled + 1] if by_kernels else frame
+            by_kernels = handled + 1 < len(stack.shape[0]) and self._vdso_at(frame.pc) is not None
+            caller = stack.frames[handled + 1] if by_kernels else frame
             number = self._number_of_call(caller, calls)
             if number is None and by_kernels and not self._is_held(caller.pc - _CODE_OF_CALL, _CODE_OF_CALL):
                 return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from ompd.contract.process import Shape
 from ompd.debugger.architecture import Architecture, SystemCalls
 from ompd.debugger.formats.cfi import Row
 from ompd.debugger.formats.cfi_program import Rule
@@ -100,6 +101,7 @@ class Step(NamedTuple):
     clears: tuple[int, ...]  # what has no value in the caller, or none yet: _NOTHING, the callee's own return address
     rest: tuple[tuple[int, Rule], ...]  # rules of any other kind
     ends: bool  # the return address is undefined: the outermost frame
+    is_plain: bool  # a register tells the CFA, and the words that are taken in one go all else
 
 
 _NOTHING = -1
@@ -158,6 +160,62 @@ class Unwinder:
         self._is_code, self._stack_end, self._function_start = is_code, stack_end, function_start
         self._guesser: Guesser | None = None
         self._signal_returns: dict[int, int | None] = {}
+
+    def shape(self, by_name: Mapping[str, int]) -> tuple[Shape, Frame] | None:
+        """Return the shape of the stack of the thread that has these registers, and its innermost frame. None if it has
+        to be followed frame by frame: because it is deep, or not whole, or has frames that plain rules do not undo.
+
+        It is that of the frames that :meth:`unwind` would yield, without making them.
+        """
+        architecture = self.architecture
+        numbers = architecture.dwarf_registers
+        registers = {numbers[name]: value for name, value in by_name.items() if name in numbers}
+        pc = lookup = by_name.get(architecture.pc, 0)
+        steps, blocks, sp, mask = self._steps, self._blocks, self._sp, self._mask
+        if sp not in registers:
+            return None
+        pcs: list[int] = []
+        sites: list[int] = []
+        inner_cfa = -1
+        innermost: Frame | None = None
+        while len(pcs) < _ALWAYS:
+            step = steps.get(lookup)
+            if step is None or step.__class__ is str:
+                step = self._known_step(lookup)
+            if isinstance(step, str) or step.function_end <= pc:
+                return None
+            base = registers.get(step.cfa_register)
+            if base is None or not step.is_plain:
+                return None
+            cfa = (base + step.cfa_offset) & mask
+            pcs.append(pc)
+            sites.append(lookup)
+            if innermost is None:
+                start = step.function_start
+                innermost = Frame(pc, cfa, registers[sp], registers, start, False, "innermost", False, False, pc)
+            if step.ends:
+                return (tuple(pcs), tuple(sites)), innermost
+            if cfa <= inner_cfa:
+                return None
+            address = (cfa + step.span_offset) & mask
+            offset = address % _BLOCK_SIZE
+            block = blocks.get(address - offset)
+            try:
+                if block is None or offset + step.span.size > _BLOCK_SIZE:
+                    words = self._saved(step, address)
+                else:
+                    words = step.span.unpack_from(block, offset)
+            except MemoryFault:
+                return None
+            if inner_cfa < 0:
+                registers = self._kept(step, registers)
+            registers[sp] = inner_cfa = cfa
+            registers.update(zip(step.columns, words))  # noqa: B905  as many as there are
+            pc = registers[step.row.return_register]
+            if pc == 0:
+                return None
+            lookup = pc - 1
+        return None
 
     def stack(self, registers: Mapping[str, int], *, guess: bool = False) -> Stack:
         """Return the whole stack of the thread that has *registers*, by the psABI's lower-case names."""
@@ -338,6 +396,7 @@ class Unwinder:
         # Where the return address has a register of its own, as on AArch64, a leaf function leaves it there.
         if returns == "same_value" and row.return_register == self._pc:
             clears.add(row.return_register)
+        ends = returns == "undefined"
         return Step(
             row,
             (row.function_start + bias) & self._mask,
@@ -349,7 +408,9 @@ class Unwinder:
             columns,
             tuple(clears),
             rest,
-            returns == "undefined",
+            ends,
+            not (row.cfa.expression or row.is_signal_frame)
+            and (ends or (not rest and clears <= {_NOTHING} and row.return_register in columns)),
         )
 
     # Without unwind data

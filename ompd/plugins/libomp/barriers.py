@@ -85,11 +85,11 @@ def _barrier_of(runtime: Runtime, thread: Thread, region: Region) -> tuple[tuple
         if _INNER.isdisjoint(constructs.routine_of(runtime, frame) for frame in frames):
             return (), True
         return tuple(dict.fromkeys(k for k in map(runtime.unnamed.barrier, frames) if k is not None)), True
-    names = runtime.called.get((stack.shape, place))
+    names = runtime.called.get((stack.stack.shape, place))
     if names is None:
         frames = _called_by(runtime, stack.frames, place)
         names = frozenset(constructs.routine_of(runtime, frame) for frame in frames)
-        runtime.called[stack.shape, place] = names
+        runtime.called[stack.stack.shape, place] = names
     if _INNER.isdisjoint(names):
         return (), True
     return _counted(runtime, thread, region, REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN), True

@@ -21,7 +21,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
 if TYPE_CHECKING:
-    from ompd.contract.process import Frame, Shape, Stack
+    from ompd.contract.process import Frame, Stack
     from ompd.plugins.libomp.plugin import Runtime
     from ompd.plugins.libomp.regions import Region
     from ompd.plugins.libomp.threads import Thread
@@ -225,14 +225,21 @@ class Hosted(NamedTuple):
 
     None for a region that the thread is entering or leaving: the runtime has its own frames there, its function has
     none. ``callers`` has the index of the user's frame that called the runtime to begin a region, where it is known.
-    ``stopped`` is why the stack could not be followed to its end, None if it could.
     """
 
-    frames: tuple[Frame, ...]
-    shape: Shape
+    stack: Stack
     places: dict[Region, int | None]
     callers: dict[Region, int] = {}  # noqa: RUF012  nobody changes it
-    stopped: str | None = None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the stack could not be followed to its end, None if it could."""
+        return self.stack.stopped
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames of the stack, innermost first."""
+        return self.stack.frames
 
 
 def hosted(thread: Thread) -> Hosted:
@@ -248,19 +255,17 @@ def _match(thread: Thread) -> Hosted:
     process = runtime.process
     native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
     stack = process.stack(native)
-    frames = stack.frames
     marks = _marks(runtime, stack)
     places = marks.places
     regions = thread.hosted_regions()
     if len(regions) != len(places) and stack.stopped is not None:
-        # It may be in the part that could not be followed.
-        return Hosted(frames, stack.shape, {}, stopped=stack.stopped)
+        return Hosted(stack, {})  # it may be in the part that could not be followed
     callers = _callers(thread, marks.callers, regions)
     if callers is not None:
         known = _between(regions, places, [callers[region] for region in regions if region in callers])
         if known is not None:
-            return Hosted(frames, stack.shape, known, callers, stack.stopped)
-    return Hosted(frames, stack.shape, _in_order(runtime, frames, regions, places), stopped=stack.stopped)
+            return Hosted(stack, known, callers)
+    return Hosted(stack, _in_order(runtime, stack.frames, regions, places))
 
 
 def _marks(runtime: Runtime, stack: Stack) -> Marks:

@@ -135,6 +135,8 @@ class Runtime(Plain):
         # the region whose frame is at some index has called
         self.marks: dict[Shape, Marks] = {}
         self.called: dict[tuple[Shape, int], frozenset[str | None]] = {}
+        # and states: the routines inside of the user's innermost frame, outermost first, and whether there is one
+        self.inner_routines: dict[Shape, tuple[list[str], bool]] = {}
 
     @property
     def layout_source(self) -> str:

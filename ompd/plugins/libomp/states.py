@@ -172,7 +172,16 @@ def _barrier_kind(thread: Thread) -> State:
 def _routines(thread: Thread) -> tuple[list[str], bool]:
     # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is such a
     # frame. A handler of a signal is no end to the wait in which the signal came.
-    frames = _stack(thread).frames
+    stack = _stack(thread)
+    known = thread.runtime.inner_routines.get(stack.shape)
+    if known is None:
+        known = _routines_on(thread, stack.frames)
+        if thread.runtime.unnamed is None:  # else they are told by what is on the stack, too
+            thread.runtime.inner_routines[stack.shape] = known
+    return known
+
+
+def _routines_on(thread: Thread, frames: Sequence[Frame]) -> tuple[list[str], bool]:
     found = _routines_in(thread, frames)
     for index, frame in enumerate(frames):
         routine = constructs.routine_of(thread.runtime, frame)
