@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bench import commands, report
+from bench import commands, learner, report
 from bench.measure import Command, NotMeasured
 from bench.targets import (
     ALIVE,
@@ -21,6 +21,7 @@ from bench.targets import (
     SOME,
     Group,
     cold,
+    learning,
     live,
     measure_growth,
     measure_stops,
@@ -37,7 +38,7 @@ from tests.support.libomp_build import NAME as OWN
 from tests.support.libomp_build import build_libomp
 
 _EXIT_MISSED, _EXIT_NOT_MEASURED = 1, 2
-_ROUNDS, _QUICK_ROUNDS = 7, 3
+_ROUNDS, _QUICK_ROUNDS = 15, 3
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -83,7 +84,7 @@ def _title(program: Stopped, what: str) -> str:
 
 
 def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) -> Iterator[Group]:
-    limits = {FEW: (times_gdb(1.0),), MANY: (times_gdb(1.5), megabytes(100)), MOST: (seconds(1.5),)}
+    limits = {FEW: (times_gdb(1.0),), MANY: (times_gdb(1.0), megabytes(100)), MOST: (times_gdb(1.0), seconds(1.5))}
     for threads, program in cores.items():
         if threads != SOME:
             yield warm(program, _title(program, f"{threads} threads"), limits[threads], peers.get(threads))
@@ -116,13 +117,23 @@ def _live(rounds: int, say: Callable[[list[str]], None]) -> list[str]:
             commands.check_answer(program)
             stops.append(measure_stops(program, threads, rounds, 50e-3 if threads == ALIVE else None))
             if threads in (FEW, MANY):
-                limits = (times_gdb(3.0),) if threads == MANY else ()
+                limits = (times_gdb(1.0), megabytes(100)) if threads == MANY else ()
                 group = live(program, f"{threads} threads, a live process", limits)
                 figures = group.measure(rounds)
                 say(report.group_table(group, figures))
                 missed += group.missed(figures)
+    _learning(rounds, say)
     say(report.stops_table(stops))
     return missed + [sentence for each in stops for sentence in each.missed()]
+
+
+def _learning(rounds: int, say: Callable[[list[str]], None]) -> None:
+    try:
+        with learner.running() as (process_id, imported):
+            group = learning(process_id, f"a live process of PyTorch's, with {', '.join(imported)}")
+            say(report.group_table(group, group.measure(rounds)))
+    except Missing as error:
+        print(f"No table for PyTorch: {error}")
 
 
 def _notes(programs: Iterable[Stopped], peers: Iterable[Command | str]) -> list[str]:

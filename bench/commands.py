@@ -48,7 +48,12 @@ def gdb_stacks(program: Stopped) -> Command:
 
 def gdb_live(program: Running) -> Command:
     """Return gdb on a process: it stops it, reads symbols, finds the threads, says where it is and lets it go."""
-    return Command("gdb -nx -batch -p PID", (str(require("gdb")), "-nx", "-batch", "-p", str(program.pid)))
+    return gdb_attached(program.pid)
+
+
+def gdb_attached(process_id: int) -> Command:
+    """Return the same for the process with that number."""
+    return Command("gdb -nx -batch -p PID", (str(require("gdb")), "-nx", "-batch", "-p", str(process_id)))
 
 
 def stops(program: Running) -> list[float]:

@@ -36,17 +36,23 @@ class Command:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one run cost: wall time, peak resident memory, and what was read from disk rather than from memory."""
+    """What one run cost: wall time, processor time (user and system), peak resident memory, and what was read from
+    disk rather than from memory.
+    """
 
     seconds: float
+    processor: float
     peak_bytes: int
     read_bytes: int
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Several runs of one command: the middle, least and most of its times, and the most of the others."""
+    """Several runs of one command: the least of its processor times, the middle, least and most of its wall times, and
+    the most of the others.
+    """
 
+    processor: float
     seconds: float
     least_seconds: float
     most_seconds: float
@@ -58,6 +64,7 @@ class Figures:
         """Return the figures of *samples*."""
         times = [sample.seconds for sample in samples]
         return cls(
+            min(sample.processor for sample in samples),
             median(times),
             min(times),
             max(times),
@@ -88,9 +95,9 @@ def run(command: Command) -> Sample:
             check=False,
         )
         if done.returncode == 0:
-            seconds, peak, blocks, status = done.stdout.split()
+            seconds, processor, peak, blocks, status = done.stdout.split()
             if status == "0":
-                return Sample(float(seconds), int(peak) * 1024, int(blocks) * _BLOCK)
+                return Sample(float(seconds), float(processor), int(peak) * 1024, int(blocks) * _BLOCK)
         errors.seek(0)
         raise NotMeasured(f"{' '.join(command.words)} failed: {errors.read().strip()[-500:]}")
 

@@ -30,7 +30,7 @@ def machine(rounds: int) -> str:
         f"Linux {kernel[0] if kernel else ''}",
         gdb,
         f"Python {platform.python_version()}",
-        f"median of {rounds}",
+        f"{rounds} rounds",
     )
     return "; ".join(parts) + "."
 
@@ -39,7 +39,7 @@ def group_table(group: Group, figures: Mapping[str, Figures]) -> list[str]:
     """Return the lines of one group: its title and its table."""
     gdb = figures[group.gdb]
     read = ["MB read"] if group.cold else []
-    header = ["command", "seconds (least to most)", "gdb = 1", "peak MB", *read, "demanded"]
+    header = ["command", "processor s", "gdb = 1", "seconds (least to most)", "peak MB", *read, "demanded"]
     rows = []
     for row in group.rows:
         found = figures[row.command.label]
@@ -48,8 +48,9 @@ def group_table(group: Group, figures: Mapping[str, Figures]) -> list[str]:
         rows.append(
             [
                 f"`{row.command.label}`",
+                f"{found.processor:.3f}",
+                f"{found.processor / gdb.processor:.2f}",
                 f"{found.seconds:.3f} ({found.least_seconds:.3f} to {found.most_seconds:.3f})",
-                f"{found.seconds / gdb.seconds:.2f}",
                 f"{found.peak_bytes / 1e6:.0f}",
                 *([f"{found.read_bytes / 1e6:.1f}"] if group.cold else []),
                 verdict,

@@ -41,8 +41,10 @@ class Limit:
 
 
 def times_gdb(most: float) -> Limit:
-    """Return the limit of *most* times the time of gdb in the same group."""
-    return Limit(most, "{:.1f} of gdb's time", lambda figures, gdb: figures.seconds / gdb.seconds)
+    """Return the limit of *most* times the processor time of gdb in the same group: the least of each, since what else
+    runs on the machine only ever adds to it.
+    """
+    return Limit(most, "{:.1f} of gdb's time", lambda figures, gdb: figures.processor / gdb.processor)
 
 
 def seconds(most: float) -> Limit:
@@ -178,6 +180,13 @@ def live(program: Running, title: str, limits: tuple[Limit, ...]) -> Group:
         Row(commands.ompd(program.pid, "threads", "--json", "--nonblocking")),
         *(Row(commands.ompd(program.pid, question, "--json")) for question in ("parallel", "tasks")),
     )
+    return Group(title, rows, gdb.label)
+
+
+def learning(process_id: int, title: str) -> Group:
+    """Return the group of commands on a process of PyTorch's, which has hundreds of modules: for information."""
+    gdb = commands.gdb_attached(process_id)
+    rows = (Row(commands.ompd(process_id, "threads", "--json")), Row(gdb))
     return Group(title, rows, gdb.label)
 
 
