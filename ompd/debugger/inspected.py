@@ -98,6 +98,7 @@ class InspectedProcess:
         self._pages_read: set[int] | None = None
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._shapes: dict[Shape, Shape] = {}  # of all stacks, each once
+        self._registers: dict[int, Mapping[str, int]] = {}
         self._handled: dict[Shape, int] = {}  # how many frames handlers of signals have, with the kernel's below
         self._thread_pointers: dict[int, int] = {}
         self._steps: Steps = {}
@@ -394,7 +395,10 @@ class InspectedProcess:
         """
         if thread in self._pthreads:
             raise Unavailable(_NO_REGISTERS)
-        return self._target.registers(thread)
+        known = self._registers.get(thread)
+        if known is None:
+            known = self._registers[thread] = self._target.registers(thread)
+        return known
 
     def thread_pointer(self, thread: int) -> int:
         """See :meth:`Process.thread_pointer`."""

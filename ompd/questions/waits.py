@@ -49,6 +49,8 @@ class Waits:
         self._barriers: dict[str, Mapping[int, BarrierState] | OmpdError] = {}
         self._constructs: dict[str, RegionFunction | None] = {}
         self._tasks: dict[str, int | OmpdError] = {}
+        self._at_barriers: dict[tuple[int, int | None], Wait] = {}  # by the barrier's own id() and unfinished tasks
+        self._waits: dict[tuple[int, str | None], tuple[Wait, Wait]] = {}  # by id(): without and with how
 
     def of(
         self,
@@ -71,7 +73,11 @@ class Waits:
             how, facts.unavailable["wait.how"] = None, str(error)
         if how is None:
             facts.unavailable.setdefault("wait.how", "its registers do not tell, or what it waits on is lost")
-        return replace(wait, how=how)
+        # Threads that wait for the same have the same record.
+        known = self._waits.get((id(wait), how))
+        if known is None:
+            known = self._waits[id(wait), how] = wait, replace(wait, how=how)
+        return known[1]
 
     def construct_of(self, region: ParallelHandle) -> RegionFunction | None:
         """Return the construct of a region, None where it is not known."""
@@ -132,15 +138,17 @@ class Waits:
         elif thread not in barriers:
             reason = _AT_NONE
         elif (barrier := barriers[thread]).doubt is None:
-            expected = len(barrier.present) + len(barrier.missing)
             tasks = self._unfinished_tasks(region, facts) if not barrier.missing else None
-            return Wait(
-                "barrier",
-                arrived=len(barrier.present),
-                expected=expected,
-                missing=barrier.missing,
-                unfinished_tasks=tasks,
-            )
+            known = self._at_barriers.get((id(barrier), tasks))
+            if known is None:
+                known = self._at_barriers[id(barrier), tasks] = Wait(
+                    "barrier",
+                    arrived=len(barrier.present),
+                    expected=len(barrier.present) + len(barrier.missing),
+                    missing=barrier.missing,
+                    unfinished_tasks=tasks,
+                )
+            return known
         else:
             reason = barrier.doubt
         for key in _BARRIER_KEYS:
