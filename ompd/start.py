@@ -36,6 +36,8 @@ _IS_OURS = getsignal(SIGINT) is default_int_handler
 if _IS_OURS:
     signal(SIGINT, _end)
 
+import gc  # noqa: E402  built in, but looked for by name as others are
+
 
 def _pass_on(unraisable: UnraisableHookArgs) -> None:
     # Ctrl-C has come within a callback of a weak reference, or where an object goes, which no exception leaves. It
@@ -67,8 +69,6 @@ def _end_now(code: object) -> None:
 
 def main() -> NoReturn:
     """Run the ``ompd`` command with the arguments of the process, and end it."""
-    import gc  # noqa: PLC0415
-
     # One answer makes many records, its modules many classes, and neither cycles worth finding before the process ends.
     gc.disable()
     from ompd.commands.main import main as run  # noqa: PLC0415
