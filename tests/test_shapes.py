@@ -1,0 +1,98 @@
+"""Stacks by their shape: what is known of a stack without making its frames is what its frames say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ompd.contract.process import Frame, Stack, shape_of
+from ompd.debugger.formats import symbols
+from ompd.debugger.formats.elf import ElfFile
+from ompd.debugger.formats.symbols import SymbolTable
+from ompd.errors import CorruptState
+from ompd.inspection import Inspection
+from ompd.reading import open_mapped
+from tests.support import stopped
+
+THREADS = 64
+
+
+@pytest.mark.parametrize("runtime", ["intel", "libgomp"])
+def test_a_stack_has_the_shape_of_its_frames(runtime: str) -> None:
+    core = stopped("many", mode="neither", threads=THREADS, runtime=runtime)
+    with Inspection.open_core(core.core) as session:
+        process = session.process
+        stacks = [process.stack(thread) for thread in process.threads()]
+        unwinder = process._unwinder
+        for thread, stack in zip(process.threads(), stacks, strict=True):
+            frames = unwinder.stack(process.registers(thread)).frames
+            assert stack.stopped is None and stack.shape == shape_of(tuple(frames))
+            assert stack.innermost == frames[0]
+            assert stack.frames == tuple(frames)
+        # All but a few of a team wait at the same place.
+        assert len({id(stack.shape) for stack in stacks}) < len(stacks) / 4
+
+
+def test_an_answer_about_many_threads_makes_the_frames_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = stopped("many", mode="neither", threads=THREADS, runtime="intel")
+    made: list[int] = []
+    frames = Stack.frames.fget
+    assert frames is not None
+
+    def counting(stack: Stack) -> tuple[Frame, ...]:
+        made.append(id(stack))
+        return frames(stack)
+
+    monkeypatch.setattr(Stack, "frames", property(counting))
+    with Inspection.open_core(core.core) as session:
+        answer = session.ask_threads()
+        assert answer.complete and len(answer.rows) >= THREADS
+        assert 0 < len(set(made)) < THREADS / 4
+
+
+def test_a_stack_that_changes_is_not_taken_for_what_it_was() -> None:
+    def follow() -> Iterator[Frame]:
+        return iter(())
+
+    with pytest.raises(CorruptState):
+        _ = Stack(((1,), (1,)), None, follow).frames
+    assert Stack(((), ()), None, follow).innermost is None
+
+
+class Kept:
+    """What would be kept on a disk."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, bytes] = {}
+
+    def get(self, what: str) -> bytes | None:
+        return self.entries.get(what)
+
+    def put(self, what: str, payload: bytes) -> None:
+        self.entries[what] = payload
+
+
+def test_a_name_that_a_large_table_does_not_have_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = stopped("many", mode="neither", threads=THREADS, runtime="intel")
+    monkeypatch.setattr(symbols, "_MIN_STRINGS", 0)
+    kept = Kept()
+
+    def table() -> SymbolTable:
+        return SymbolTable.load(_elf(core.executable), None, lambda elf: kept)
+
+    def forbidden(self: object, name: str) -> list[symbols.Symbol]:
+        raise AssertionError(name)
+
+    assert table().find("no_such_name") is None and table().find("main") is not None
+    assert kept.entries and all(b"no_such_name" in payload.split() for payload in kept.entries.values())
+    assert table().find("main") is not None
+    monkeypatch.setattr(symbols._Table, "find", forbidden)
+    assert table().find("no_such_name") is None
+    with pytest.raises(AssertionError):
+        table().find("main")
+
+
+def _elf(path: Path) -> ElfFile:
+    return ElfFile(open_mapped(str(path)), str(path))
