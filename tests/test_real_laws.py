@@ -324,5 +324,5 @@ def test_the_page_has_what_was_seen(tmp_path: Path) -> None:
     text = file.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "6 moments of 1 programs on 1 runtimes (seeds: 1, 2), with 4 answers. Laws were broken 2 times" in text
-    assert "| prog | libgomp | 4 | 0 | 2 | 4 | 2 | 0 | 0 | 1.2 | 0.5 | 3 | 2 | 0 | 2 | 2 |" in text
+    assert "| prog | libgomp | 4 | 0 | 2 | 0 | 4 | 2 | 0 | 0 | 1.2 | 0.5 | 3 | 2 | 0 | 2 | 2 |" in text
     assert "- 2 times: law N" in text

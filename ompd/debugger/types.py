@@ -119,7 +119,6 @@ class Types:
         return self._infos[module.start]
 
 
-
 def sizeof(type_ref: TypeRef) -> int:
     """Return the size of a type in bytes.
 

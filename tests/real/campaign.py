@@ -20,6 +20,7 @@ from tests.real.agreement import disagreements
 from tests.real.finds import Finds
 from tests.real.programs import Built
 from tests.real.samples import COMMANDS, Sample, ask, threads_of, write_snapshot
+from tests.real.witnesses import ompt
 from tests.support.machine import Missing, clean_environment
 from tests.support.runs import cores_allowed
 
@@ -89,7 +90,9 @@ class Campaign:
 
         :param end: no sample is begun after that time
         """
-        left = [moment for moment in self._moments for _ in range(samples)]
+        # libgomp has no OMPT.
+        moments = [m for m in self._moments if m != kinds.OMPT or program.runtime != "libgomp"]
+        left = [moment for moment in moments for _ in range(samples)]
         self._chance.shuffle(left)
         for _ in range(_MOST_RUNS + len(left)):
             if not left or (end is not None and time.monotonic() > end):
@@ -102,13 +105,17 @@ class Campaign:
         has_time = self._chance.random() < 0.25
         with tempfile.TemporaryDirectory(prefix="ompd-real-", dir=self._folder) as name:
             folder = Path(name)
-            with _running(program, folder) as process:
+            has_tool = left[-1] == kinds.OMPT
+            with _running(program, folder, ompt.environment(folder) if has_tool else {}) as process:
                 kinds.await_runtime(process)
                 time.sleep(0.2 + self._chance.random())
                 for _ in range(_SAMPLES_PER_RUN):
                     if not left or (end is not None and time.monotonic() > end) or process.poll() is not None:
                         break
-                    moment = left.pop()
+                    moment = next((m for m in reversed(left) if (m == kinds.OMPT) == has_tool), None)
+                    if moment is None:
+                        break
+                    left.remove(moment)
                     self._number += 1
                     try:
                         self._at(moment, program, process, folder)
@@ -146,6 +153,8 @@ class Campaign:
             self._live(program, process.pid, folder)
         elif moment == kinds.STOPPED:
             self._stopped(program, process.pid, folder)
+        elif moment == kinds.OMPT:
+            self._held_by_tool(program, process.pid, folder)
         else:
             self._aborted(program, process, folder)
 
@@ -181,6 +190,17 @@ class Campaign:
         if not kinds.is_gone(process_id) and not kinds.goes_on(process_id):
             found.append("the process did not go on after SIGCONT")
         self._judge(program, kinds.STOPPED, samples, files, found)
+
+    def _held_by_tool(self, program: Built, process_id: int, folder: Path) -> None:
+        with ompt.moment(process_id, folder) as known:
+            if not known:
+                if kinds.is_gone(process_id):
+                    raise kinds.Gone
+                self.missing[f"{program.name} on {program.runtime}: not all threads came to the tool of OMPT"] += 1
+                return
+            sample = ask(process_id, kinds.OMPT)
+            found = [f"OMPT: {law}" for law in ompt.broken(known, sample.answers)] if sample.answers else []
+        self._judge(program, kinds.OMPT, [sample], {}, found)
 
     def _aborted(self, program: Built, process: subprocess.Popen[bytes], folder: Path) -> None:
         files: dict[str, Path] = {}
@@ -268,7 +288,7 @@ def _counted(sample: Sample, threads: Sequence[int], where: str) -> list[str]:
 
 
 @contextmanager
-def _running(program: Built, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _running(program: Built, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     # Run a program, and end it with all that it has begun.
     with (folder / "output").open("wb") as output, cores_allowed():
         process = subprocess.Popen(
@@ -277,7 +297,7 @@ def _running(program: Built, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**clean_environment(), **program.environment},
+            env={**clean_environment(), **program.environment, **(more or {})},
             start_new_session=True,
         )
     try:

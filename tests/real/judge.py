@@ -14,15 +14,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 
 from ompd.render.schema import format_schema
-from tests.real import agreement, laws
+from tests.real import agreement, laws, witnesses
 from tests.real.samples import QUESTIONS, RAW, TOGETHER, Sample, Target, ask
 from tests.support.machine import Missing
 
@@ -74,14 +72,12 @@ def _broken(sample: Sample) -> Iterator[str]:
 
 def by_witnesses(target: Target, executable: Path, answers: Mapping[str, Any]) -> list[str]:
     """Return what gdb and the kernel say otherwise of a process that stands still, or of a core."""
-    # They are another part of the campaign, which works without.
-    if find_spec("tests.real.witnesses") is None or not answers:
+    if not answers:
         return []
     try:
-        said: list[str] = import_module("tests.real.witnesses").broken(target, executable, answers)
+        return witnesses.broken(target, executable, answers)
     except Missing:
         return []
-    return said
 
 
 def worded(text: str) -> str:

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from tests.support.runs import write_gcore, write_kernel_core
 
-LIVE, STOPPED, ABORT = "live", "stopped", "abort"
-MOMENTS = (LIVE, STOPPED, ABORT)
-"""What is done to a program at a moment: nothing; SIGSTOP; SIGABRT, which ends it with a core."""
+LIVE, STOPPED, ABORT, OMPT = "live", "stopped", "abort", "ompt"
+MOMENTS = (LIVE, STOPPED, ABORT, OMPT)
+"""What is done to a program at a moment: nothing; SIGSTOP; SIGABRT, which ends it with a core; a signal for which a
+tool of OMPT holds all threads, of a program into which it was loaded.
+"""
 GCORE, SNAPSHOT, SNAPSHOT_OF_CORE, LIVE_SNAPSHOT = "gcore", "snapshot", "snapshot of core", "snapshot while it runs"
 _SECONDS = 10.0
 _LONGEST_BEGIN = 60.0

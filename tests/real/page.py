@@ -18,7 +18,7 @@ BEGIN, END = "<!-- made by the command: begin -->", "<!-- made by the command: e
 Seen = Mapping[str, Any]
 _SUMS = ("moments", "answers", "codes", "broken", "reasons")
 _HEADS = (
-    *("program", "runtime", "live", "stopped", "abort", "answers", "exit 3", "exit 1", "ended"),
+    *("program", "runtime", "live", "stopped", "abort", "ompt", "answers", "exit 3", "exit 1", "ended"),
     *("stop ms", "slowest s", "MiB", "busy", "no state", "results", "laws broken"),
 )
 
@@ -50,7 +50,7 @@ def merged(all_seen: Iterable[Seen]) -> list[dict[str, Any]]:
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a row as it is printed."""
-    moments = (str(row["moments"].get(name, 0)) for name in ("live", "stopped", "abort"))
+    moments = (str(row["moments"].get(name, 0)) for name in ("live", "stopped", "abort", "ompt"))
     codes = (str(row["codes"].get(name, 0)) for name in ("3", "1", "ended"))
     counts = (str(sum(row["answers"].values())), *codes, f"{row['longest_stop']:.1f}", f"{row['slowest']:.1f}")
     last = (row["grown"] >> 20, row["busy"], row["no_state"], row["ended"], sum(row["broken"].values()))

@@ -277,10 +277,7 @@ class Runtime(Plain):
 
     @cached_property
     def _threads(self) -> dict[int, Thread]:
-        return {
-            address: Thread(self, address)
-            for address in self._thread_addresses
-        }
+        return {address: Thread(self, address) for address in self._thread_addresses}
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`."""
