@@ -196,8 +196,7 @@ class Campaign:
             if not known:
                 if kinds.is_gone(process_id):
                     raise kinds.Gone
-                self.missing[f"{program.name} on {program.runtime}: not all threads came to the tool of OMPT"] += 1
-                return
+                raise Missing("OMPT", f"not all threads of {program.name} on {program.runtime} came to the tool")
             sample = ask(process_id, kinds.OMPT)
             found = [f"OMPT: {law}" for law in ompt.broken(known, sample.answers)] if sample.answers else []
         self._judge(program, kinds.OMPT, [sample], {}, found)
