@@ -640,7 +640,8 @@ REASONS = {
     },
     "modules.py": {
         "range(0, len(raw) - 2 * size + 1, 2 * size)": _HELD,
-        "range(0, compared, _PAGE)": "what limits.pages() leaves of it",
+        "range(0, end, _MANY_PAGES)": "what limits.pages() leaves of it",
+        "range(start, end, _PAGE)": "at most _MANY_PAGES",
         "range(start // _PAGE * _PAGE, min(end, start + _MAX_CHECKED), _PAGE)": "at most _MAX_CHECKED",
         "bytes(data)": _HELD,
         "bytes(size - len(data))": "less than a page",
