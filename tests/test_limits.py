@@ -662,7 +662,6 @@ REASONS = {
         "range(first, last + 1)": _COUNTED,
         "range(max(low, mapping.start >> _SHIFT), low + block)": "one block of pages",
         "range(mapping.start >> _SHIFT, (mapping.end >> _SHIFT) + _GROWS)": "counted before (_MAX_EXPANDED)",
-        "bytes(self._buffer)": "a copy of what was read",
     },
     "lldb.py": {
         "range(regions.GetSize())": "the debugger's own list",
