@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
-    from ompd.control import LldbInspection
     from ompd.inspection import Inspection
+    from ompd.lldb.control import LldbInspection
 
 __all__ = ["__version__", "attach", "from_lldb", "launch", "open_core"]
 
@@ -76,7 +76,7 @@ def attach(
     """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
 
     The process runs on. Each question stops it for some milliseconds and answers of that moment; several are of one
-    moment if they are asked in a function that is given to :meth:`~ompd.session.Session.ask`.
+    moment if they are asked in a function that is given to :meth:`~ompd.session.session.Session.ask`.
 
     :param exe: the program's executable, where the one that runs cannot be read
     :param sysroot: folder under which its files are found, if that is not its own root folder
@@ -110,7 +110,7 @@ def from_lldb(process: Any) -> LldbInspection:
     :raises TargetError: if it is running
     :raises Unsupported: if its architecture is not supported
     """
-    from ompd.control import LldbInspection  # noqa: PLC0415
+    from ompd.lldb.control import LldbInspection  # noqa: PLC0415
 
     return LldbInspection(process)
 
@@ -134,6 +134,6 @@ def launch(
     :raises BadInput: if it cannot be started
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """
-    from ompd.control import launch as launch_it  # noqa: PLC0415
+    from ompd.lldb.control import launch as launch_it  # noqa: PLC0415
 
     return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug)

@@ -12,7 +12,7 @@ if sys.version_info < (3, 10):  # noqa: UP036  LLDB has a Python of its own
     raise ImportError("ompd needs Python 3.10 or later, and this LLDB has " + _HAVE)
 
 # LLDB's path ends in the current folder, and may begin with what PYTHONPATH says. At first it is Python's own library
-# alone, then what ompd.isolation makes of it.
+# alone, then what ompd.safety.isolation makes of it.
 _LIBRARY = (
     f"{sys.base_prefix}/{sys.platlibdir}/python3",
     (getattr(sys.modules.get("os"), "__file__", None) or "").rpartition("/")[0] or "?",
@@ -26,7 +26,7 @@ try:
     if os.path.realpath(_LOADED) != f"{_HERE}/__init__.py":
         raise ImportError(f"another ompd is loaded already, from {_LOADED}: start LLDB anew")
     sys.path.append(os.path.dirname(_HERE))  # noqa: PTH120
-    from ompd.isolation import Isolation
+    from ompd.safety.isolation import Isolation
 finally:
     # LLDB adds the folder of a script; its modules are found by their whole names only.
     _USUAL_PATH[:] = [folder for folder in _USUAL_PATH if os.path.realpath(folder) != _HERE or folder[:1] != "/"]
@@ -57,10 +57,10 @@ with _ISOLATION:
     from ompd.commands.prompt import Screen, flags_of, format_help, format_reply, parse_words
     from ompd.commands.table import COMMANDS, Command
     from ompd.contract.ompd import DLL_LOCATIONS_VALID
-    from ompd.control import LldbInspection
-    from ompd.debugger.targets.lldb import check_stopped, stop_of
+    from ompd.debugger.targets.lldb.target import check_stopped, stop_of
     from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone, Unsupported
-    from ompd.lldb_frames import RECOGNIZERS, Frames
+    from ompd.lldb.control import LldbInspection
+    from ompd.lldb.frames import RECOGNIZERS, Frames
     from ompd.model import ParallelRecord, ThreadRecord
     from ompd.render.summary import format_summary
     from ompd.render.words import clean, describe_snapshot, format_count

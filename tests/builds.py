@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import NoReturn
 from unittest import mock
 
-from ompd.debugger.decode import Decoder
+from ompd.debugger.emulation.decode import Decoder
 from ompd.errors import OmpdError, Unavailable
-from ompd.plugins.layout import generate, table
-from ompd.plugins.libgomp import proof
-from ompd.plugins.libgomp.plugin import Runtime as Libgomp
-from ompd.plugins.libomp import layouts as libomp_layouts
-from ompd.plugins.libomp.plugin import Runtime as Libomp
+from ompd.runtimes.layout import generate, table
+from ompd.runtimes.libgomp import proof
+from ompd.runtimes.libgomp.plugin import Runtime as Libgomp
+from ompd.runtimes.libomp import layouts as libomp_layouts
+from ompd.runtimes.libomp.plugin import Runtime as Libomp
 from ompd.session import Session
 from tests.support import Missing, NotReady, Stopped, clean_environment, require, stopped
 from tests.support.build import BuildFailed

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ompd.debugger.targets import live
+from ompd.debugger.targets.live import live
 from tests.support import Missing
 from tests.support.machine import table
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from ompd.binary.elf.elf import ElfFile
 from ompd.commands import main
-from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, ParallelRecord, RuntimeRecord, ThreadRecord
 from ompd.questions import regions, runtimes, threads

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from ompd import outlined
-from ompd.debugger.environment import read_environment
-from ompd.debugger.formats.elf import ElfFile
-from ompd.debugger.formats.notes import AT_EXECFN, AT_RANDOM
-from ompd.debugger.unwind import MAX_ALL_FRAMES
+from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
+from ompd.binary.elf.elf import ElfFile
+from ompd.debugger.snapshot.environment import read_environment
+from ompd.debugger.stacks.unwind import MAX_ALL_FRAMES
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.model import Answer, ParallelRecord, TargetRecord
 from ompd.questions import icvs, tasks, threads

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.decode import Decoder
+from ompd.debugger.emulation.decode import Decoder
 from ompd.errors import CorruptState, LayoutUnavailable
-from ompd.plugins.layout import table
-from ompd.plugins.libgomp.plugin import Runtime
+from ompd.runtimes.layout import table
+from ompd.runtimes.libgomp.plugin import Runtime
 from ompd.session import Session
 from tests.builds import PROGRAMS, WAYS, looked_at, taken_by_old_entry_points, undecoded, verdict
 from tests.support import FULL, RUNTIMES, STRIPPED, Stopped, running, stopped
@@ -89,7 +89,7 @@ def test_the_emulator_is_not_needed_where_getters_only_load(monkeypatch: pytest.
         found = layouts_of(core.core)
         command = [sys.executable, "-c", LOADED, str(core.core)]
         loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        assert "ompd.debugger.decode" in loaded and "unicorn" not in loaded
+        assert "ompd.debugger.emulation.decode" in loaded and "unicorn" not in loaded
         monkeypatch.setattr(Decoder, "call", undecoded)
         assert layouts_of(core.core) == found
 
@@ -97,7 +97,7 @@ def test_the_emulator_is_not_needed_where_getters_only_load(monkeypatch: pytest.
 LOADED = """
 import sys
 from dataclasses import replace
-from ompd.plugins.layout import table
+from ompd.runtimes.layout import table
 from ompd.questions import threads
 from ompd.session import Session
 honest = table.tables

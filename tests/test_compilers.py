@@ -15,8 +15,8 @@ import pytest
 
 import ompd
 from ompd import outlined
-from ompd.debugger.formats.dwarf_calls import Call
-from ompd.debugger.tail_calls import Chain, Step, TailCalls
+from ompd.binary.dwarf.calls import Call
+from ompd.debugger.stacks.tail_calls import Chain, Step, TailCalls
 from ompd.model import StackFrame
 from ompd.render.json import format_answer
 from ompd.render.stacks import stack_lines

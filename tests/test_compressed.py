@@ -24,7 +24,7 @@ import pytest
 import zstandard
 
 import ompd
-from ompd.debugger import compressed
+from ompd.debugger.files import compressed
 from tests.support import KINDS, Stopped, clean_environment, stopped
 from tests.support.runs import limited
 from tests.test_bad_input import OMPD, Ran, facts, refused, same_or_unavailable

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, NoAnswer, OmpdError
 from ompd.questions import threads as threads_question

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ompd
-from ompd.isolation import PACKAGES, AwayFromHere, Isolation
+from ompd.safety.isolation import PACKAGES, AwayFromHere, Isolation
 from tests.support import FULL, stopped
 from tests.support.lldb import LOAD, VERSIONS, batch, lldb, target_create
 from tests.test_lldb_script import LOOKING, Replies

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.decode import Decoder
-from ompd.debugger.decode_state import State, Undecoded
-from ompd.debugger.decode_x86 import X86
+from ompd.debugger.emulation.decode import Decoder
+from ompd.debugger.emulation.decode_state import State, Undecoded
+from ompd.debugger.emulation.decode_x86 import X86
 from ompd.debugger.inspected import InspectedProcess
-from ompd.debugger.modules import LoadedModule
+from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import Unavailable
 from tests.support import FULL
 from tests.support.machine import require_module

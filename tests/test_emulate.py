@@ -21,15 +21,15 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-import ompd.debugger.emulate as emulate
+import ompd.debugger.emulation.emulate as emulate
+from ompd.binary.elf.dynamic import DynamicLinking, Wanted
+from ompd.binary.elf.elf import ElfFile
 from ompd.contract.process import CallResult, Module
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.emulate import Emulator
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.dynamic import DynamicLinking, Wanted
-from ompd.debugger.formats.elf import ElfFile
+from ompd.debugger.emulation.emulate import Emulator
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
-from ompd.debugger.modules import LoadedModule
+from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.targets.base import Loss, Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
@@ -695,7 +695,7 @@ def test_a_core_of_gdbs_answers(tmp_path: Path) -> None:
 UNDER_LLDB = """
 import json, sys
 import ompd
-from ompd.debugger.targets.lldb import load_lldb
+from ompd.debugger.targets.lldb.target import load_lldb
 from tests.test_emulate import answer, compared
 lldb = load_lldb()
 debugger = lldb.SBDebugger.Create()
@@ -793,7 +793,7 @@ def test_another_processor_is_not_emulated() -> None:
 WITHOUT = """
 import sys
 sys.modules["unicorn"] = None
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import Unavailable
@@ -805,7 +805,7 @@ except Unavailable as error:
 """
 AT_FIRST = """
 import sys
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.core import CoreTarget
 process = InspectedProcess(CoreTarget(sys.argv[1]), FileFinder())

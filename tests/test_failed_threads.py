@@ -23,9 +23,9 @@ import jsonschema
 import pytest
 
 import ompd
-from ompd.debugger.formats import notes
-from ompd.debugger.formats.elf import ElfFile, iter_notes
-from ompd.debugger.formats.notes import SignalInfo
+from ompd.binary.core import notes
+from ompd.binary.core.notes import SignalInfo
+from ompd.binary.elf.elf import ElfFile, iter_notes
 from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import MalformedFile, Unavailable
 from ompd.model import StackRecord, ThreadRecord
@@ -346,7 +346,7 @@ def test_only_a_fault_or_its_own_signal_is_a_threads_failure() -> None:
 ASK = """
 import json, sys
 import ompd
-from ompd.debugger.targets.lldb import load_lldb
+from ompd.debugger.targets.lldb.target import load_lldb
 from ompd.render.json import format_answer
 lldb = load_lldb()
 debugger = lldb.SBDebugger.Create()

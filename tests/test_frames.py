@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import ompd
 from ompd.commands.main import cli
 from ompd.model import Answer, StackFrame, ThreadRecord
-from ompd.plugins import entries
+from ompd.runtimes.common import entries
 from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of

@@ -21,16 +21,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ompd.binary.cfi.tables import UnwindTable
+from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.types import TypeInfo
 from ompd.contract import memory
 from ompd.contract.memory import StructView
-from ompd.debugger.formats.cfi import UnwindTable
-from ompd.debugger.formats.dwarf_files import DebugFiles
-from ompd.debugger.formats.dwarf_lines import LineInfo
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.elf import ElfFile
 from ompd.errors import MemoryFault, OmpdError
-from ompd.plugins.libomp.threads import Thread
 from ompd.questions import facts, tasks
+from ompd.runtimes.libomp.threads import Thread
 from tests.fuzz import crafted, formats, run
 from tests.fuzz.__main__ import Drawn
 from tests.fuzz.oracle import Find

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import OmpdError
 from ompd.model import Answer
-from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import icvs, regions, runtimes, tasks, threads
+from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests.support import stopped
 

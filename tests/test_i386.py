@@ -24,14 +24,14 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 import ompd
+from ompd.binary.core.notes import NT_386_TLS
 from ompd.contract.callbacks import TypeSizes
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.architecture import I386
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.notes import NT_386_TLS
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets.core import CoreTarget
-from ompd.debugger.unwind import Unwinder
 from ompd.errors import BadInput, MalformedFile, MemoryFault, NoAnswer, OmpdError, SymbolNotFound, Unavailable
 from ompd.inspection import Inspection
 from ompd.model import Answer, StackRecord, VariableRecord
@@ -650,7 +650,7 @@ def test_registers_of_a_live_program_are_those_that_gdb_shows(tmp_path: Path) ->
     names = ("ebx", "ecx", "edx", "esi", "edi", "ebp", "eax", "eip", "cs", "eflags", "esp", "ss", "gs")
     with started(BUILDS["gcc-O0-pie"], tmp_path) as running:
         truth = json.loads((tmp_path / "truth.json").read_text())
-        from ompd.debugger.targets.live import LiveProcess  # noqa: PLC0415
+        from ompd.debugger.targets.live.live import LiveProcess  # noqa: PLC0415
 
         live = LiveProcess(running.pid)
         try:
@@ -806,7 +806,7 @@ def test_a_damaged_note_of_descriptors_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ompd.errors.BadFile, match="NT_386_TLS note has 46 bytes"):
         CoreTarget(str(tmp_path / "core"))
     with pytest.raises(MalformedFile):
-        ompd.debugger.formats.notes.parse_descriptors(bytes(17), "little")
+        ompd.binary.core.notes.parse_descriptors(bytes(17), "little")
 
 
 def test_without_descriptors_glibcs_lists_tell_the_thread_pointers(tmp_path: Path) -> None:

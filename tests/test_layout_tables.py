@@ -19,15 +19,15 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from ompd.binary.types import members as dwarf_members
 from ompd.commands.main import cli
 from ompd.contract.memory import StructLayout
-from ompd.debugger.debug_file import DebugFile
-from ompd.debugger.decode import Decoder
-from ompd.debugger.formats import dwarf_members
+from ompd.debugger.emulation.decode import Decoder
+from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import BadInput, MalformedFile, OmpdError
-from ompd.plugins.layout import generate, selfdescribed, table
-from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import layouts, runtimes, threads
+from ompd.runtimes.layout import generate, selfdescribed, table
+from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests.builds import undecoded
 from tests.support import Stopped, clean_environment, intel_runtime, require, stopped
@@ -901,7 +901,7 @@ def test_no_other_command_loads_what_makes_tables() -> None:
     loaded = loaded_after("import ompd.commands.main")
     assert not loaded & {
         "ompd.questions.layouts",
-        "ompd.plugins.layout.generate",
-        "ompd.debugger.debug_file",
+        "ompd.runtimes.layout.generate",
+        "ompd.debugger.files.debug_file",
         "tempfile",
     }

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ompd.errors import LayoutUnavailable
-from ompd.plugins.layout import dwarf, published, selfdescribed
-from ompd.plugins.libomp.internals import Internals
-from ompd.plugins.libomp.plugin import Runtime
-from ompd.plugins.libomp.structures import load_layouts
 from ompd.questions import runtimes, threads
+from ompd.runtimes.layout import dwarf, published, selfdescribed
+from ompd.runtimes.libomp.internals import Internals
+from ompd.runtimes.libomp.plugin import Runtime
+from ompd.runtimes.libomp.structures import load_layouts
 from ompd.session import Session
 from tests.support import stopped
 from tests.truth import compare

@@ -22,16 +22,16 @@ from typing import Any
 
 import pytest
 
+from ompd.binary.elf.elf import PF_W
 from ompd.contract.memory import Field, StructLayout
-from ompd.debugger.decode import Decoder
-from ompd.debugger.formats.elf import PF_W
+from ompd.debugger.emulation.decode import Decoder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError
 from ompd.model import StackFrame
-from ompd.plugins.layout import table
-from ompd.plugins.libgomp import proof
-from ompd.plugins.libgomp import stacks as stacks_of_threads
 from ompd.questions import regions, stacks, tasks, threads
+from ompd.runtimes.layout import table
+from ompd.runtimes.libgomp import proof
+from ompd.runtimes.libgomp import stacks as stacks_of_threads
 from ompd.session import Session
 from tests.builds import undecoded
 from tests.stacks import Kind, stopped_at_work

@@ -17,8 +17,8 @@ import ompd
 from ompd.contract.memory import StructView
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection
-from ompd.plugins.libgomp import tasks as libgomp_tasks
-from ompd.plugins.libgomp.plugin import Runtime
+from ompd.runtimes.libgomp import tasks as libgomp_tasks
+from ompd.runtimes.libgomp.plugin import Runtime
 from ompd.session import Session
 from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler

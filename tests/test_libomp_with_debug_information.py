@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.elf import ElfFile
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.types import TypeInfo
 from ompd.inspection import Inspection
-from ompd.plugins.layout import table
+from ompd.runtimes.layout import table
 from tests.support import FULL, MODES, stopped
 from tests.support.libomp_build import NAME, libomp_with_debug_information
 from tests.support.programs import ALL_PROGRAMS, modes_of

@@ -17,8 +17,8 @@ from ompd.contract.ompd import API_VERSION, Rc, Scope, ThreadIdKind
 from ompd.contract.ompt import FrameFlag, State
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import BadInput, NotInitialised, OmpdError, TargetGone, Unavailable, Unsupported
-from ompd.plugins.libomp.plugin import LibompPlugin
 from ompd.questions import runtimes
+from ompd.runtimes.libomp.plugin import LibompPlugin
 from ompd.session import Session
 from tests.support import Stopped, intel_runtime, stopped
 from tests.test_vendor import told

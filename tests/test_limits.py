@@ -1,4 +1,4 @@
-"""Work and memory are what a file's bytes justify, those that lie on a disk and were read (ompd/limits.py)."""
+"""Work and memory are what a file's bytes justify, those that lie on a disk and were read (ompd/safety/limits.py)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ompd import limits, reading
-from ompd.debugger import compressed, snapshot
-from ompd.debugger.compressed import SparseFile, unpack
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats import dwarf_files, dwarf_lines, notes
-from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.dwarf_lines import LineInfo
-from ompd.debugger.formats.elf import (
+from ompd.binary.core import notes
+from ompd.binary.core.extract import extract
+from ompd.binary.core.notes import AT_RANDOM, NT_PRSTATUS
+from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import files as dwarf_files
+from ompd.binary.dwarf import lines as dwarf_lines
+from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.elf.elf import (
     EM_X86_64,
     ET_CORE,
     ET_DYN,
@@ -37,15 +37,18 @@ from ompd.debugger.formats.elf import (
     SHT_STRTAB,
     ElfFile,
 )
-from ompd.debugger.formats.extract import extract
-from ompd.debugger.formats.notes import AT_RANDOM, NT_PRSTATUS
-from ompd.debugger.formats.symbols import SymbolTable, _Table
+from ompd.binary.elf.symbols import SymbolTable, _Table
+from ompd.debugger.files import compressed
+from ompd.debugger.files.compressed import SparseFile, unpack
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.snapshot import snapshot
 from ompd.debugger.targets.base import MemoryRegion
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, MalformedFile
-from ompd.plugins.layout import table
 from ompd.questions import threads
-from ompd.reading import open_mapped
+from ompd.runtimes.layout import table
+from ompd.safety import limits, reading
+from ompd.safety.reading import open_mapped
 from ompd.session import Session
 from tests.support import stopped
 
@@ -587,7 +590,10 @@ def test_tables_of_layouts_that_others_could_have_written_are_left_out(
 # The code itself
 
 PACKAGE = Path(__file__).parents[1] / "ompd"
-READERS = [PACKAGE / "reading.py", *sorted((PACKAGE / "debugger").rglob("*.py"))]
+READERS = [
+    PACKAGE / "safety" / "reading.py",
+    *(path for folder in ("binary", "debugger") for path in sorted((PACKAGE / folder).rglob("*.py"))),
+]
 
 # What is made by a number that is none of the file's, or was checked before it is used; each with why that holds.
 _OWN = "a number of ours"
@@ -595,50 +601,56 @@ _HELD = "of bytes that were read"
 _COUNTED = "each reads the target, and a question's reads are counted"
 _CHECKED = "checked against the bytes that could hold it, just before"
 REASONS = {
-    "decode_state.py": {"[0] * registers": _OWN, "range(size)": _OWN},
-    "emulate.py": {"bytes(stack)": "a copy of what was read"},
-    "environment.py": {"range(piece - size, -1, -size)": _HELD},
-    "files.py": {"bytes(mapped)": "of at most _MAX_COPIED bytes"},
-    "core_writer.py": {"bytes(data_at - notes_at - len(raw))": "less than a page", "bytes(out)": _HELD},
-    "dwarf_index.py": {"bytes(raw)": _HELD},
-    "dwarf_lines.py": {
+    "debugger/emulation/decode_state.py": {"[0] * registers": _OWN, "range(size)": _OWN},
+    "debugger/emulation/emulate.py": {"bytes(stack)": "a copy of what was read"},
+    "debugger/snapshot/environment.py": {"range(piece - size, -1, -size)": _HELD},
+    "debugger/files/finder.py": {"bytes(mapped)": "of at most _MAX_COPIED bytes"},
+    "binary/core/writer.py": {"bytes(data_at - notes_at - len(raw))": "less than a page", "bytes(out)": _HELD},
+    "binary/dwarf/index.py": {"bytes(raw)": _HELD},
+    "binary/dwarf/lines.py": {
         "range(count)": _CHECKED,
         "range(index, -1, -1)": _HELD,
         "range(cursor.byte())": "at most 255",
         "range(self._lengths[opcode - 1])": "at most 255",
     },
-    "dwarf_sections.py": {"bytes(joined)": _HELD, "range(1, self._rows + 1)": _CHECKED},
-    "dwarf_type_names.py": {"', pointer' * (DW_AT_ASSOCIATED in attributes)": "once, or not at all"},
-    "dwarf_values.py": {"[value] * shown": "at most as many as are shown", "range(limit)": "at most _MAX_STRING"},
-    "dynamic.py": {"range(number, number + _MAX_CHAIN)": _OWN, "range(min(count, left))": "at most _MAX_VERSIONS"},
-    "elf.py": {"bytes(descriptor)": "of memory, at most 64 KB"},
-    "extract.py": {
+    "binary/dwarf/sections.py": {"bytes(joined)": _HELD, "range(1, self._rows + 1)": _CHECKED},
+    "binary/types/type_names.py": {"', pointer' * (DW_AT_ASSOCIATED in attributes)": "once, or not at all"},
+    "binary/types/values.py": {
+        "[value] * shown": "at most as many as are shown",
+        "range(limit)": "at most _MAX_STRING",
+    },
+    "binary/elf/dynamic.py": {
+        "range(number, number + _MAX_CHAIN)": _OWN,
+        "range(min(count, left))": "at most _MAX_VERSIONS",
+    },
+    "binary/elf/elf.py": {"bytes(descriptor)": "of memory, at most 64 KB"},
+    "binary/core/extract.py": {
         "bytearray(16 + header.size + len(elf.segments) * program.size)": _HELD,
         "bytes(out)": _HELD,
     },
-    "notes.py": {"range(0, len(data) - size + 1, size)": _HELD},
-    "scalars.py": {
+    "binary/core/notes.py": {"range(0, len(data) - size + 1, size)": _HELD},
+    "binary/types/scalars.py": {
         "range(0, len(raw) - width + 1, width)": _HELD,
         "'0' * (-power - 1)": "as an exponent of a float has digits",
     },
-    "symbols.py": {
+    "binary/elf/symbols.py": {
         "range(position - 1, max(position - 1 - _MAX_NESTED, -1), -1)": "at most _MAX_NESTED",
         "range(count - 1, -1, -1)": _HELD,
         "range(count)": _HELD,
     },
-    "glibc.py": {
+    "debugger/threads/glibc.py": {
         "range(specific.bits * max(specific.elements, 1) // 8 // self._process.pointer_size)": _COUNTED,
     },
-    "inspected.py": {
+    "debugger/inspected.py": {
         "range(address // _PAGE, (address + size - 1) // _PAGE + 1)": "noted after it was read",
         "bytes(count)": "less than a page",
     },
-    "loader.py": {"range(0, 4 * size, size)": _OWN},
-    "locals.py": {
+    "debugger/modules/loader.py": {"range(0, 4 * size, size)": _OWN},
+    "debugger/variables/locals.py": {
         "[FunctionLocals((), str(error))] * count": "of functions that were found",
         "[missing] * (count - len(found))": "of functions that were found",
     },
-    "modules.py": {
+    "debugger/modules/modules.py": {
         "range(0, len(raw) - 2 * size + 1, 2 * size)": _HELD,
         "range(0, end, _MANY_PAGES)": "what limits.pages() leaves of it",
         "range(start, end, _PAGE)": "at most _MANY_PAGES",
@@ -646,7 +658,7 @@ REASONS = {
         "bytes(data)": _HELD,
         "bytes(size - len(data))": "less than a page",
     },
-    "snapshot.py": {
+    "debugger/snapshot/snapshot.py": {
         "range(start // PAGE * PAGE, start + size, PAGE)": _COUNTED,
         "bytearray(arch.prstatus_size)": _OWN,
         "bytes(out)": _HELD,
@@ -654,8 +666,8 @@ REASONS = {
         "bytes(high - low)": _HELD,
         "bytes(arch.prpsinfo_pid)": _OWN,
     },
-    "core.py": {"'s' * (threads != 1)": "once, or not at all"},
-    "live.py": {
+    "debugger/targets/core.py": {"'s' * (threads != 1)": "once, or not at all"},
+    "debugger/targets/live/live.py": {
         "range(start, start + size, ptrace.MAX_PIECE)": _COUNTED,
         "range(0, size - PAGE + 1, PAGE)": _HELD,
         "range(address >> _SHIFT, (address + size - 1 >> _SHIFT) + 1)": _COUNTED,
@@ -663,15 +675,15 @@ REASONS = {
         "range(max(low, mapping.start >> _SHIFT), low + block)": "one block of pages",
         "range(mapping.start >> _SHIFT, (mapping.end >> _SHIFT) + _GROWS)": "counted before (_MAX_EXPANDED)",
     },
-    "lldb.py": {
+    "debugger/targets/lldb/target.py": {
         "range(regions.GetSize())": "the debugger's own list",
         "range(count)": "the debugger's own list",
         "bytes(data)": _HELD,
     },
-    "lldb_run.py": {"range(0, thread.GetStopReasonDataCount(), 2)": "the debugger's own list"},
-    "unwind.py": {"range(words)": "at most _MAX_SPAN_WORDS"},
-    "variable_names.py": {"(Dereference(),) * rest[:stars].count('*')": "of a name that the user typed"},
-    "reading.py": {"bytes(wanted)": "what is looked for", "range(_MAX_EXTENTS if start < end else 0)": _OWN},
+    "debugger/targets/lldb/run.py": {"range(0, thread.GetStopReasonDataCount(), 2)": "the debugger's own list"},
+    "debugger/stacks/unwind.py": {"range(words)": "at most _MAX_SPAN_WORDS"},
+    "debugger/variables/names.py": {"(Dereference(),) * rest[:stars].count('*')": "of a name that the user typed"},
+    "safety/reading.py": {"bytes(wanted)": "what is looked for", "range(_MAX_EXTENTS if start < end else 0)": _OWN},
 }
 
 
@@ -720,16 +732,18 @@ def test_nothing_is_made_by_a_number_of_a_file_that_was_not_checked() -> None:
     for path in READERS:
         for node in ast.walk(ast.parse(path.read_text())):
             if not all(map(is_bounded, sizes(node))):
-                found.setdefault(path.name, set()).add(ast.unparse(node))
+                found.setdefault(str(path.relative_to(PACKAGE)), set()).add(ast.unparse(node))
     new = {name: made - REASONS.get(name, {}).keys() for name, made in found.items()}
-    assert not {name: made for name, made in new.items() if made}, "pass ompd/limits.py, or say why it is bounded"
+    assert not {name: made for name, made in new.items() if made}, (
+        "pass ompd/safety/limits.py, or say why it is bounded"
+    )
     gone = {name: reasons.keys() - found.get(name, set()) for name, reasons in REASONS.items()}
     assert not {name: made for name, made in gone.items() if made}
 
 
 def test_a_file_is_copied_through_one_door() -> None:
     # What lies in a file, from here to there: ElfFile.copy asks about sizes and holes.
-    for path in sorted((PACKAGE / "debugger/formats").glob("*.py")):
+    for path in sorted((PACKAGE / "binary").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Subscript(

@@ -24,7 +24,7 @@ import pytest
 
 import ompd
 from ompd.contract.plugin import ThreadHandle
-from ompd.debugger.targets import refusals
+from ompd.debugger.targets.live import refusals
 from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGone
 from ompd.inspection import Inspection
 from ompd.model import Answer, StackRecord, ThreadRecord
@@ -124,7 +124,7 @@ def test_the_same_process_is_told_alike_alive_and_as_a_core(program: str, tmp_pa
 
 KILL_AT = """
 import os, signal, sys
-from ompd.debugger.targets import ptrace
+from ompd.debugger.targets.live import ptrace
 number, left = int(sys.argv[1]), int(sys.argv[2])
 def counted(call):
     def counting(*arguments, **options):
@@ -192,8 +192,8 @@ def test_a_program_survives_any_inspection_interrupted_or_not(busy: Worker) -> N
 # it comes, and the arguments of the command. Standard output has how each ended, and the number of calls up to it.
 END_AT = """
 import os, signal, sys
-import ompd.commands.main, ompd.live, ompd.questions.threads, ompd.render.json
-from ompd.debugger.targets import ptrace
+import ompd.commands.main, ompd.session.live, ompd.questions.threads, ompd.render.json
+from ompd.debugger.targets.live import ptrace
 from ompd.start import main
 CALLS = ("seize", "interrupt", "report", "general_registers", "read_memory", "resume", "detach")
 real = os.fdopen(os.dup(1), "w")
@@ -313,7 +313,7 @@ def test_no_signal_to_the_program_is_lost() -> None:
 
 STOP_BY_SIGNAL = """
 import os, signal, sys, threading
-from ompd.debugger.targets import ptrace
+from ompd.debugger.targets.live import ptrace
 process = int(sys.argv[1])
 threads = [int(name) for name in os.listdir(f"/proc/{process}/task")]
 caught = {}
@@ -617,7 +617,7 @@ def test_another_users_process_is_refused(tmp_path: Path) -> None:
     try:
         # Another user may not read this checkout, perhaps: the refusal is asked for in a process that has read it.
         code = (
-            "import os, ompd.inspection, ompd.live, sys, ompd\n"
+            "import os, ompd.inspection, ompd.session.live, sys, ompd\n"
             "os.setgid(65534); os.setuid(65534)\n"
             "from ompd.errors import BadProcess\n"
             "try: ompd.attach(int(sys.argv[1]))\n"

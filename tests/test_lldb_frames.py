@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ompd import lldb_frames
 from ompd.contract.code import RUNTIME_FILE
+from ompd.lldb import frames as lldb_frames
 from tests.support import Stopped, clean_environment, require, stopped
 from tests.support.dap import DebugAdapter
 from tests.support.lldb import LOAD, lldb, target_create
@@ -325,7 +325,7 @@ def test_older_versions_say_why_not(version: int) -> None:
 
 
 def test_an_error_in_a_recogniser_shows_the_frame() -> None:
-    break_it = "script import ompd.lldb_frames; ompd.lldb_frames.side_of = None"
+    break_it = "script import ompd.lldb.frames; ompd.lldb.frames.side_of = None"
     told = replies(HIDES, break_it, create(stopped("hang")), ALL, UNFILTERED)
     assert threads_of(told[ALL]) == threads_of(told[UNFILTERED]) and len(frames_of(told[ALL])) > 20
 

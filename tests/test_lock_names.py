@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.types import TypeInfo
+from ompd.binary.types.variables import find_variables
 from ompd.contract.plugin import LOCK_TYPES
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.dwarf_variables import find_variables
-from ompd.debugger.formats.elf import ElfFile
 from ompd.questions import threads
 from ompd.session import Session
 from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of

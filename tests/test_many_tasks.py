@@ -16,13 +16,13 @@ import pytest
 from ompd.debugger.inspected import InspectedProcess
 from ompd.inspection import Inspection
 from ompd.model import Answer, TaskRecord
-from ompd.plugins.libgomp.tasks import Task as TaskOfLibgomp
-from ompd.plugins.libomp.heads import Heads
-from ompd.plugins.libomp.queues import Queues
-from ompd.plugins.libomp.tasks import Task as TaskOfLibomp
-from ompd.plugins.stub.tasks import Task as TaskOfStub
 from ompd.render import json as rendering
 from ompd.render.json import format_answer
+from ompd.runtimes.libgomp.tasks import Task as TaskOfLibgomp
+from ompd.runtimes.libomp.heads import Heads
+from ompd.runtimes.libomp.queues import Queues
+from ompd.runtimes.libomp.tasks import Task as TaskOfLibomp
+from ompd.runtimes.stub.tasks import Task as TaskOfStub
 from tests.support import Stopped, stopped
 
 RUNTIMES = ("intel", "libomp-19", "libomp-13", "libgomp", "stub")

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.debuginfod import Servers
-from ompd.debugger.files import FileFinder, open_mapped
-from ompd.debugger.formats.elf import ElfFile
+from ompd.binary.elf.elf import ElfFile
+from ompd.debugger.files.debuginfod import Servers
+from ompd.debugger.files.finder import FileFinder, open_mapped
 from ompd.errors import BadFile, BadInput
 from ompd.session import Session
 from tests.support import Missing, Stopped, build, running, stopped

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from ompd.debugger import files, snapshot
+from ompd.binary.cfi.tables import Row, UnwindTable
 from ompd.debugger.architecture import X86_64, Architecture
-from ompd.debugger.formats.cfi import Row, UnwindTable
+from ompd.debugger.files import finder as files
 from ompd.debugger.inspected import InspectedProcess
-from ompd.debugger.unwind import Unwinder
+from ompd.debugger.snapshot import snapshot
+from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection
 from tests.stacks import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.targets import live
+from ompd.debugger.targets.live import live
 from tests.conftest import USUAL_STOP_NS
 from tests.real.__main__ import CACHE, own_programs
 from tests.real.campaign import Campaign

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ompd.binary.elf import symbols
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.process import Frame, Stack, shape_of
-from ompd.debugger.formats import symbols
-from ompd.debugger.formats.elf import ElfFile
-from ompd.debugger.formats.symbols import SymbolTable
 from ompd.errors import CorruptState
 from ompd.inspection import Inspection
-from ompd.reading import open_mapped
+from ompd.safety.reading import open_mapped
 from tests.support import stopped
 
 THREADS = 64

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from ompd.commands.main import cli
 from ompd.model import StackFrame, StackRecord
-from ompd.plugins.layout import table
 from ompd.questions import stacks, tasks
+from ompd.runtimes.layout import table
 from ompd.session import Session
 from tests.support import COMPILERS, MODES, Stopped, stopped
 from tests.support.build import compiler

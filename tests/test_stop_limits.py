@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import ompd
-import ompd.live
+import ompd.session.live
+from ompd.binary.core.procfs import MemoryMapping
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.formats.procfs import MemoryMapping
 from ompd.debugger.inspected import InspectedProcess
-from ompd.debugger.targets import live, ptrace
-from ompd.debugger.targets.live import STOP_TRIES, LiveProcess, Moment
-from ompd.debugger.targets.tracer import NotStopped
+from ompd.debugger.targets.live import live, ptrace
+from ompd.debugger.targets.live.live import STOP_TRIES, LiveProcess, Moment
+from ompd.debugger.targets.live.tracer import NotStopped
 from ompd.errors import BadInput, TargetGone
 from ompd.inspection import Inspection
-from ompd.live import MAX_STOPS, Stopper
 from ompd.model import Answer
+from ompd.session.live import MAX_STOPS, Stopper
 from tests.conftest import USUAL_STOP_NS
 from tests.support import FULL, running
 from tests.support.live import build_live, is_let_go, status_of, working
@@ -322,8 +322,8 @@ def test_a_program_that_ends_between_two_stops_is_said_to(monkeypatch: pytest.Mo
 
 
 def test_a_rehearsal_reads_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(ompd.live, "_MAX_REHEARSED", 20)
-    monkeypatch.setattr(ompd.live, "_MAX_REHEARSED_PER_THREAD", 0)
+    monkeypatch.setattr(ompd.session.live, "_MAX_REHEARSED", 20)
+    monkeypatch.setattr(ompd.session.live, "_MAX_REHEARSED_PER_THREAD", 0)
     with running("nested", folder=tmp_path) as program, ompd.attach(program.pid) as session:
         budgets: list[int] = []
 

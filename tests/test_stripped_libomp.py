@@ -22,10 +22,10 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import CallResult
 from ompd.debugger.inspected import InspectedProcess
 from ompd.errors import LayoutUnavailable, NotInitialised, OmpdError, Unavailable
-from ompd.plugins.layout.table import Table, tables
-from ompd.plugins.libomp import image, layouts, proof
-from ompd.plugins.libomp.plugin import Runtime
 from ompd.questions import runtimes, threads
+from ompd.runtimes.layout.table import Table, tables
+from ompd.runtimes.libomp import image, layouts, proof
+from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests import test_var
 from tests.support import (

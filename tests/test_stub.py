@@ -19,9 +19,9 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
 from ompd.errors import OmpdError
-from ompd.plugins.stub import plugin, structures
-from ompd.plugins.stub.plugin import Runtime
 from ompd.questions import runtimes, threads
+from ompd.runtimes.stub import plugin, structures
+from ompd.runtimes.stub.plugin import Runtime
 from ompd.session import Session
 from tests.stub.structures import compare as compare_structures
 from tests.stub.structures import written

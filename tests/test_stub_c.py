@@ -53,9 +53,9 @@ def test_with_thread_sanitizer() -> None:
 
 def test_the_label_is_one() -> None:
     # In the second library the place is neither a function nor has it a size.
-    from ompd.debugger.files import open_mapped  # noqa: PLC0415
-    from ompd.debugger.formats.elf import ElfFile  # noqa: PLC0415
-    from ompd.debugger.formats.symbols import STT_FUNC, SymbolTable  # noqa: PLC0415
+    from ompd.binary.elf.elf import ElfFile  # noqa: PLC0415
+    from ompd.binary.elf.symbols import STT_FUNC, SymbolTable  # noqa: PLC0415
+    from ompd.debugger.files.finder import open_mapped  # noqa: PLC0415
 
     for name, kind in (("libomp_stub.so", STT_FUNC), ("libomp_stub_label.so", 0)):
         path = str(stub_folder() / name)

@@ -20,8 +20,8 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
-from ompd.plugins.stub.dmpl import StubLibrary
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
+from ompd.runtimes.stub.dmpl import StubLibrary
 from ompd.session import Session
 from tests import test_stub
 from tests.stub.programs import FOLDER, built, core_of

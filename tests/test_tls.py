@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import read_signed
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, SymbolNotFound, Unavailable

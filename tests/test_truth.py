@@ -22,10 +22,10 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
 from ompd.model import StackFrame
-from ompd.plugins.layout import published
-from ompd.plugins.libomp import regions as libomp_regions
-from ompd.plugins.libomp.threads import Thread
 from ompd.questions import stacks
+from ompd.runtimes.layout import published
+from ompd.runtimes.libomp import regions as libomp_regions
+from ompd.runtimes.libomp.threads import Thread
 from tests.support import COMPILERS, FULL, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
 from tests.support.build import RELEASES, releases
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS, modes_of

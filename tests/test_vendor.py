@@ -25,7 +25,7 @@ from ompd.contract.ompd import Rc, Scope, ThreadIdKind
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import BadInput, OmpdError, Unavailable
-from ompd.plugins.layout import published
+from ompd.runtimes.layout import published
 from ompd.session import Session
 from tests.support import COMPILERS, Missing, Stopped, intel_runtime, stopped
 from tests.support.cache import CHECKOUT

@@ -15,7 +15,7 @@ import ompd
 from ompd.commands.main import cli
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
-from ompd.plugins.libomp.internals import Internals
+from ompd.runtimes.libomp.internals import Internals
 from tests.support import FULL, STRIPPED, clean_environment, running, stopped
 from tests.support.build import compiler
 from tests.support.live import Worker, build_live, working

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from ompd.contract.ompd import ThreadIdKind
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
 from ompd.errors import LayoutUnavailable
 from ompd.model import Answer, TaskRecord, ThreadRecord, Wait
-from ompd.plugins.libomp.internals import Internals
-from ompd.plugins.libomp.plugin import Runtime
-from ompd.plugins.libomp.threads import Thread
 from ompd.questions import regions, tasks, threads
+from ompd.runtimes.libomp.internals import Internals
+from ompd.runtimes.libomp.plugin import Runtime
+from ompd.runtimes.libomp.threads import Thread
 from ompd.session import Session
 from tests.support import stopped
 from tests.test_hostile import Overlaid

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ompd.errors import BadFile
-from ompd.isolation import PACKAGES
-from ompd.trust import others_fault
-from ompd.writing import Place
+from ompd.safety.isolation import PACKAGES
+from ompd.safety.trust import others_fault
+from ompd.safety.writing import Place
 
 _SCRIPT = Path(__file__).resolve().parents[1] / "lldb_script.py"
 _OURS = re.compile(r'^\s*command script import "?.*/ompd/lldb_script\.py"?\s*$')

@@ -19,12 +19,12 @@ import ompd
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, Command, Option
 from ompd.commands.targets import open_target
-from ompd.debugger.opening import MAX_SIZE
+from ompd.debugger.files.opening import MAX_SIZE
 from ompd.errors import OmpdError
 from ompd.model import LayoutAnswer
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_layout, describe_snapshot, format_stops
-from ompd.session import Session
+from ompd.session.session import Session
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3

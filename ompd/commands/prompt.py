@@ -17,7 +17,7 @@ from ompd.commands.table import Command
 from ompd.errors import BadInput
 from ompd.model import ThreadRecord, VariableRecord
 from ompd.render.json import format_answer
-from ompd.session import Session
+from ompd.session.session import Session
 
 _OPTIONS = ("as_json", "unfold", "verbose", "debug")
 

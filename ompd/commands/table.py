@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
-from ompd.session import Session
+from ompd.session.session import Session
 
 # The line above every answer, as it is of the examples.
 _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"

@@ -6,9 +6,9 @@ import os
 import re
 from typing import Any
 
-from ompd.debugger.files import Progress
-from ompd.debugger.opening import MAX_SIZE
-from ompd.session import Session
+from ompd.debugger.files.opening import MAX_SIZE
+from ompd.debugger.files.progress import Progress
+from ompd.session.session import Session
 
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _FOLDER = re.compile(r"/proc/([0-9]+)/?", re.ASCII)

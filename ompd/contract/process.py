@@ -348,8 +348,8 @@ class Process(Callbacks, Protocol):
     def evaluate(self, routine: int, thread: int) -> CallResult:
         """Return what the target's own *routine*, which takes no arguments, answers as *thread*, and what it reads.
 
-        A routine that only loads is decoded (:mod:`ompd.debugger.decode`), which needs no emulator; any other is run
-        as by :meth:`call`. What is said there of answers holds for both.
+        A routine that only loads is decoded, which needs no emulator; any other is run as by :meth:`call`. What is said
+        there of answers holds for both.
 
         :raises Unavailable: if neither can be done; the message says why
         """

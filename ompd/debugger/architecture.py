@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ompd.binary.core.notes import NT_386_TLS, parse_descriptors
+from ompd.binary.elf.elf import EM_386, EM_X86_64
 from ompd.contract.memory import ByteOrder
-from ompd.debugger.formats.elf import EM_386, EM_X86_64
-from ompd.debugger.formats.notes import NT_386_TLS, parse_descriptors
 
 
 class FrameRecord(NamedTuple):

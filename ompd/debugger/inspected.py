@@ -9,6 +9,10 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd.binary.core.notes import AT_BASE, AT_SYSINFO, NT_OMPD_FILE
+from ompd.binary.dwarf.lines import Function
+from ompd.binary.elf.elf import DT_PLTGOT, PF_W, PF_X, PT_LOAD
+from ompd.binary.elf.symbols import STT_TLS, Symbol
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
@@ -27,21 +31,17 @@ from ompd.contract.process import (
 )
 from ompd.debugger.architecture import SystemCalls
 from ompd.debugger.bound import BoundCallbacks
-from ompd.debugger.callsites import CallSites
-from ompd.debugger.environment import read_environment
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.dwarf_lines import Function
-from ompd.debugger.formats.elf import DT_PLTGOT, PF_W, PF_X, PT_LOAD
-from ompd.debugger.formats.notes import AT_BASE, AT_SYSINFO, NT_OMPD_FILE
-from ompd.debugger.formats.symbols import STT_TLS, Symbol
-from ompd.debugger.glibc import GlibcThreads
-from ompd.debugger.loader import Loader
-from ompd.debugger.modules import LoadedModule, ModuleList
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.modules.loader import Loader
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.modules.vdso import Vdso
+from ompd.debugger.snapshot.environment import read_environment
+from ompd.debugger.stacks.callsites import CallSites
+from ompd.debugger.stacks.unwind import Steps, Table, Unwinder
 from ompd.debugger.targets.base import MemoryRegion, PageOmitted, Target
-from ompd.debugger.tls import ThreadLocalStorage, thread_pointer_of
-from ompd.debugger.types import Types, field_offset, sizeof
-from ompd.debugger.unwind import Steps, Table, Unwinder
-from ompd.debugger.vdso import Vdso
+from ompd.debugger.threads.glibc import GlibcThreads
+from ompd.debugger.threads.tls import ThreadLocalStorage, thread_pointer_of
+from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.errors import (
     BadInput,
     CorruptState,
@@ -55,15 +55,15 @@ from ompd.errors import (
 )
 
 if TYPE_CHECKING:
-    from ompd.debugger.decode import Decoder
-    from ompd.debugger.emulate import Emulator
-    from ompd.debugger.emutls import EmulatedTls
-    from ompd.debugger.formats.dwarf_calls import Call
-    from ompd.debugger.formats.dwarf_types import TypeInfo
-    from ompd.debugger.linking import Linkage
-    from ompd.debugger.locals import FunctionLocals, Locals
-    from ompd.debugger.tail_calls import Chain, TailCalls
-    from ompd.debugger.variables import Variables
+    from ompd.binary.dwarf.calls import Call
+    from ompd.binary.types.types import TypeInfo
+    from ompd.debugger.emulation.decode import Decoder
+    from ompd.debugger.emulation.emulate import Emulator
+    from ompd.debugger.emulation.linking import Linkage
+    from ompd.debugger.stacks.tail_calls import Chain, TailCalls
+    from ompd.debugger.threads.emutls import EmulatedTls
+    from ompd.debugger.variables.locals import FunctionLocals, Locals
+    from ompd.debugger.variables.static import Variables
 
 # A string is read in pieces that end with a page, so that one at the end of a mapping can be read.
 _STRING_PIECE = 256
@@ -809,13 +809,13 @@ class InspectedProcess:
 
     def described_tail_calls(self, called: int, runs: int) -> Chain:
         """Return the functions that left the stack between the one that begins at *called* and the one that does at
-        *runs*; see :class:`ompd.debugger.tail_calls.TailCalls`.
+        *runs*; see :class:`ompd.debugger.stacks.tail_calls.TailCalls`.
         """
         return self._tail_calls.between(called, runs)
 
     @cached_property
     def _tail_calls(self) -> TailCalls:
-        from ompd.debugger.tail_calls import TailCalls  # noqa: PLC0415  for one question alone
+        from ompd.debugger.stacks.tail_calls import TailCalls  # noqa: PLC0415  for one question alone
 
         return TailCalls(self._described_calls)
 
@@ -931,7 +931,7 @@ class InspectedProcess:
         return self._types.find(name)
 
     def find_type_in(self, module: Module, name: str) -> TypeRef:
-        """See :meth:`ompd.debugger.types.Types.find_in`."""
+        """See :meth:`ompd.debugger.variables.types.Types.find_in`."""
         return self._types.find_in(module, name)
 
     def sizeof(self, type_ref: TypeRef) -> int:
@@ -943,7 +943,7 @@ class InspectedProcess:
         return field_offset(type_ref, field)
 
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
-        """See :meth:`ompd.debugger.types.Types.layout`."""
+        """See :meth:`ompd.debugger.variables.types.Types.layout`."""
         return self._types.layout(module, name, members)
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
@@ -980,12 +980,12 @@ class InspectedProcess:
 
     @property
     def named_variables(self) -> Variables:
-        """The variables of all modules by their names; see :mod:`ompd.debugger.variables`."""
+        """The variables of all modules by their names; see :mod:`ompd.debugger.variables.static`."""
         return self._types.named
 
     def local_variables(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
         """Return the variables of each function that a physical frame is in, one for each of
-        ``source_frames(frame.call_site)``; see :class:`ompd.debugger.locals.Locals`.
+        ``source_frames(frame.call_site)``; see :class:`ompd.debugger.variables.locals.Locals`.
 
         :param thread: the native id of the thread that the frame is of, for thread-local variables
         """
@@ -997,7 +997,7 @@ class InspectedProcess:
 
     @cached_property
     def _locals(self) -> Locals:
-        from ompd.debugger.locals import Locals  # noqa: PLC0415  for one question alone
+        from ompd.debugger.variables.locals import Locals  # noqa: PLC0415  for one question alone
 
         return Locals(self, x87=self._target.architecture.x87)
 
@@ -1016,13 +1016,13 @@ class InspectedProcess:
         return self._modules.at(address)
 
     def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int) -> int:
-        """See :meth:`ompd.debugger.tls.ThreadLocalStorage.offset_address`."""
+        """See :meth:`ompd.debugger.threads.tls.ThreadLocalStorage.offset_address`."""
         return self._storage.offset_address(self._by_start[module.start], offset, size, name, thread)
 
     @cached_property
     def emulated_tls(self) -> EmulatedTls:
         """The thread-local variables that are kept by a POSIX thread key."""
-        from ompd.debugger.emutls import EmulatedTls  # noqa: PLC0415  few programs have any
+        from ompd.debugger.threads.emutls import EmulatedTls  # noqa: PLC0415  few programs have any
 
         return EmulatedTls(self)
 
@@ -1143,14 +1143,14 @@ class InspectedProcess:
 
     @cached_property
     def _decoder(self) -> Decoder:
-        from ompd.debugger.decode import Decoder  # noqa: PLC0415  as for the emulator
+        from ompd.debugger.emulation.decode import Decoder  # noqa: PLC0415  as for the emulator
 
         return Decoder(self, self._target.architecture, self._is_code)
 
     @cached_property
     def _emulator(self) -> Emulator | Unavailable:
         # Or why there is none: that is found out once.
-        from ompd.debugger.emulate import Emulator  # noqa: PLC0415  for plugins that ask for it
+        from ompd.debugger.emulation.emulate import Emulator  # noqa: PLC0415  for plugins that ask for it
 
         try:
             return Emulator(self, self._target.architecture, self._linkage, self._is_code, self._is_free)
@@ -1164,7 +1164,7 @@ class InspectedProcess:
             emulator.close()
 
     def _linkage(self, jump_slot: int) -> Linkage:
-        from ompd.debugger.linking import Linkage  # noqa: PLC0415  as above
+        from ompd.debugger.emulation.linking import Linkage  # noqa: PLC0415  as above
 
         return Linkage(self, self._loader, self._modules.at, jump_slot)
 
@@ -1199,6 +1199,6 @@ class InspectedProcess:
 def _demangled(symbol: str) -> str:
     if not symbol.startswith("_Z"):
         return symbol
-    from ompd.debugger.formats.demangle import demangle  # noqa: PLC0415  for programs in C++ alone
+    from ompd.binary.demangle import demangle  # noqa: PLC0415  for programs in C++ alone
 
     return demangle(symbol) or symbol

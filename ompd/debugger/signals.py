@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Collection
 
-from ompd.debugger.formats.notes import SignalInfo
+from ompd.binary.core.notes import SignalInfo
 from ompd.errors import Unavailable
 
 SI_KERNEL = 128

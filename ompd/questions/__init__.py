@@ -1,0 +1,1 @@
+"""One file a question: handles in, records out."""

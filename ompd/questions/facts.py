@@ -9,8 +9,8 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadInput, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
-from ompd.plugins.layout import table
-from ompd.session import LoadedRuntime, Session
+from ompd.runtimes.layout import table
+from ompd.session.session import LoadedRuntime, Session
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ompd.contract.memory import StructLayout
-from ompd.debugger.debug_file import DebugFile
+from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import BadFile, BadInput, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 from ompd.model import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
-from ompd.plugins.layout import generate, table
+from ompd.runtimes.layout import generate, table
 
 
 def known(name: str | None = None) -> LayoutAnswer:

@@ -16,7 +16,7 @@ from ompd import outlined
 from ompd.model import LocalRecord, LoopIteration, StackFrame
 
 if TYPE_CHECKING:
-    from ompd.debugger.locals import FunctionLocals, LocalValue
+    from ompd.debugger.variables.locals import FunctionLocals, LocalValue
 
 # What compilers call variables of their own: clang those of constructs and sizes of arrays, gcc the frame of the
 # function around a nested one and what it made of several.

@@ -9,7 +9,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError
 from ompd.questions.facts import Problems
-from ompd.session import LoadedRuntime, Session
+from ompd.session.session import LoadedRuntime, Session
 
 Found = tuple[LoadedRuntime, ThreadHandle]
 """An OpenMP thread: the runtime that knows it, and its handle there."""

@@ -15,7 +15,7 @@ from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
 from ompd.questions.facts import Facts
-from ompd.session import Session, Straight
+from ompd.session.session import Session, Straight
 
 _WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)")
 _ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")

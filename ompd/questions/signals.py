@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TypedDict
 
-from ompd.debugger.formats.notes import SignalInfo
+from ompd.binary.core.notes import SignalInfo
 from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import Unavailable
 from ompd.questions.facts import Facts
-from ompd.session import Session, signal_name
+from ompd.session.session import Session, signal_name
 
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
 

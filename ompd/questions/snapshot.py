@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ompd.debugger.snapshot import Snapshot, take
+from ompd.debugger.snapshot.snapshot import Snapshot, take
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
-from ompd.session import Session
-from ompd.writing import Place
+from ompd.safety.writing import Place
+from ompd.session.session import Session
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless told otherwise."""

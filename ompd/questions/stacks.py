@@ -29,10 +29,10 @@ from ompd.questions.facts import (
 from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
 from ompd.questions.signals import signal_of
-from ompd.session import LoadedRuntime, Session
+from ompd.session.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
-    from ompd.debugger.locals import FunctionLocals
+    from ompd.debugger.variables.locals import FunctionLocals
 
 # Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
 _BEGIN = "_start"

@@ -18,13 +18,13 @@ from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
 from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
-from ompd.session import LoadedRuntime, Session
+from ompd.session.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
-    from ompd.debugger.formats.dwarf_values import Shown
-    from ompd.debugger.variable_names import VariableName
-    from ompd.debugger.variable_reader import VariableReader
-    from ompd.debugger.variables import StaticVariable
+    from ompd.binary.types.values import Shown
+    from ompd.debugger.variables.names import VariableName
+    from ompd.debugger.variables.reader import VariableReader
+    from ompd.debugger.variables.static import StaticVariable
 
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 """gdb's letters."""
@@ -50,9 +50,9 @@ def ask(
     :raises BadInput: if it has no such part
     """
     # For this question alone:
-    from ompd.debugger.variable_names import parse_name  # noqa: PLC0415
-    from ompd.debugger.variable_reader import VariableReader  # noqa: PLC0415
-    from ompd.debugger.variables import list_choices  # noqa: PLC0415
+    from ompd.debugger.variables.names import parse_name  # noqa: PLC0415
+    from ompd.debugger.variables.reader import VariableReader  # noqa: PLC0415
+    from ompd.debugger.variables.static import list_choices  # noqa: PLC0415
 
     problems = begin(session)
     if format is not None and format not in FORMATS:

@@ -1,0 +1,1 @@
+"""Records to text or JSON. Sees no target."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from ompd.plugins.libomp.plugin import Runtime
+from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 
 TEAM = ("t_parent", "t_level", "t_nproc", "t_threads", "t_implicit_task_taskdata")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ompd.debugger import told_places
+from ompd.debugger.modules import told_places
 from tests.crafted.cases import MB, Folder, crafted
 from tests.crafted.cores import small
 from tests.crafted.dwarf import debugged, line_program, whole

@@ -13,36 +13,36 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ompd.debugger.architecture import X86_64
-from ompd.debugger.formats import notes
-from ompd.debugger.formats.cfi import UnwindTable
-from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.demangle import demangle
-from ompd.debugger.formats.dwarf_expression import evaluate
-from ompd.debugger.formats.dwarf_index import Place
-from ompd.debugger.formats.dwarf_layouts import TypeReader
-from ompd.debugger.formats.dwarf_lines import LineInfo
-from ompd.debugger.formats.dwarf_locals import declared_in, find_around, find_scopes
-from ompd.debugger.formats.dwarf_location import (
+from ompd.binary.cfi.tables import UnwindTable
+from ompd.binary.core import notes
+from ompd.binary.cursor import Cursor
+from ompd.binary.demangle import demangle
+from ompd.binary.dwarf.expression import evaluate
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.location import (
     FrameContext,
     derefs_through,
     expression_at,
     find_pieces,
     read_pieces,
 )
-from ompd.debugger.formats.dwarf_named import find_common, find_named
-from ompd.debugger.formats.dwarf_parts import PartFinder, parse_steps
-from ompd.debugger.formats.dwarf_sections import Sections
-from ompd.debugger.formats.dwarf_type_names import type_name
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.dwarf_units import Unit, Value
-from ompd.debugger.formats.dwarf_values import Options, ValueFormatter
-from ompd.debugger.formats.dwarf_variables import find_variables
-from ompd.debugger.formats.elf import ElfFile, iter_notes
-from ompd.debugger.formats.symbols import SymbolTable
+from ompd.binary.dwarf.sections import Sections
+from ompd.binary.dwarf.units import Unit, Value
+from ompd.binary.elf.elf import ElfFile, iter_notes
+from ompd.binary.elf.symbols import SymbolTable
+from ompd.binary.types.layouts import TypeReader
+from ompd.binary.types.locals import declared_in, find_around, find_scopes
+from ompd.binary.types.named import find_common, find_named
+from ompd.binary.types.parts import PartFinder, parse_steps
+from ompd.binary.types.type_names import type_name
+from ompd.binary.types.types import TypeInfo
+from ompd.binary.types.values import Options, ValueFormatter
+from ompd.binary.types.variables import find_variables
+from ompd.debugger.architecture import X86_64
+from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
-from ompd.debugger.unwind import Unwinder
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)

@@ -23,12 +23,12 @@ from typing import Any
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.errors import OmpdError
 from ompd.model import Answer
-from ompd.plugins.libomp.plugin import Runtime
-from ompd.plugins.libomp.regions import Region
-from ompd.plugins.libomp.tasks import Task
 from ompd.questions import facts, icvs, regions, runtimes, tasks, threads
 from ompd.render import terminal
 from ompd.render.json import format_answer
+from ompd.runtimes.libomp.plugin import Runtime
+from ompd.runtimes.libomp.regions import Region
+from ompd.runtimes.libomp.tasks import Task
 from ompd.session import LoadedRuntime, Session
 from tests.fuzz.victims import Core, Span, Spans, WatchedTarget
 

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ompd.debugger import modules, types
-from ompd.debugger.files import FileFinder
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.modules import modules
+from ompd.debugger.variables import types
 
 
 class Kept(mmap.mmap):

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats import notes
-from ompd.debugger.formats.elf import PT_LOAD, PT_NOTE
+from ompd.binary.core import notes
+from ompd.binary.elf.elf import PT_LOAD, PT_NOTE
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MemoryFault

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ompd
 from ompd.debugger.inspected import InspectedProcess
-from ompd.debugger.targets.lldb import LldbFiles, LldbTarget, load_lldb
+from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget, load_lldb
 from tests.test_i386 import check_process, check_stacks, check_variables
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import ompd
 from ompd.commands.main import main
-from ompd.debugger.targets import tracer
+from ompd.debugger.targets.live import tracer
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 

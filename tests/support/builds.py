@@ -21,7 +21,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from ompd.debugger.formats.elf import ElfFile
+from ompd.binary.elf.elf import ElfFile
 from tests.support.cache import CACHE, CHECKOUT, key_of, locked
 from tests.support.debs import run_tool
 from tests.support.machine import Missing, tomllib

@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ompd.debugger.formats.elf import ElfFile
+from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile, Unsupported
 from tests.support import FULL, Missing, clean_environment, intel_runtime, require
 from tests.support.cache import entry, key_of

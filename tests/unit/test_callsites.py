@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.callsites import CallSites
+from ompd.debugger.stacks.callsites import CallSites
 from ompd.errors import MemoryFault
 
 PC, START, END = 0x7F0000001000, 0x7F0000000000, 0x7F0000002000

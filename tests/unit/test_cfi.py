@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.formats.cfi import Row, UnwindTable
-from ompd.debugger.formats.cfi_program import CfaRule, Cie, Rule
-from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.dwarf_expression import evaluate
-from ompd.debugger.formats.elf import PT_GNU_EH_FRAME, ElfFile
+from ompd.binary.cfi.program import CfaRule, Cie, Rule
+from ompd.binary.cfi.tables import Row, UnwindTable
+from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf.expression import evaluate
+from ompd.binary.elf.elf import PT_GNU_EH_FRAME, ElfFile
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 from tests.support import intel_runtime, require
 from tests.unit.samples import compiled, libc, mapped, run, survives

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.dwarf_lines import Function, LineInfo
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.dwarf_variables import find_variables
-from ompd.debugger.formats.elf import ElfFile
+from ompd.binary.dwarf.lines import Function, LineInfo
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.types import TypeInfo
+from ompd.binary.types.variables import find_variables
+from ompd.debugger.files.finder import FileFinder
 from ompd.errors import FieldNotFound
 from tests.support import require
 from tests.unit.debug_programs import built, changed, tool

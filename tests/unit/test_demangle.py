@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ompd.debugger.formats.demangle import demangle
+from ompd.binary.demangle import demangle
 from tests.support import clean_environment
 from tests.unit.debug_programs import built, tool
 from tests.unit.samples import run
@@ -135,7 +135,7 @@ HOSTILE = {
 def test_hostile_names_take_neither_time_nor_memory(name: str) -> None:
     # In a process of its own, which may have as much memory as it needs to start, and little more.
     program = (
-        "import resource, sys; from ompd.debugger.formats.demangle import demangle\n"
+        "import resource, sys; from ompd.binary.demangle import demangle\n"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
         "found = demangle(sys.stdin.read()); assert found is None or len(found) < 1 << 15; print('answered')"

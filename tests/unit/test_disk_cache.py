@@ -13,15 +13,15 @@ from typing import NoReturn
 
 import pytest
 
+from ompd.binary.dwarf.lines import Function, LineInfo
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.memory import Field, StructLayout
-from ompd.debugger import disk_cache
-from ompd.debugger.disk_cache import DiskCache, FileCache
-from ompd.debugger.files import FileFinder, MappedFile, open_mapped
-from ompd.debugger.formats.dwarf_lines import Function, LineInfo
-from ompd.debugger.formats.elf import ElfFile
-from ompd.debugger.formats.symbols import SymbolTable
-from ompd.debugger.told_layouts import ToldLayouts
-from ompd.debugger.told_places import ToldPlaces
+from ompd.debugger.files import cache as disk_cache
+from ompd.debugger.files.cache import DiskCache, FileCache
+from ompd.debugger.files.finder import FileFinder, MappedFile, open_mapped
+from ompd.debugger.modules.told_layouts import ToldLayouts
+from ompd.debugger.modules.told_places import ToldPlaces
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
 from tests.support import clean_environment, stopped
@@ -327,7 +327,7 @@ def test_what_a_missing_file_left_is_not_kept(cache: DiskCache, tmp_path: Path) 
 
 
 def test_symbols_are_found_by_what_was_kept(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ompd.debugger.formats.symbols._MIN_KEPT", 10)
+    monkeypatch.setattr("ompd.binary.elf.symbols._MIN_KEPT", 10)
     path = libc()
     data = settled(path)
     elf = ElfFile(data, "libc")
@@ -407,5 +407,5 @@ def test_a_runtimes_layouts_are_looked_up_once(folder: Path, monkeypatch: pytest
     def opened(*_: object) -> NoReturn:
         raise AssertionError("the debug information was searched again")
 
-    monkeypatch.setattr("ompd.debugger.formats.dwarf_types.TypeInfo.find", opened)
+    monkeypatch.setattr("ompd.binary.types.types.TypeInfo.find", opened)
     assert asked() == rows

@@ -28,7 +28,7 @@ from ompd.contract.dmpl_debugger import Debugger, code_of, error_text
 from ompd.contract.memory import ByteOrder
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import BadInput, FieldNotFound, MemoryFault, SymbolNotFound, TypeNotFound, Unavailable
-from ompd.plugins.stub.dmpl import DAMAGED, NO_MEMORY, NOT_THREADPRIVATE, StubLibrary
+from ompd.runtimes.stub.dmpl import DAMAGED, NO_MEMORY, NOT_THREADPRIVATE, StubLibrary
 
 # A process of invented memory
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from ompd import limits
-from ompd.debugger.formats.cursor import Cursor
-from ompd.debugger.formats.dwarf_files import DebugFiles
-from ompd.debugger.formats.dwarf_index import Place
-from ompd.debugger.formats.dwarf_lines import LineInfo
-from ompd.debugger.formats.dwarf_locals import declared_in, find_around, find_scopes
-from ompd.debugger.formats.dwarf_location import (
+from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.location import (
     FrameContext,
     Piece,
     derefs_through,
@@ -21,12 +19,14 @@ from ompd.debugger.formats.dwarf_location import (
     find_pieces,
     read_pieces,
 )
-from ompd.debugger.formats.dwarf_type_names import type_name
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.dwarf_units import Value
-from ompd.debugger.formats.elf import ElfFile
-from ompd.debugger.locals import kept_frame_size
+from ompd.binary.dwarf.units import Value
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.locals import declared_in, find_around, find_scopes
+from ompd.binary.types.type_names import type_name
+from ompd.binary.types.types import TypeInfo
+from ompd.debugger.variables.locals import kept_frame_size
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.safety import limits
 from tests.support.variables import build
 from tests.test_locals import recipe
 from tests.unit.samples import mapped, survives

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ompd.debugger.formats.elf import (
+from ompd.binary.elf.elf import (
     EM_X86_64,
     ET_CORE,
     ET_DYN,

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from ompd.debugger.formats.dwarf_files import DebugFiles
-from ompd.debugger.formats.dwarf_lines import LineInfo
-from ompd.debugger.formats.dwarf_sections import PackageIndex
+from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.sections import PackageIndex
 from ompd.errors import MalformedFile, OmpdError
 from tests.fuzz.formats import Itself
 from tests.support.budget import within

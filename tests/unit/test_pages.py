@@ -8,7 +8,7 @@ import pytest
 
 from ompd.contract.memory import ByteOrder
 from ompd.errors import CorruptState
-from ompd.plugins.pages import Heap
+from ompd.runtimes.common.pages import Heap
 
 PAGE = 4096
 BASE = 0x10000

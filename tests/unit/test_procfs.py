@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.formats.notes import FileMapping
-from ompd.debugger.formats.procfs import file_mappings, parse_maps, parse_stat, parse_status, parse_syscall
-from ompd.debugger.targets.refusals import refusal
+from ompd.binary.core.notes import FileMapping
+from ompd.binary.core.procfs import file_mappings, parse_maps, parse_stat, parse_status, parse_syscall
+from ompd.debugger.targets.live.refusals import refusal
 from ompd.errors import MalformedFile, TargetGone
 
 MAPS = rb"""55d5a0a00000-55d5a0a01000 r--p 00000000 fd:01 1234                       /home/me/a b\012c

@@ -21,17 +21,17 @@ from zlib import crc32
 import pytest
 from click.testing import CliRunner
 
-import ompd.reading
+import ompd.safety.reading
+from ompd.binary.elf.elf import ElfFile
 from ompd.commands.main import cli
 from ompd.commands.table import COMMANDS
-from ompd.debugger import lldb_install
-from ompd.debugger.coredumps import Coredump
-from ompd.debugger.dll_files import unsuitable
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.elf import ElfFile
+from ompd.debugger.files.coredumps import Coredump
+from ompd.debugger.files.dll_files import unsuitable
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.targets.lldb import install as lldb_install
 from ompd.errors import BadFile, MalformedFile, OmpdError
 from ompd.inspection import Inspection
-from ompd.reading import MappedFile, PagedFile, checksum, open_mapped, open_regular
+from ompd.safety.reading import MappedFile, PagedFile, checksum, open_mapped, open_regular
 from tests.support import clean_environment, stopped
 from tests.support.cache import CHECKOUT
 from tests.support.runtimes import INTEL
@@ -251,7 +251,7 @@ def test_answers_do_not_depend_on_how_files_are_read(program: str, monkeypatch: 
         words = [command.name, str(core.core), "--json", *(["truth_held"] if command.argument is not None else [])]
         mapped = CliRunner().invoke(cli, words)
         with monkeypatch.context() as patch:
-            patch.setattr(ompd.reading, "is_ours", lambda status: False)
+            patch.setattr(ompd.safety.reading, "is_ours", lambda status: False)
             read = CliRunner().invoke(cli, words)
         assert (mapped.exit_code, mapped.stdout) == (read.exit_code, read.stdout)
         assert mapped.exit_code == 0 and json.loads(read.stdout)[command.name]
@@ -278,7 +278,7 @@ def test_no_checksum_of_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     sparse.write_bytes(Path(sys.executable).resolve().read_bytes()[:4096])
     os.truncate(sparse, 60 << 30)
     read: list[int] = []
-    monkeypatch.setattr(ompd.reading, "crc32", lambda data, before: read.append(len(data)) or 0)
+    monkeypatch.setattr(ompd.safety.reading, "crc32", lambda data, before: read.append(len(data)) or 0)
     with open_mapped(str(sparse)) as file:
         assert checksum(file) is None and not read
     os.truncate(sparse, 5 << 20)
@@ -295,7 +295,7 @@ def test_a_debug_link_to_holes_is_passed_by(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(ElfFile, "debuglink", lambda self: ("holes.debug", 1))
     monkeypatch.setattr(ElfFile, "build_id", lambda self: None)
     pieces: list[int] = []
-    monkeypatch.setattr(ompd.reading, "crc32", lambda data, before: pieces.append(len(data)) or 0)
+    monkeypatch.setattr(ompd.safety.reading, "crc32", lambda data, before: pieces.append(len(data)) or 0)
     with open_mapped(str(program)) as file:
         assert FileFinder().debug_file(ElfFile(file, str(program)), str(program), str(program)) is None
     assert not pieces

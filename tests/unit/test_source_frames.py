@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.dwarf_lines import LineInfo
+from ompd.binary.dwarf.lines import LineInfo
+from ompd.debugger.files.finder import FileFinder
 from tests.support import clean_environment, require
 from tests.unit.debug_programs import built, tool
 from tests.unit.samples import mapped, run

@@ -10,8 +10,8 @@ import pytest
 
 from ompd.contract.memory import ByteOrder
 from ompd.errors import CorruptState, MemoryFault
-from ompd.plugins.libgomp.structures import LIST_TASKS, QUEUE_LIST
-from ompd.plugins.libgomp.tasks import queued
+from ompd.runtimes.libgomp.structures import LIST_TASKS, QUEUE_LIST
+from ompd.runtimes.libgomp.tasks import queued
 
 QUEUE, FIRST = 0x1000, 0x10000
 FAR = 100_000

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.types import DwarfType, TypeInfo
 from ompd.contract.memory import read_unsigned
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.dwarf_types import DwarfType, TypeInfo
-from ompd.debugger.formats.elf import ElfFile
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported

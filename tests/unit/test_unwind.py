@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ompd.binary.cfi.tables import UnwindTable
+from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile, iter_notes
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.formats.cfi import UnwindTable
-from ompd.debugger.formats.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile, iter_notes
-from ompd.debugger.unwind import MAX_FRAMES, Frame, Stack, Steps, Unwinder
+from ompd.debugger.stacks.unwind import MAX_FRAMES, Frame, Stack, Steps, Unwinder
 from ompd.errors import MalformedFile, MemoryFault
 from tests.support import require
 from tests.unit.samples import compiled, crashed, mapped, run, survives

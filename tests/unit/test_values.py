@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ompd.debugger.files import FileFinder
-from ompd.debugger.formats.dwarf_layouts import TypeReader
-from ompd.debugger.formats.dwarf_named import NamedVariable, find_named
-from ompd.debugger.formats.dwarf_parts import Dereference, Field, Index, PartFinder, parse_steps
-from ompd.debugger.formats.dwarf_type_names import type_name
-from ompd.debugger.formats.dwarf_types import TypeInfo
-from ompd.debugger.formats.dwarf_values import Options, Shown, ValueFormatter, format_value
-from ompd.debugger.formats.elf import ElfFile
-from ompd.debugger.formats.scalars import format_string, parse_float, plain_integer
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.types.layouts import TypeReader
+from ompd.binary.types.named import NamedVariable, find_named
+from ompd.binary.types.parts import Dereference, Field, Index, PartFinder, parse_steps
+from ompd.binary.types.scalars import format_string, parse_float, plain_integer
+from ompd.binary.types.type_names import type_name
+from ompd.binary.types.types import TypeInfo
+from ompd.binary.types.values import Options, Shown, ValueFormatter, format_value
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, MemoryFault, OmpdError

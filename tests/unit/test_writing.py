@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import ompd.writing
+import ompd.safety.writing
 from ompd.commands.lldb_init import install_import
 from ompd.errors import BadFile
 from ompd.questions.snapshot import take_snapshot
+from ompd.safety.trust import others_fault
+from ompd.safety.writing import Place, make_folder
 from ompd.session import Session
-from ompd.trust import others_fault
-from ompd.writing import Place, make_folder
 from tests.support import clean_environment, stopped
 from tests.support.cache import CHECKOUT
 
@@ -251,14 +251,14 @@ def test_install_refuses_files_of_others(tmp_path: Path, monkeypatch: pytest.Mon
 def test_nothing_else_in_the_package_writes_by_name() -> None:
     # What creates, renames or removes files; each place is known, and looked at (docs/security.md).
     known = {
-        "ompd/writing.py",
-        "ompd/debugger/disk_cache.py",  # by the descriptor of its folder
-        "ompd/debugger/debuginfod.py",
-        "ompd/debugger/compressed.py",  # files without names
-        "ompd/debugger/coredumps.py",
+        "ompd/safety/writing.py",
+        "ompd/debugger/files/cache.py",  # by the descriptor of its folder
+        "ompd/debugger/files/debuginfod.py",
+        "ompd/debugger/files/compressed.py",  # files without names
+        "ompd/debugger/files/coredumps.py",
     }
     words = ("O_CREAT", "O_WRONLY", "os.rename", "os.replace", "os.unlink", "write_text", "write_bytes", "tempfile.")
-    package = Path(ompd.writing.__file__).parent
+    package = Path(ompd.safety.writing.__file__).parents[1]
     found = {
         f"ompd/{path.relative_to(package)}"
         for path in package.rglob("*.py")

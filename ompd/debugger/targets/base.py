@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from ompd.binary.core.notes import FileMapping, SignalInfo
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.formats.notes import FileMapping, SignalInfo
 from ompd.errors import MemoryFault
 
 

@@ -11,12 +11,9 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 
-from ompd import limits
-from ompd.contract.memory import ByteOrder
-from ompd.debugger.architecture import ARCHITECTURES, Architecture
-from ompd.debugger.files import MappedFile, open_mapped
-from ompd.debugger.formats import notes
-from ompd.debugger.formats.elf import (
+from ompd.binary.core import notes
+from ompd.binary.core.notes import FileMapping, SignalInfo
+from ompd.binary.elf.elf import (
     EM_386,
     EM_X86_64,
     ET_CORE,
@@ -32,9 +29,12 @@ from ompd.debugger.formats.elf import (
     sizeof_header,
     sizeof_segment,
 )
-from ompd.debugger.formats.notes import FileMapping, SignalInfo
+from ompd.contract.memory import ByteOrder
+from ompd.debugger.architecture import ARCHITECTURES, Architecture
+from ompd.debugger.files.finder import MappedFile, open_mapped
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.errors import BadFile, BadInput, MalformedFile, MemoryFault, TargetGone, Unavailable
+from ompd.safety import limits
 
 # What a person who handed in the wrong file can do.
 _HOW_TO_GET_A_CORE = (

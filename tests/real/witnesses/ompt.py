@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ompd.contract.ompt import State, is_wait, state_name
-from ompd.plugins.libomp.plugin import Runtime
+from ompd.runtimes.libomp.plugin import Runtime
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, intel_runtime, require
 

@@ -1,0 +1,1 @@
+"""Unwind tables (``.eh_frame``, ``.debug_frame``) and the programs in them."""

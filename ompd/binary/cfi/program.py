@@ -1,0 +1,248 @@
+"""Call frame instructions: the rules that hold at an address (DWARF 5, 6.4, and what GNU added)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from ompd.binary.cursor import Cursor
+
+# DW_EH_PE: low half the format, then what it counts from, then whether it is the address of the pointer
+PE_OMIT = 0xFF
+PE_FORMAT, PE_APPLICATION, PE_INDIRECT = 0x0F, 0x70, 0x80
+PE_ABSOLUTE, PE_PCREL, PE_DATAREL = 0x00, 0x10, 0x30
+PE_ABSPTR, PE_ULEB128, PE_SLEB128 = 0x00, 0x01, 0x09
+PE_FIXED = {0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
+PE_POINTER = {4: "I", 8: "Q"}
+
+# What real programs stay far below. Beyond them an entry is taken to lie: it would cost time only.
+_MAX_INSTRUCTIONS = 1 << 16
+_MAX_REGISTERS = 512
+_MAX_SAVED_STATES = 256
+
+
+class Rule(NamedTuple):
+    """How to find a register of the caller (DWARF 5, 6.4.1), less "architectural".
+
+    ``offset``: saved at CFA + value. ``val_offset``: is CFA + value. ``register``: is in register number value.
+    ``expression``: saved where the DWARF expression says. ``val_expression``: is what it says. ``undefined``: was not
+    kept. ``same_value``: was not touched.
+    """
+
+    kind: Literal["offset", "val_offset", "register", "expression", "val_expression", "undefined", "same_value"]
+    value: int = 0
+    expression: bytes = b""
+
+
+class CfaRule(NamedTuple):
+    """How to find the canonical frame address: a register and what to add, or an expression where that is not empty."""
+
+    register: int
+    offset: int
+    expression: bytes = b""
+
+
+class Cie(NamedTuple):
+    """A common information entry, decoded."""
+
+    code_alignment: int
+    data_alignment: int
+    return_register: int
+    pointer_encoding: int  # DW_EH_PE_* of its FDEs' addresses
+    has_augmentation_data: bool
+    is_signal_frame: bool
+    instructions: bytes
+
+
+class Program:
+    """The state of one run over call frame instructions (DWARF 5, 6.4.2).
+
+    :param location: the address at which the first row holds
+    :param registers: the rules to begin with, which ``DW_CFA_restore`` returns to
+    """
+
+    def __init__(self, cie: Cie, location: int, cfa: CfaRule, registers: Mapping[int, Rule], pointer_size: int) -> None:
+        self._pointer_size = pointer_size
+        self._cie = cie
+        self._initial = registers
+        self._saved: list[tuple[CfaRule, dict[int, Rule]]] = []
+        self.location = location
+        self.cfa = cfa
+        self.registers = dict(registers)
+
+    def run(self, cursor: Cursor, pc: int) -> int | None:
+        """Run up to the row that holds at *pc*; return where the next row begins, None if there is none.
+
+        :raises MalformedFile: if an instruction is unknown, does not fit or makes no sense
+        """
+        for _ in range(_MAX_INSTRUCTIONS):
+            if cursor.at_end:
+                return None
+            byte = cursor.byte()
+            opcode, operand = (byte & 0xC0, byte & 0x3F) if byte & 0xC0 else (byte, 0)
+            if opcode in _ADVANCES:
+                size = _ADVANCES[opcode]
+                location = self._advance(cursor, opcode, cursor.unsigned(size) if size else operand)
+                if location > pc:
+                    return location
+                self.location = location
+            else:
+                effect = _EFFECTS.get(opcode)
+                if effect is None:
+                    cursor.fail(f"unknown call frame instruction {byte:#x}")
+                effect(self, cursor, operand)
+        cursor.fail("too many call frame instructions")
+
+    def _advance(self, cursor: Cursor, opcode: int, delta: int) -> int:
+        if opcode == _SET_LOC:
+            return read_pointer(cursor, self._cie.pointer_encoding, self._pointer_size)
+        return self.location + delta * self._cie.code_alignment
+
+    def _set(self, cursor: Cursor, register: int, rule: Rule) -> None:
+        if len(self.registers) >= _MAX_REGISTERS and register not in self.registers:
+            cursor.fail("rules for too many registers")
+        self.registers[register] = rule
+
+    def nop(self, cursor: Cursor, operand: int) -> None:
+        pass
+
+    def skip_uleb(self, cursor: Cursor, operand: int) -> None:
+        cursor.uleb()  # DW_CFA_GNU_args_size: what the callee pops, for throwing only
+
+    def offset(self, cursor: Cursor, register: int) -> None:
+        self._set(cursor, register, Rule("offset", cursor.uleb() * self._cie.data_alignment))
+
+    def offset_extended(self, cursor: Cursor, operand: int) -> None:
+        self.offset(cursor, cursor.uleb())
+
+    def offset_extended_sf(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("offset", cursor.sleb() * self._cie.data_alignment))
+
+    def negative_offset_extended(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("offset", -cursor.uleb() * self._cie.data_alignment))
+
+    def val_offset(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("val_offset", cursor.uleb() * self._cie.data_alignment))
+
+    def val_offset_sf(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("val_offset", cursor.sleb() * self._cie.data_alignment))
+
+    def register(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("register", cursor.uleb()))
+
+    def expression(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("expression", expression=cursor.take(cursor.uleb())))
+
+    def val_expression(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("val_expression", expression=cursor.take(cursor.uleb())))
+
+    def undefined(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("undefined"))
+
+    def same_value(self, cursor: Cursor, operand: int) -> None:
+        self._set(cursor, cursor.uleb(), Rule("same_value"))
+
+    def restore(self, cursor: Cursor, register: int) -> None:
+        if register in self._initial:
+            self._set(cursor, register, self._initial[register])
+        else:
+            self.registers.pop(register, None)
+
+    def restore_extended(self, cursor: Cursor, operand: int) -> None:
+        self.restore(cursor, cursor.uleb())
+
+    def remember_state(self, cursor: Cursor, operand: int) -> None:
+        if len(self._saved) >= _MAX_SAVED_STATES:
+            cursor.fail("too many states to remember")
+        self._saved.append((self.cfa, dict(self.registers)))
+
+    def restore_state(self, cursor: Cursor, operand: int) -> None:
+        if not self._saved:
+            cursor.fail("no state to restore")
+        self.cfa, self.registers = self._saved.pop()
+
+    def def_cfa(self, cursor: Cursor, operand: int) -> None:
+        self.cfa = CfaRule(cursor.uleb(), cursor.uleb())
+
+    def def_cfa_sf(self, cursor: Cursor, operand: int) -> None:
+        self.cfa = CfaRule(cursor.uleb(), cursor.sleb() * self._cie.data_alignment)
+
+    def def_cfa_register(self, cursor: Cursor, operand: int) -> None:
+        self.cfa = CfaRule(cursor.uleb(), self.cfa.offset)
+
+    def def_cfa_offset(self, cursor: Cursor, operand: int) -> None:
+        self.cfa = CfaRule(self.cfa.register, cursor.uleb())
+
+    def def_cfa_offset_sf(self, cursor: Cursor, operand: int) -> None:
+        self.cfa = CfaRule(self.cfa.register, cursor.sleb() * self._cie.data_alignment)
+
+    def def_cfa_expression(self, cursor: Cursor, operand: int) -> None:
+        self.cfa = CfaRule(0, 0, cursor.take(cursor.uleb()))
+
+
+_SET_LOC = 0x01
+# Instructions that begin a new row, and the size of their operand in bytes
+_ADVANCES = {0x40: 0, _SET_LOC: 0, 0x02: 1, 0x03: 2, 0x04: 4}
+# DW_CFA_*; the upper two bits alone mark those whose first operand is in the lower six
+_EFFECTS: Mapping[int, Callable[[Program, Cursor, int], None]] = {
+    0x80: Program.offset,
+    0xC0: Program.restore,
+    0x00: Program.nop,
+    0x05: Program.offset_extended,
+    0x06: Program.restore_extended,
+    0x07: Program.undefined,
+    0x08: Program.same_value,
+    0x09: Program.register,
+    0x0A: Program.remember_state,
+    0x0B: Program.restore_state,
+    0x0C: Program.def_cfa,
+    0x0D: Program.def_cfa_register,
+    0x0E: Program.def_cfa_offset,
+    0x0F: Program.def_cfa_expression,
+    0x10: Program.expression,
+    0x11: Program.offset_extended_sf,
+    0x12: Program.def_cfa_sf,
+    0x13: Program.def_cfa_offset_sf,
+    0x14: Program.val_offset,
+    0x15: Program.val_offset_sf,
+    0x16: Program.val_expression,
+    0x2E: Program.skip_uleb,
+    0x2F: Program.negative_offset_extended,
+}
+
+
+def fixed_format(encoding: int, pointer_size: int) -> str | None:
+    """Return the :mod:`struct` letter of a ``DW_EH_PE_*`` encoding, None if its values have no fixed size."""
+    if encoding & PE_INDIRECT:
+        return None
+    if encoding & PE_FORMAT == PE_ABSPTR:
+        return PE_POINTER[pointer_size]
+    return PE_FIXED.get(encoding & PE_FORMAT)
+
+
+def read_pointer(cursor: Cursor, encoding: int, pointer_size: int, data_base: int | None = None) -> int:
+    """Return the encoded pointer at *cursor*, whose base is an address (LSB Core, 10.5).
+
+    :param data_base: what ``DW_EH_PE_datarel`` counts from, None where that has no meaning
+    :raises MalformedFile: if it does not fit, or the encoding is unknown, or indirect: no address of code is
+    """
+    address = cursor.base + cursor.position
+    letter = fixed_format(encoding, pointer_size)
+    if letter is not None:
+        raw = cursor.take(struct.calcsize("=" + letter))
+        value = int.from_bytes(raw, cursor.byte_order, signed=letter.islower())
+    elif encoding & (PE_INDIRECT | PE_FORMAT) == PE_ULEB128:
+        value = cursor.uleb()
+    elif encoding & (PE_INDIRECT | PE_FORMAT) == PE_SLEB128:
+        value = cursor.sleb()
+    else:
+        cursor.fail(f"unknown pointer encoding {encoding:#x}")
+    application = encoding & PE_APPLICATION
+    if application == PE_PCREL:
+        value += address
+    elif application == PE_DATAREL and data_base is not None:
+        value += data_base
+    elif application != PE_ABSOLUTE:
+        cursor.fail(f"unknown pointer encoding {encoding:#x}")
+    return value & (1 << 8 * pointer_size) - 1

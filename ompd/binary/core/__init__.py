@@ -1,0 +1,1 @@
+"""Core files: notes, the records of ``/proc`` in them, and how one is written."""

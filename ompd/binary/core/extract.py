@@ -1,0 +1,139 @@
+"""A module's file without what it loads: symbols, unwind tables and debug information only.
+
+What is written is an ELF file again, with the module's program headers (so that its addresses mean the same) and those
+of its sections that are read besides the process's memory. The others stay as SHT_NOBITS, as in the files that
+``objcopy --only-keep-debug`` writes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from ompd.binary.elf.elf import (
+    ELFCOMPRESS_ZLIB,
+    PT_LOAD,
+    SHF_ALLOC,
+    SHF_COMPRESSED,
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    SHT_NOTE,
+    SHT_NULL,
+    SHT_STRTAB,
+    SHT_SYMTAB,
+    ElfFile,
+    Section,
+    order_mark,
+)
+from ompd.errors import MalformedFile, OmpdError
+from ompd.safety import limits
+
+_KEPT_TYPES = frozenset((SHT_SYMTAB, SHT_DYNSYM, SHT_STRTAB, SHT_NOTE))
+_KEPT_NAMES = frozenset((".eh_frame", ".eh_frame_hdr", ".gnu_debugdata", ".gnu_debuglink", ".rela.dyn"))
+_KEPT_NAMES |= {".gnu_debugaltlink", ".debug_sup"}
+# Of debug information, what tells lines, functions, variables and types. Location lists, macros and indexes are large.
+_KEPT_DEBUG = frozenset(
+    f".debug_{name}"
+    for name in (
+        *("abbrev", "addr", "aranges", "frame", "info", "line", "line_str", "ranges", "rnglists", "str"),
+        *("str_offsets", "types"),
+    )
+)
+_COMPRESSED_FROM = 1 << 12
+_LEVEL = 1  # the next ones take three times as long for a tenth of the size
+_EHDR = {32: "HHIIIIIHHHHHH", 64: "HHIQQQIHHHHHH"}
+_PHDR = {32: "IIIIIIII", 64: "IIQQQQQQ"}
+_SHDR = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
+_CHDR = {32: "III", 64: "IIQQ"}
+
+
+def _name(section: Section) -> str:
+    # What was compressed before there was SHF_COMPRESSED is written with it.
+    name = section.name
+    return f".{name[2:]}" if name.startswith(".zdebug_") else name
+
+
+def _is_kept(section: Section, debug: bool) -> bool:
+    if section.sh_type in (SHT_NULL, SHT_NOBITS):
+        return False
+    if _name(section) in _KEPT_DEBUG:
+        return debug
+    return section.sh_type in _KEPT_TYPES or section.name in _KEPT_NAMES
+
+
+def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
+    """Return the extract of *elf* as the bytes of an ELF file.
+
+    A section whose contents do not lie in the file, or cannot be inflated, is left out.
+
+    :param debug: with debug information
+    :raises MalformedFile: if its section headers are malformed
+    """
+    bits, mark = elf.ident_class, order_mark(elf.byte_order)
+    header, program, sections = (struct.Struct(mark + kind[bits]) for kind in (_EHDR, _PHDR, _SHDR))
+    if len(elf.segments) >= 0xFFFF or len(elf.sections) >= 0xFF00:
+        raise MalformedFile(f"{elf.name}: more headers than an extract can have")
+    out = bytearray(16 + header.size + len(elf.segments) * program.size)
+    names = bytearray(b"\0")
+    rows: list[bytes] = []
+    moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept as they are: new offset
+    # Sections that lie in one another would make more of the file than there is.
+    left = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections lie in one another")
+    for section in elf.sections:
+        name_at = len(names)
+        if section.name:
+            names += _name(section).encode("utf-8", "replace") + b"\0"
+        kind, flags, contents = section.sh_type, section.sh_flags, None
+        if _is_kept(section, debug):
+            contents, flags = _contents(elf, section, left)
+        if contents is None and kind != SHT_NULL:
+            kind = SHT_NOBITS
+        out += bytes(-len(out) % 8)
+        offset, size = len(out), section.sh_size if contents is None else len(contents)
+        if contents is not None:
+            if not flags & SHF_COMPRESSED:
+                moved[section.sh_offset, size] = offset
+            out += contents
+        where = (section.sh_addr, offset, size, section.sh_link, section.sh_info, 1, section.sh_entsize)
+        rows.append(sections.pack(name_at if section.name else 0, kind, flags, *where))
+    if rows:
+        names_at = len(names)
+        names += b".names\0"
+        out += bytes(-len(out) % 8)
+        rows.append(sections.pack(names_at, SHT_STRTAB, 0, 0, len(out), len(names), 0, 0, 1, 0))
+        out += names
+    out += bytes(-len(out) % 8)
+    table = len(out) if rows else 0
+    out += b"".join(rows)
+    out[:16] = bytes(elf.data[:16])
+    counts = (16 + header.size, program.size, len(elf.segments), sections.size, len(rows), max(len(rows) - 1, 0))
+    e_flags, e_phoff = 0, 16 + header.size
+    header.pack_into(out, 16, elf.e_type, elf.e_machine, 1, elf.e_entry, e_phoff, table, e_flags, *counts)
+    for index, segment in enumerate(elf.segments):
+        offset, size = segment.p_offset, segment.p_filesz
+        if segment.p_type != PT_LOAD:
+            # What lies in no section that is kept is not there.
+            offset, size = (moved[offset, size], size) if (offset, size) in moved else (0, 0)
+        if bits == 64:
+            row: tuple[int, ...] = (segment.p_type, segment.p_flags, offset, segment.p_vaddr, segment.p_vaddr, size)
+            row += (segment.p_memsz, segment.p_align)
+        else:
+            row = (segment.p_type, offset, segment.p_vaddr, segment.p_vaddr, size, segment.p_memsz, segment.p_flags)
+            row += (segment.p_align,)
+        program.pack_into(out, e_phoff + index * program.size, *row)
+    return bytes(out)
+
+
+def _contents(elf: ElfFile, section: Section, left: limits.Budget) -> tuple[bytes | None, int]:
+    # The bytes of a section for the extract, and its flags there.
+    left.spend(section.sh_size)
+    try:
+        data = elf.section_data(section)
+    except OmpdError:
+        return None, section.sh_flags
+    flags = section.sh_flags & ~SHF_COMPRESSED
+    if flags & SHF_ALLOC or _name(section) not in _KEPT_DEBUG or len(data) < _COMPRESSED_FROM:
+        return data, flags
+    layout = struct.Struct(order_mark(elf.byte_order) + _CHDR[elf.ident_class])
+    fields = (ELFCOMPRESS_ZLIB, 0, len(data), 1) if elf.ident_class == 64 else (ELFCOMPRESS_ZLIB, len(data), 1)
+    return layout.pack(*fields) + zlib.compress(data, _LEVEL), flags | SHF_COMPRESSED

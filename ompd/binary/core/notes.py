@@ -1,0 +1,224 @@
+"""The notes of an ELF core: mapped files, auxiliary vector, command line, signal (Linux ``fs/binfmt_elf.c``,
+``elf.h``).
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+
+from ompd.contract.memory import ByteOrder
+from ompd.errors import MalformedFile
+from ompd.safety import limits
+
+NT_PRSTATUS = 1
+NT_PRPSINFO = 3
+NT_AUXV = 6
+NT_386_TLS = 0x200
+NT_SIGINFO = 0x53494749
+NT_FILE = 0x46494C45
+
+# Notes of our own: a module's file, and its debug file, as an extract of them. GDB goes by the type alone, whosever it
+# is, so these are far from the kernel's.
+OMPD_OWNER = "OMPD"
+NT_OMPD_FILE = 0x4F4D5001
+NT_OMPD_DEBUG_FILE = 0x4F4D5002
+EXTRACT_HEADER = 8  # where the module begins in the process's memory, 8 bytes little-endian
+
+AT_NULL = 0
+AT_PHDR = 3
+AT_PAGESZ = 6
+AT_BASE = 7
+AT_ENTRY = 9
+AT_RANDOM = 25
+AT_EXECFN = 31
+AT_SYSINFO = 32
+AT_SYSINFO_EHDR = 33
+
+# pr_fname and pr_psargs close elf_prpsinfo on every architecture: char[16], then char[ELF_PRARGSZ], 80.
+_FNAME_SIZE = 16
+_PSARGS_SIZE = 80
+
+# siginfo_t: si_signo, si_errno, si_code of 4 bytes each, then a union at the next multiple of a pointer's size, which
+# begins with si_pid (4 bytes) or si_addr (a pointer).
+_SI_CODE = 8
+# What a snapshot has in place of a si_code that its target does not tell: no kernel and no program uses it.
+_UNKNOWN_CODE = -(1 << 31)
+
+# struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
+_DESCRIPTOR = "IIII"
+_DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its limit in pages, usable
+
+
+@dataclass(frozen=True, slots=True)
+class FileMapping:
+    """One mapping of ``NT_FILE``: *offset* is where in the file *start* lies, in bytes."""
+
+    start: int
+    end: int
+    offset: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalInfo:
+    """What ``siginfo_t`` says of a signal: ``si_signo``, ``si_code``, and two readings of what follows, ``si_pid`` and
+    ``si_addr``, of which ``si_code`` decides. None is what nothing tells.
+    """
+
+    number: int
+    code: int | None = None
+    sender: int | None = None
+    address: int | None = None
+
+
+def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
+    return [int.from_bytes(data[at : at + size], byte_order) for at in range(0, len(data) - size + 1, size)]
+
+
+def parse_files(
+    data: bytes | mmap.mmap, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
+) -> list[FileMapping]:
+    """Return the mappings of an ``NT_FILE`` note, in its order. It lies from *start* to *end* of *data*.
+
+    A count, the size of a page, then start, end and offset in pages of each, then their names, NUL-terminated. A name
+    that is longer than any that can be opened is cut.
+
+    :raises MalformedFile: if the note is shorter than its count says, or names more than any process maps
+    """
+    end = len(data) if end is None else end
+    if end - start < 2 * pointer_size:
+        raise MalformedFile(f"NT_FILE note has {end - start} bytes, fewer than its header")
+    rows = start + 2 * pointer_size
+    count, page_size = _words(bytes(data[start:rows]), pointer_size, byte_order)
+    at = rows + 3 * count * pointer_size
+    if at > end:
+        raise MalformedFile(f"NT_FILE note names {count} mappings, {end - start} bytes cannot hold them")
+    if count > limits.MAX_MAPPINGS:
+        raise MalformedFile(f"NT_FILE note names {count} mappings")
+    layout = struct.Struct(("<" if byte_order == "little" else ">") + 3 * {4: "I", 8: "Q"}[pointer_size])
+    names = _Names(data, at, end)
+    found: list[FileMapping] = []
+    for first, last, offset in layout.iter_unpack(bytes(data[rows:at])):
+        name = names.next()
+        if name is None:
+            raise MalformedFile(f"NT_FILE note names {count} mappings and only {len(found)} files")
+        found.append(FileMapping(first, last, offset * page_size, name))
+    return found
+
+
+class _Names:
+    # Strings one behind the other; those that are the same are one.
+
+    def __init__(self, data: bytes | mmap.mmap, at: int, end: int) -> None:
+        self._data = data
+        self._at = at
+        self._end = end
+        self._known: dict[bytes, str] = {}
+
+    def next(self) -> str | None:
+        data, at, end = self._data, self._at, self._end
+        if at > end:
+            return None
+        limit = min(at + limits.MAX_PATH, end)
+        stop = data.find(b"\0", at, limit)
+        is_cut = stop < 0 and limit < end
+        raw = bytes(data[at : limit if stop < 0 else stop])
+        if is_cut:
+            stop = data.find(b"\0", limit, end)
+        self._at = (end if stop < 0 else stop) + 1
+        name = self._known.get(raw)
+        if name is None:
+            name = raw.decode("utf-8", "surrogateescape")
+            self._known[raw] = name
+        # One that is longer is that of no file, as what stands for it is not.
+        return f"{name}…" if is_cut else name
+
+
+def parse_auxv(data: bytes, pointer_size: int, byte_order: ByteOrder) -> dict[int, int]:
+    """Return the auxiliary vector of an ``NT_AUXV`` note by type (``AT_*``), up to its ``AT_NULL``."""
+    words = _words(data, pointer_size, byte_order)
+    vector: dict[int, int] = {}
+    for kind, value in zip(words[::2], words[1::2], strict=False):
+        if kind == AT_NULL:
+            break
+        vector[kind] = value
+    return vector
+
+
+def parse_command(data: bytes) -> str:
+    """Return the command line of an ``NT_PRPSINFO`` note: at most 80 bytes, cut by the kernel; else the program's name.
+
+    :raises MalformedFile: if the note is too short to hold one
+    """
+    if len(data) < _FNAME_SIZE + _PSARGS_SIZE:
+        raise MalformedFile(f"NT_PRPSINFO note has {len(data)} bytes")
+    arguments = bytes(data[-_PSARGS_SIZE:]).split(b"\0", 1)[0].strip()
+    name = bytes(data[-_PSARGS_SIZE - _FNAME_SIZE : -_PSARGS_SIZE]).split(b"\0", 1)[0]
+    return (arguments or name).decode("utf-8", "surrogateescape")
+
+
+def parse_siginfo(data: bytes, pointer_size: int, byte_order: ByteOrder) -> SignalInfo:
+    """Return what an ``NT_SIGINFO`` note says. Of one that is cut short the number alone may be known.
+
+    :raises MalformedFile: if the note is too short for a number
+    """
+    if len(data) < 4:
+        raise MalformedFile(f"NT_SIGINFO note has {len(data)} bytes")
+    union = -(-(_SI_CODE + 4) // pointer_size) * pointer_size
+    number = int.from_bytes(data[:4], byte_order, signed=True)
+    if len(data) < union + pointer_size:
+        return SignalInfo(number)
+    code = int.from_bytes(data[_SI_CODE : _SI_CODE + 4], byte_order, signed=True)
+    if code == _UNKNOWN_CODE:
+        return SignalInfo(number)
+    sender = int.from_bytes(data[union : union + 4], byte_order, signed=True)
+    return SignalInfo(number, code, sender, int.from_bytes(data[union : union + pointer_size], byte_order))
+
+
+def format_siginfo(info: SignalInfo, pointer_size: int, byte_order: ByteOrder, *, by_address: bool) -> bytes:
+    """Return the ``NT_SIGINFO`` note, 128 bytes as the kernel's.
+
+    :param by_address: the union holds ``si_addr``, else ``si_pid``
+    """
+    code = _UNKNOWN_CODE if info.code is None else info.code
+    head = b"".join(number.to_bytes(4, byte_order, signed=True) for number in (info.number, 0, code))
+    head += bytes(-len(head) % pointer_size)
+    if by_address:
+        head += (info.address or 0).to_bytes(pointer_size, byte_order)
+    else:
+        head += (info.sender or 0).to_bytes(4, byte_order, signed=True)
+    return head.ljust(128, b"\0")
+
+
+def parse_descriptors(data: bytes, byte_order: ByteOrder) -> dict[int, int]:
+    """Return where the segments of an ``NT_386_TLS`` note begin, by their numbers in the table of descriptors.
+
+    :raises MalformedFile: if the note does not hold whole descriptors
+    """
+    layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
+    if len(data) % layout.size:
+        raise MalformedFile(f"NT_386_TLS note has {len(data)} bytes")
+    return {number: base for number, base, _, _ in layout.iter_unpack(data)}
+
+
+def format_descriptor(number: int, base: int, byte_order: ByteOrder) -> bytes:
+    """Return the ``NT_386_TLS`` note of one segment, which holds all memory from *base* on."""
+    layout = struct.Struct(("<" if byte_order == "little" else ">") + _DESCRIPTOR)
+    return layout.pack(number, base, _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS)
+
+
+def format_extract(start: int, extract: bytes) -> bytes:
+    """Return the note of the *extract* of the file of the module that begins at *start*."""
+    return start.to_bytes(EXTRACT_HEADER, "little") + extract
+
+
+def parse_extract(data: bytes) -> int:
+    """Return where the module begins whose file's extract follows the first :data:`EXTRACT_HEADER` bytes of the note.
+
+    :raises MalformedFile: if the note is too short to hold one
+    """
+    if len(data) < EXTRACT_HEADER:
+        raise MalformedFile(f"a note with a module's file has {len(data)} bytes")
+    return int.from_bytes(data[:EXTRACT_HEADER], "little")

@@ -1,0 +1,262 @@
+"""Names of C++ as the linker has them (Itanium C++ ABI, 5.1) made readable: ``space::Class::method``, ``twice<int>``.
+
+For names of which no debug information tells what the source calls them. Parameters and result are left out, as in
+:mod:`ompd.binary.dwarf.names`. The library parses; what it has parsed is written here, because that may be
+much more than the name: substitutions let a name of a kilobyte stand for more text than there is memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from itanium_demangler import Node, QualNode, _Cursor, _parse_name, _parse_type
+
+# What the library does with a name takes time by the cube of its length.
+_MAX_NAME, _MAX_TEXT = 1 << 11, 1 << 14
+_MAX_LEVELS = 96
+# What copies of a function have behind its name, each written as gdb does: "f [clone .part.0]"
+_CLONE = re.compile(r"\.[A-Za-z_]\w*(?:\.\d+)*|\.\d+")
+_MARKS = {"pointer": "*", "lvalue": "&", "rvalue": "&&"}
+_SPECIAL = {"TV": "vtable for ", "TT": "VTT for ", "TI": "typeinfo for ", "TS": "typeinfo name for "}
+_THUNK = re.compile(r"T(?:h(n?\d+)|v(n?\d+)_n?\d+)_")
+_SUFFIXES = {"unsigned int": "u", "long": "l", "unsigned long": "ul", "long long": "ll", "unsigned long long": "ull"}
+_SUBSTITUTION = re.compile(r"S(?!t)")
+_INDIRECT = {"P": "pointer", "R": "lvalue", "O": "rvalue"}
+_QUALIFIED = {"r": "restrict", "V": "volatile", "K": "const"}
+_QUALIFIERS = re.compile("[rVK]+")
+# Where a type begins that is a name, and those that are none of the types that a name may refer to again.
+_NAME, _KNOWN = re.compile(r"\d|[NSZ]|U[lt]"), re.compile(r"S[absiod]|S[0-9A-Z]*_")
+_NUMBER, _DISCRIMINATOR = re.compile(r"\d*_"), re.compile(r"_\d|__\d+_")
+
+
+class _NotReadable(Exception):
+    pass
+
+
+def demangle(symbol: str) -> str | None:
+    """Return what the source calls the function or object *symbol*, None if that is no name of C++, or one that cannot
+    be read.
+    """
+    base, dot, copies = symbol.partition(".")
+    if not base.startswith("_Z") or len(symbol) > _MAX_NAME:
+        return None
+    clones = _CLONE.findall(dot + copies)
+    if "".join(clones) != dot + copies:
+        return None
+    try:
+        text = _read(_Cursor(base, 2))
+    # Of a name that is damaged, or has what it does not know, the library raises any of these.
+    except (_NotReadable, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
+    return "".join((text, *(f" [clone {clone}]" for clone in clones)))
+
+
+def _read(cursor: Any) -> str:
+    for mark, words in _SPECIAL.items():
+        if cursor.accept(mark):
+            return words + _Writer().text(_parse_type(cursor))
+    if cursor.accept("GV"):
+        return "guard variable for " + _Writer().text(_entity(cursor, 0))
+    thunk = cursor.match(_THUNK)
+    words = "" if thunk is None else "non-virtual thunk to " if thunk[1] else "virtual thunk to "
+    return words + _Writer().text(_entity(cursor, 0))
+
+
+def _entity(cursor: Any, level: int) -> Any:
+    # A function's name, up to its parameters. What lies in a function, and lambdas, the library leaves to us.
+    if level > _MAX_LEVELS:
+        raise _NotReadable
+    if cursor.accept("Z"):
+        outer = _entity(cursor, level + 1)
+        _types(cursor, level + 1)
+        if cursor.accept("s"):
+            inner = Node("name", "string literal")
+        else:
+            if cursor.accept("d") and cursor.match(_NUMBER) is None:  # in a default argument
+                raise _NotReadable
+            inner = _entity(cursor, level + 1)
+        cursor.match(_DISCRIMINATOR)
+        return Node("in", (outer, inner))
+    if cursor.accept("N"):
+        while any(map(cursor.accept, "rVKRO")):
+            pass
+        return _nested(cursor, level)
+    known = _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
+    name = _unnamed(cursor, level) or _parse_name(cursor, is_nested=True)
+    if name is not None and cursor.accept("I"):
+        if not known:
+            cursor.add_subst(name)
+        return Node("qual_name", (name, Node("tpl_args", _types(cursor, level + 1))))
+    return name
+
+
+def _types(cursor: Any, level: int) -> tuple[Any, ...]:
+    found = []
+    while not cursor.accept("E"):
+        found.append(_type(cursor, level))
+    return tuple(found)
+
+
+def _type(cursor: Any, level: int) -> Any:
+    # The library knows no types that have a function's scope in them, be it within another type.
+    if level > _MAX_LEVELS:
+        raise _NotReadable
+    if cursor.accept("J"):
+        return Node("tpl_arg_pack", _types(cursor, level + 1))
+    mark = next(filter(cursor.accept, _INDIRECT), None)
+    qualifiers = cursor.match(_QUALIFIERS) if mark is None else None
+    if mark is not None:
+        node = Node(_INDIRECT[mark], _type(cursor, level + 1))
+    elif qualifiers is not None:
+        node = QualNode("cv_qual", _type(cursor, level + 1), frozenset(map(_QUALIFIED.__getitem__, qualifiers[0])))
+    elif _NAME.match(cursor._raw, cursor._pos) is not None:
+        start = cursor._pos
+        node = _entity(cursor, level + 1)
+        if _KNOWN.fullmatch(cursor._raw, start, cursor._pos) is not None:
+            return node
+    else:
+        node = _parse_type(cursor)
+        if node is None:
+            raise _NotReadable
+        return node
+    if node is None:
+        raise _NotReadable
+    cursor.add_subst(node)
+    return node
+
+
+def _nested(cursor: Any, level: int) -> Any:
+    parts: list[Any] = []
+    while not cursor.accept("E"):
+        # What a substitution stands for is one already.
+        known = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
+        if cursor.accept("I"):
+            part = Node("tpl_args", _types(cursor, level + 1))
+        else:
+            part = _unnamed(cursor, level) or _parse_name(cursor, is_nested=True)
+        if part is None or cursor.at_end():
+            raise _NotReadable
+        parts += part.value if part.kind == "qual_name" else [part]
+        if not known and not cursor._raw.startswith("E", cursor._pos):
+            cursor.add_subst(Node("qual_name", tuple(parts)))
+    return Node("qual_name", tuple(parts))
+
+
+def _unnamed(cursor: Any, level: int) -> Any:
+    kind = "lambda" if cursor.accept("Ul") else "unnamed" if cursor.accept("Ut") else None
+    if kind is None:
+        return None
+    if kind == "lambda":
+        _types(cursor, level + 1)
+    number = cursor.match(_NUMBER)
+    if number is None:
+        raise _NotReadable
+    return Node(kind, number[0])
+
+
+class _Writer:
+    # Writes a tree in which one node may be at many places. Each is written once, and none longer than a bound.
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}  # with the node, which must not be collected before
+
+    def text(self, node: Any) -> str:
+        if id(node) not in self._known:
+            text = self._written(node)
+            if len(text) > _MAX_TEXT:
+                raise _NotReadable
+            self._known[id(node)] = node, text
+        return self._known[id(node)][1]
+
+    def _written(self, node: Any) -> str:
+        kind = node.kind
+        if kind in ("name", "builtin"):
+            # "e" is the ABI's long double, whatever the library calls it.
+            return "long double" if node.value == "__float80" else str(node.value)
+        if kind in ("lambda", "unnamed"):
+            return f"{{{kind}}}"
+        if kind == "qual_name":
+            return self._path(node.value)
+        if kind == "in":
+            return "::".join(map(self.text, node.value))
+        if kind in ("tpl_args", "tpl_arg_pack"):
+            inside = self._list(node.value)
+            if kind == "tpl_arg_pack":
+                return inside
+            return f"<{inside} >" if inside.endswith(">") else f"<{inside}>"
+        if kind == "abi":
+            return self.text(node.value) + "".join(f"[abi:{tag}]" for tag in sorted(node.qual))
+        if kind == "oper":
+            return ("operator " if node.value[0].isalpha() else "operator") + str(node.value)
+        if kind == "oper_cast":
+            return f"operator {self.text(node.value)}"
+        return self._type(kind, node)
+
+    def _type(self, kind: str, node: Any) -> str:
+        if kind in _MARKS:
+            return "".join(self._around(node))
+        if kind == "cv_qual":
+            return " ".join((self.text(node.value), *sorted(node.qual)))
+        if kind == "literal":
+            return self._literal(node)
+        if kind == "expand_arg_pack":
+            return f"{self.text(node.value)}..."
+        if kind == "func":
+            return f"{self.text(node.ret_ty)} {self._parameters(node)}"
+        if kind == "array":
+            return f"{self.text(node.ty)} [{node.dimension.value}]"
+        if kind in ("data", "method"):
+            left, right = self._around(node.member_ty)
+            return f"{left}{'' if right else ' '}{self.text(node.cls_ty)}::*{right}"
+        raise _NotReadable
+
+    def _around(self, node: Any) -> tuple[str, str]:
+        # What stands before and behind the mark of a pointer to *node*.
+        if node.kind in _MARKS:
+            left, right = self._around(node.value)
+            return left + _MARKS[node.kind], right
+        if node.kind == "func":
+            return f"{self.text(node.ret_ty)} (", f"){self._parameters(node)}"
+        if node.kind == "array":
+            return f"{self.text(node.ty)} (", f") [{node.dimension.value}]"
+        return self.text(node), ""
+
+    def _parameters(self, node: Any) -> str:
+        inside = self._list(node.arg_tys)
+        return "()" if inside == "void" else f"({inside})"
+
+    def _list(self, nodes: Iterable[Any]) -> str:
+        return ", ".join(text for node in nodes if (text := self.text(node)))
+
+    def _literal(self, node: Any) -> str:
+        type_, value = self.text(node.ty), str(node.value)
+        value = "-" + value[1:] if value.startswith("n") else value
+        if type_ == "bool" and value in "01":
+            return "true" if value == "1" else "false"
+        return value + _SUFFIXES.get(type_, "") if type_ == "int" or type_ in _SUFFIXES else f"({type_}){value}"
+
+    def _path(self, nodes: Iterable[Any]) -> str:
+        text = last = ""
+        for node in nodes:
+            if node.kind == "tpl_args":
+                piece = self.text(node)
+                text += f" {piece}" if text.endswith("<") else piece
+            else:
+                if node.kind in ("ctor", "dtor"):
+                    piece = last if node.kind == "ctor" else f"~{last}"
+                else:
+                    piece = self.text(node)
+                    piece = "(anonymous namespace)" if piece == "_GLOBAL__N_1" else piece
+                    last = _last_name(piece)
+                text += f"::{piece}" if text else piece
+            if len(text) > _MAX_TEXT:
+                raise _NotReadable
+        return text
+
+
+def _last_name(text: str) -> str:
+    # "vector" of "std::vector<int>": what constructors are called by.
+    name = text.partition("<")[0].partition("[abi:")[0]
+    return name.rpartition("::")[2]

@@ -1,0 +1,245 @@
+"""DWARF expressions (DWARF 5, 2.5), as far as call frame information may use them (6.4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ompd.binary.cursor import Cursor
+from ompd.contract.memory import ByteOrder
+from ompd.errors import Unavailable
+
+# Expressions of real programs have some ten operations. These bounds end what jumps back for ever.
+_MAX_STEPS = 1000
+_MAX_STACK = 64
+
+
+def evaluate(
+    expression: bytes,
+    registers: Mapping[int, int],
+    read: Callable[[int, int], bytes],
+    *,
+    initial: tuple[int, ...] = (),
+    pointer_size: int = 8,
+    byte_order: ByteOrder = "little",
+) -> int:
+    """Return what a DWARF expression (DWARF 5, 2.5) of call frame information leaves on top of its stack.
+
+    :param registers: the frame's registers by DWARF number
+    :param read: gives the target's bytes at an address
+    :param initial: what lies on the stack at first: the CFA, for rules of registers
+    :raises MalformedFile: if it is malformed, does not end soon, or holds what 6.4.2 does not allow
+    :raises Unavailable: if it uses a register that is not among *registers*
+    :raises MemoryFault: as *read* does
+    """
+    machine = StackMachine(
+        expression, registers, read, initial=initial, pointer_size=pointer_size, byte_order=byte_order
+    )
+    machine.run()
+    return machine.pop()
+
+
+class StackMachine:
+    """A stack machine of address-sized words, with the operations that call frame information may use."""
+
+    def __init__(
+        self,
+        expression: bytes,
+        registers: Mapping[int, int],
+        read: Callable[[int, int], bytes],
+        *,
+        initial: tuple[int, ...] = (),
+        pointer_size: int = 8,
+        byte_order: ByteOrder = "little",
+    ) -> None:
+        self.cursor = Cursor(expression, byte_order, what="DWARF expression")
+        self._registers = registers
+        self._read = read
+        self._stack = list(initial)
+        self._size = pointer_size
+        self._bits = 8 * pointer_size
+        self._byte_order = byte_order
+
+    def run(self) -> None:
+        """Do all operations.
+
+        :raises MalformedFile: if they do not end soon, or one is unknown or does not fit
+        """
+        cursor = self.cursor
+        for _ in range(_MAX_STEPS):
+            if cursor.at_end:
+                return
+            self.step(cursor.byte())
+            if len(self._stack) > _MAX_STACK:
+                cursor.fail("its stack grows too large")
+        cursor.fail("does not end soon")
+
+    def step(self, opcode: int) -> None:
+        """Do the operation *opcode*, whose operands are at the cursor."""
+        cursor = self.cursor
+        if 0x30 <= opcode <= 0x4F:  # DW_OP_lit0 …
+            self.push(opcode - 0x30)
+        elif 0x70 <= opcode <= 0x8F:  # DW_OP_breg0 …
+            self.push(self.register(opcode - 0x70) + cursor.sleb())
+        elif opcode in _CONSTANTS:
+            size, signed = _CONSTANTS[opcode]
+            self.push(cursor.signed(size) if signed else cursor.unsigned(size))
+        elif opcode in _UNARY:
+            self.push(_UNARY[opcode](self._signed(self.pop())))
+        elif opcode in _BINARY:
+            self._binary(opcode)
+        elif opcode in _OTHERS:
+            _OTHERS[opcode](self)
+        else:
+            cursor.fail(f"operation {opcode:#x} is unknown or not allowed here")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing on the stack."""
+        return not self._stack
+
+    def push(self, value: int) -> None:
+        """Put a word onto the stack: its low bits, of larger values."""
+        self._stack.append(value & ((1 << self._bits) - 1))
+
+    def pop(self, depth: int = 0) -> int:
+        """Take a word from the stack, that *depth* below the top."""
+        if depth >= len(self._stack):
+            self.cursor.fail("takes more from its stack than lies there")
+        return self._stack.pop(-1 - depth)
+
+    def _signed(self, value: int) -> int:
+        return value - (1 << self._bits) if value >> (self._bits - 1) else value
+
+    def register(self, number: int) -> int:
+        """Return the value of a register in this frame, by its DWARF number."""
+        value = self._registers.get(number)
+        if value is None:
+            raise Unavailable(f"the value of register {number} is not known in this frame")
+        return value
+
+    def _binary(self, opcode: int) -> None:
+        right, left = self.pop(), self.pop()
+        if opcode in (_OP_DIV, _OP_MOD) and right == 0:
+            self.cursor.fail("divides by zero")
+        if opcode in (_OP_SHL, _OP_SHR, _OP_SHRA):
+            right = min(right, self._bits)
+        elif opcode not in _UNSIGNED:
+            right = self._signed(right)
+        if opcode not in _UNSIGNED:
+            left = self._signed(left)
+        self.push(_BINARY[opcode](left, right))
+
+    def address(self) -> None:
+        self.push(self.cursor.unsigned(self._size))
+
+    def constu(self) -> None:
+        self.push(self.cursor.uleb())
+
+    def consts(self) -> None:
+        self.push(self.cursor.sleb())
+
+    def bregx(self) -> None:
+        self.push(self.register(self.cursor.uleb()) + self.cursor.sleb())
+
+    def deref(self) -> None:
+        self.push(int.from_bytes(self._read(self.pop(), self._size), self._byte_order))
+
+    def deref_size(self) -> None:
+        size = self.cursor.byte()
+        if not 0 < size <= self._size:
+            self.cursor.fail(f"reads a word of {size} bytes")
+        self.push(int.from_bytes(self._read(self.pop(), size), self._byte_order))
+
+    def plus_uconst(self) -> None:
+        self.push(self.pop() + self.cursor.uleb())
+
+    def drop(self) -> None:
+        self.pop()
+
+    def pick(self, depth: int | None = None) -> None:
+        depth = self.cursor.byte() if depth is None else depth
+        value = self.pop(depth)
+        self._stack.insert(len(self._stack) - depth, value)
+        self.push(value)
+
+    def dup(self) -> None:
+        self.pick(0)
+
+    def over(self) -> None:
+        self.pick(1)
+
+    def swap(self) -> None:
+        self.push(self.pop(1))
+
+    def rot(self) -> None:
+        # The top goes below the other two.
+        top, second, third = self.pop(), self.pop(), self.pop()
+        self._stack += [top, third, second]
+
+    def skip(self) -> None:
+        distance = self.cursor.signed(2)
+        target = self.cursor.position + distance
+        if not 0 <= target <= self.cursor.end:
+            self.cursor.fail("jumps out of itself")
+        self.cursor.position = target
+
+    def bra(self) -> None:
+        if self.pop():
+            self.skip()
+        else:
+            self.cursor.take(2)
+
+    def nop(self) -> None:
+        pass
+
+
+_OP_DIV, _OP_MOD, _OP_SHL, _OP_SHR, _OP_SHRA = 0x1B, 0x1D, 0x24, 0x25, 0x26
+_UNSIGNED = frozenset((_OP_MOD, _OP_SHL, _OP_SHR))
+_CONSTANTS = {
+    0x08: (1, False),
+    0x09: (1, True),
+    0x0A: (2, False),
+    0x0B: (2, True),
+    0x0C: (4, False),
+    0x0D: (4, True),
+    0x0E: (8, False),
+    0x0F: (8, True),
+}
+_UNARY: Mapping[int, Callable[[int], int]] = {0x19: abs, 0x1F: lambda a: -a, 0x20: lambda a: ~a}
+_BINARY: Mapping[int, Callable[[int, int], int]] = {
+    0x1A: lambda a, b: a & b,
+    _OP_DIV: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # towards zero, unlike Python's
+    0x1C: lambda a, b: a - b,
+    _OP_MOD: lambda a, b: a % b,
+    0x1E: lambda a, b: a * b,
+    0x21: lambda a, b: a | b,
+    0x22: lambda a, b: a + b,
+    _OP_SHL: lambda a, b: a << b,
+    _OP_SHR: lambda a, b: a >> b,
+    _OP_SHRA: lambda a, b: a >> b,
+    0x27: lambda a, b: a ^ b,
+    0x29: lambda a, b: a == b,
+    0x2A: lambda a, b: a >= b,
+    0x2B: lambda a, b: a > b,
+    0x2C: lambda a, b: a <= b,
+    0x2D: lambda a, b: a < b,
+    0x2E: lambda a, b: a != b,
+}
+_OTHERS: Mapping[int, Callable[[StackMachine], None]] = {
+    0x03: StackMachine.address,
+    0x06: StackMachine.deref,
+    0x10: StackMachine.constu,
+    0x11: StackMachine.consts,
+    0x12: StackMachine.dup,
+    0x13: StackMachine.drop,
+    0x14: StackMachine.over,
+    0x15: StackMachine.pick,
+    0x16: StackMachine.swap,
+    0x17: StackMachine.rot,
+    0x23: StackMachine.plus_uconst,
+    0x28: StackMachine.bra,
+    0x2F: StackMachine.skip,
+    0x92: StackMachine.bregx,
+    0x94: StackMachine.deref_size,
+    0x96: StackMachine.nop,
+}

@@ -1,0 +1,313 @@
+"""The files that one module's debug information is spread over, and the way from an entry to another: in the module's
+file itself or its debug file, in the split files that its skeleton units name (``.dwo``, or a package ``.dwp`` of
+them), and in the supplementary file of which several modules share entries and strings (dwz's).
+
+None of the others is looked for before something refers to it, and each is believed only if it has what proves that it
+is the one: the ``dwo_id`` of a split unit, the build-id or checksum of a supplementary file. Section numbers in
+comments are those of DWARF 5.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Protocol
+
+from ompd.binary.dwarf.sections import WHOLE, Contribution, Sections, read_supplementary
+from ompd.binary.dwarf.sections import supplementary_checksum as checksum_of
+from ompd.binary.dwarf.units import (
+    DW_AT_COMP_DIR,
+    DW_FORM_REF_ADDR,
+    DW_FORM_REF_SIG8,
+    SUPPLEMENTARY_REFERENCES,
+    UNIT_REFERENCES,
+    Unit,
+    Value,
+    read_length,
+)
+from ompd.binary.elf.elf import ElfFile
+from ompd.errors import MalformedFile, Unsupported
+from ompd.safety import limits
+
+INFO, TYPES = ".debug_info", ".debug_types"
+_MAX_UNITS = 1 << 20
+# A large program is made of some thousand files. All of them are opened only where a type is looked for in all.
+_MAX_SPLIT_FILES = 1 << 12
+# DW_AT_dwo_name with each form of a string, DW_AT_GNU_dwo_name with any form, as an abbreviation has them
+_NAMES_SPLIT_FILE = (*(bytes((0x76, form)) for form in (0x08, 0x0E, 0x1A, 0x1F, *range(0x25, 0x29))), b"\xb0\x42")
+
+
+class OtherFiles(Protocol):
+    """Where the files lie that a module's debug information refers to."""
+
+    def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
+        """Return the first file that may be called *name* and is proven, None if there is none."""
+
+    def split(self, folder: str, name: str) -> Iterator[ElfFile]:
+        """Yield files that may be the split one that was written as *name* by a compiler that ran in *folder*."""
+
+    def packages(self) -> Iterator[ElfFile]:
+        """Yield files that may be the package of the module's split files."""
+
+
+class DebugFiles:
+    """The debug information of one module, whichever files it lies in.
+
+    :param elf: the file that the module's own sections are in: itself, or its separate debug file
+    :param others: finds the other files, None: there are none
+    """
+
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None) -> None:
+        self.name = elf.name
+        self.is_whole = True
+        """Whether every file that was needed so far was there."""
+        self._elf = elf
+        self._others = others
+        self.main = Sections(elf)
+        self.main.supplementary = lambda: self.supplementary
+        self._sections = {"": self.main}
+        self._count = 0
+        self._lacks_split = False
+        self._starts: dict[str, list[int]] = {}
+        self._wide: set[str] = set()  # sections with units of the 64-bit format
+        self._too_many: set[str] = set()  # sections with more units than they can have
+        self._units: dict[tuple[str, int], Unit] = {}
+        self._whole: dict[int, Unit] = {}  # the split units of skeletons, by where these are
+        self._signatures: dict[str, dict[int, Unit]] = {}
+        self._contributions: dict[str, dict[int, Contribution]] = {}
+
+    # Files
+
+    @cached_property
+    def supplementary(self) -> Sections | None:
+        """The supplementary file's sections, None if there is none, or none that is proven to be the one."""
+        found = read_supplementary(self._elf)
+        if found is None:
+            return None
+        self.is_whole = False
+        if self._others is None:
+            return None
+
+        def is_proven(elf: ElfFile) -> bool:
+            return (elf.build_id() if found.is_build_id else checksum_of(elf)) == found.proof
+
+        elf = self._others.supplementary(found.name, is_proven, found.proof if found.is_build_id else None)
+        if elf is None or not self._is_of_this_machine(elf):
+            return None
+        self.is_whole = not self._lacks_split
+        return self._added(elf, split=False)
+
+    def _is_of_this_machine(self, elf: ElfFile) -> bool:
+        return (elf.byte_order, elf.ident_class) == (self._elf.byte_order, self._elf.ident_class)
+
+    def _added(self, elf: ElfFile, *, split: bool) -> Sections:
+        self._count += 1
+        tag = f"#{self._count}"
+        self._sections[tag] = Sections(elf, split=split, tag=tag)
+        return self._sections[tag]
+
+    @cached_property
+    def _packages(self) -> list[Sections]:
+        found = []
+        for elf in self._others.packages() if self._others is not None else ():
+            if not self._is_of_this_machine(elf):
+                continue
+            try:
+                sections = self._added(elf, split=True)
+                if sections.package("cu") is not None:
+                    found.append(sections)
+            except MalformedFile:
+                continue
+        return found
+
+    def whole(self, unit: Unit) -> Unit:
+        """Return the unit that has the entries of which *unit* is a skeleton; *unit* itself if it is none, or if its
+        split file is not to be had.
+        """
+        if unit.sections is not self.main or not unit.has_code:
+            return unit
+        if unit.offset not in self._whole:
+            found = self._split_unit(unit)
+            if found is None and unit.split_name:
+                self._lacks_split, self.is_whole = True, False
+            self._whole[unit.offset] = found or unit
+        return self._whole[unit.offset]
+
+    def _split_unit(self, skeleton: Unit) -> Unit | None:
+        name, dwo_id = skeleton.split_name, skeleton.dwo_id
+        if not name or dwo_id is None or self._others is None:
+            return None
+        for sections in self._packages:
+            try:
+                index = sections.package("cu")
+                contribution = index.find(dwo_id) if index is not None else None
+                if contribution is not None and INFO in contribution:
+                    unit = self._made(sections, contribution[INFO], skeleton, contribution)
+                    if unit is not None:
+                        return unit
+            except MalformedFile:
+                continue  # a damaged package is none; the split file may be there
+        folder = skeleton.string(skeleton.top.get(DW_AT_COMP_DIR)) or ""
+        for elf in self._others.split(folder, name):
+            if not self._is_of_this_machine(elf):
+                continue
+            try:
+                sections = self._added(elf, split=True)
+                for offset in self.starts(sections, INFO):
+                    unit = self._made(sections, offset, skeleton, WHOLE)
+                    if unit is not None:
+                        return unit
+            except MalformedFile:
+                continue
+            self._sections.pop(sections.tag)
+        return None
+
+    def _made(self, sections: Sections, offset: int, skeleton: Unit, contribution: Contribution) -> Unit | None:
+        # The split unit there, if it is the skeleton's.
+        unit = Unit(sections, offset, skeleton=skeleton, contribution=contribution)
+        if not unit.has_code or unit.dwo_id != skeleton.dwo_id or unit.address_size != skeleton.address_size:
+            return None
+        return self._units.setdefault((unit.section, offset), unit)
+
+    def open_all(self) -> None:
+        """Open every file of the module's debug information.
+
+        :raises Unsupported: if there are too many
+        """
+        _ = self.supplementary
+        if not self._may_be_split:
+            return
+        for unit in self.units(self.main, INFO):
+            self.whole(unit)
+            if len(self._sections) > _MAX_SPLIT_FILES:
+                raise Unsupported(f"{self.name}: more than {_MAX_SPLIT_FILES} files of debug information")
+
+    @property
+    def _may_be_split(self) -> bool:
+        # Whether some abbreviation may have the attribute that names a split file. Else no unit has to be looked at.
+        span = self.main.span(".debug_abbrev")
+        if span is None:
+            return False
+        data, start, end = span
+        return any(data.find(mark, start, end) >= 0 for mark in _NAMES_SPLIT_FILE)
+
+    @property
+    def files(self) -> list[Sections]:
+        """All files that were opened so far, the module's own first."""
+        return list(self._sections.values())
+
+    # Units
+
+    def starts(self, sections: Sections, section: str) -> list[int]:
+        """Return where the units of a section begin. Only their lengths are read.
+
+        :raises MalformedFile: if one has none
+        """
+        key = section + sections.tag
+        if key in self._too_many:
+            raise MalformedFile(f"{section}: too many units")
+        if key not in self._starts:
+            starts: list[int] = []
+            offset, size = 0, sections.size(section)
+            most = min(_MAX_UNITS, limits.FREE_UNITS + size // limits.UNIT_HEADER)
+            while offset < size:
+                if len(starts) >= most:
+                    self._too_many.add(key)
+                    raise MalformedFile(f"{section}: too many units")
+                starts.append(offset)
+                cursor = sections.cursor(section, offset)
+                before = cursor.position
+                offset_size, length = read_length(cursor)
+                if offset_size == 8:
+                    self._wide.add(key)
+                offset += cursor.position - before + length
+            self._starts[key] = starts
+        return self._starts[key]
+
+    def offset_sizes(self, sections: Sections, section: str) -> tuple[int, ...]:
+        """Return how many bytes offsets of other sections may have in one.
+
+        :raises MalformedFile: if a unit of it is malformed
+        """
+        self.starts(sections, section)
+        return (4, 8) if section + sections.tag in self._wide else (4,)
+
+    def unit(self, sections: Sections, offset: int, section: str = INFO) -> Unit:
+        """Return the unit that begins at *offset*.
+
+        :raises MalformedFile: if there is none
+        """
+        key = section + sections.tag, offset
+        if key not in self._units:
+            contribution = WHOLE
+            if sections.split and sections.package("cu") is not None:
+                if key[0] not in self._contributions:
+                    rows: dict[int, Contribution] = {}
+                    for index in (sections.package("tu"), sections.package("cu")):
+                        rows |= index.by_offset(section) if index is not None else {}
+                    self._contributions[key[0]] = rows
+                contribution = self._contributions[key[0]].get(offset, WHOLE)
+            self._units[key] = Unit(sections, offset, section, contribution=contribution)
+        return self._units[key]
+
+    def units(self, sections: Sections, section: str) -> Iterator[Unit]:
+        """Yield the units of a section, in its order.
+
+        :raises MalformedFile: when it reaches one that is malformed
+        """
+        for offset in self.starts(sections, section):
+            yield self.unit(sections, offset, section)
+
+    # References
+
+    def target(self, unit: Unit, value: Value) -> tuple[Unit, int]:
+        """Return unit, and offset in it, of the entry that a value of an entry in *unit* refers to.
+
+        :raises MalformedFile: if it refers to none
+        :raises Unsupported: if that is in a file that is not to be had
+        """
+        form, raw = value
+        if not isinstance(raw, int):
+            raise MalformedFile(f"{self.name}: a reference of form {form:#x}")
+        if form in UNIT_REFERENCES:
+            return unit, raw
+        if form == DW_FORM_REF_ADDR:
+            return self.entry_at(unit.sections, unit.section_base + raw)
+        if form == DW_FORM_REF_SIG8:
+            found = self.unit_of_signature(unit.sections, raw)
+            if found is None:
+                raise Unsupported(f"{self.name}: a type with signature {raw:#x} is in another file")
+            return found, found.type_offset or 0
+        if form in SUPPLEMENTARY_REFERENCES:
+            sections = self.supplementary if unit.sections is self.main else None
+            if sections is None:
+                raise Unsupported(f"{self.name}: an entry is in a supplementary file (dwz's), which is not to be had")
+            return self.entry_at(sections, raw)
+        raise MalformedFile(f"{self.name}: a reference of form {form:#x}")
+
+    def entry_at(self, sections: Sections, offset: int) -> tuple[Unit, int]:
+        """Return the unit that lies at *offset* of ``.debug_info``, and how far in it that is.
+
+        :raises MalformedFile: if there is none
+        """
+        starts = self.starts(sections, INFO)
+        index = bisect_right(starts, offset) - 1
+        if index >= 0:
+            unit = self.unit(sections, starts[index])
+            if offset < unit.next_offset:
+                return unit, offset - unit.offset
+        raise MalformedFile(f".debug_info: no entry at {offset:#x}")
+
+    def unit_of_signature(self, sections: Sections, signature: int) -> Unit | None:
+        """Return the type unit with *signature*, None if the file has none.
+
+        :raises MalformedFile: if one of its units is malformed
+        """
+        if sections.tag not in self._signatures:
+            every = (unit for section in (INFO, TYPES) for unit in self.units(sections, section))
+            known = self._signatures[sections.tag] = {}
+            for unit in every:
+                if unit.signature is not None:
+                    known.setdefault(unit.signature, unit)
+        return self._signatures[sections.tag].get(signature)

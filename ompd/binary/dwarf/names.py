@@ -1,0 +1,211 @@
+"""What the source calls a function of DWARF: its name in the scopes that it is in, without parameters.
+
+``space::Class::method``, ``twice<int>``; namespaces without a name are ``(anonymous namespace)``, as gdb writes them,
+and the classes that lambdas are ``{lambda}``. A class in a function has that function's name before its own. C and
+Fortran have no scopes to tell: names there are ``DW_AT_name`` alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.units import (
+    DW_AT_ABSTRACT_ORIGIN,
+    DW_AT_LANGUAGE,
+    DW_AT_LINKAGE_NAME,
+    DW_AT_MIPS_LINKAGE_NAME,
+    DW_AT_NAME,
+    DW_AT_SIGNATURE,
+    DW_AT_SPECIFICATION,
+    DW_TAG_SUBPROGRAM,
+    Unit,
+    Value,
+)
+from ompd.contract.code import is_construct
+from ompd.errors import MalformedFile, Unsupported
+
+_DW_TAG_NAMESPACE = 0x39
+_TYPES = frozenset((0x02, 0x04, 0x13, 0x17, 0x38))  # class, enumeration, structure, union, interface
+# DW_LANG_C89 … C17, C11 among them; Fortran 77 … 18
+_WITHOUT_SCOPES = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D))
+
+_MAX_REFERENCES = 8
+_MAX_SCOPES = 32
+_MAX_NAME = 1 << 16
+_MAX_PASSES = 64
+
+Known = dict[int, tuple[Unit, Value]]
+
+
+class Names:
+    """The names of functions in one module's debug information."""
+
+    def __init__(self, files: DebugFiles) -> None:
+        self._files = files
+        self._trees: dict[tuple[str, int], _Tree] = {}
+        self._known: dict[tuple[str, int, int], str | None] = {}
+
+    def described(self, unit: Unit, offset: int) -> tuple[Known, Unit, int]:
+        """Return what is known of the function at *offset* of *unit*, each attribute with the unit that tells it, and
+        the entry that declares it first.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        :raises Unsupported: if one is in a file that is not to be had
+        """
+        # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not. These
+        # may lie in other units, with strings and files of their own.
+        known: Known = {}
+        for _ in range(_MAX_REFERENCES):
+            _, entry = unit.entry_at(offset)
+            for attribute, value in entry.items():
+                known.setdefault(attribute, (unit, value))
+            origin = entry.get(DW_AT_ABSTRACT_ORIGIN) or entry.get(DW_AT_SPECIFICATION)
+            if origin is None:
+                return known, unit, offset
+            unit, offset = self._files.target(unit, origin)
+        raise MalformedFile(f"{self._files.name}: a chain of entries does not end", offset=unit.offset + offset)
+
+    def function(self, unit: Unit, offset: int) -> str | None:
+        """Return the name of the function whose entry lies at *offset* of *unit*, None if nothing tells it.
+
+        What compilers make of OpenMP constructs keeps the name that the linker knows.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        key = unit.section, unit.offset, offset
+        if key not in self._known:
+            try:
+                self._known[key] = self._function(unit, offset)
+            except Unsupported:
+                self._known[key] = None  # it is in a file that is not to be had
+        return self._known[key]
+
+    def _function(self, unit: Unit, offset: int) -> str | None:
+        known, unit, offset = self.described(unit, offset)
+        name = text_of(known, DW_AT_NAME)
+        linkage = text_of(known, DW_AT_LINKAGE_NAME) or text_of(known, DW_AT_MIPS_LINKAGE_NAME)
+        if name is None or is_construct(name):
+            return linkage or name
+        if has_no_scopes(unit):
+            return name
+        parts = [name]
+        if not self._add_scopes(parts, unit, offset) and linkage is not None:
+            from ompd.binary.demangle import demangle  # noqa: PLC0415  for few functions
+
+            told = demangle(linkage)
+            if told is not None:
+                return told
+        qualified = "::".join(reversed(parts))
+        return qualified if len(qualified) <= _MAX_NAME else None
+
+    def _add_scopes(self, parts: list[str], unit: Unit, offset: int) -> bool:
+        # The names of what is around an entry, from inside out. False if a function around it is not told: what is
+        # in an OpenMP construct lies in the function that clang made of that, and this one in none.
+        inner: int | None = None  # tag of the scope that was found before
+        is_told = True
+        for _ in range(_MAX_SCOPES):
+            around = self._around(unit, offset)
+            if around is None:
+                return is_told
+            offset = around
+            tag, _ = unit.entry_at(offset)
+            if tag == DW_TAG_SUBPROGRAM and inner not in _TYPES:
+                return True  # a function in a function, as gcc has them in C, and what it outlines
+            if tag == DW_TAG_SUBPROGRAM or tag in _TYPES:
+                # The scope may itself be declared elsewhere.
+                known, unit, offset = self.described(unit, offset)
+                if DW_AT_SIGNATURE in known:  # of a type in a unit of its own, where its name and scopes are
+                    unit, offset = self._files.target(*known[DW_AT_SIGNATURE])
+                    known, unit, offset = self.described(unit, offset)
+                name = text_of(known, DW_AT_NAME)
+                if tag == DW_TAG_SUBPROGRAM:
+                    is_told = name is not None and not is_construct(name)
+                    if name is None or not is_told:
+                        continue  # its own place, by gcc, is in the function that the construct is in
+                    parts.append(name)
+                else:
+                    parts.append(name or ("{lambda}" if parts[-1].startswith("operator()") else "{unnamed}"))
+            elif tag == _DW_TAG_NAMESPACE:
+                known, unit, offset = self.described(unit, offset)
+                parts.append(text_of(known, DW_AT_NAME) or "(anonymous namespace)")
+            else:
+                continue  # a block, a unit
+            inner = tag
+        raise MalformedFile(f"{self._files.name}: scopes do not end", offset=unit.offset + offset)
+
+    def function_around(self, unit: Unit, offset: int) -> tuple[str, str | None] | None:
+        """Return the name of the function in which the entry at *offset* of *unit* lies, and its linker's name, None
+        where the entries around it tell none.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        for _ in range(_MAX_SCOPES):
+            around = self._around(unit, offset)
+            if around is None:
+                return None
+            offset = around
+            if unit.entry_at(offset)[0] == DW_TAG_SUBPROGRAM:
+                name = self.function(unit, offset)
+                known, _, _ = self.described(unit, offset)
+                return (name, text_of(known, DW_AT_LINKAGE_NAME)) if name is not None else None
+        return None
+
+    def _around(self, unit: Unit, offset: int) -> int | None:
+        key = unit.section, unit.offset
+        if key not in self._trees:
+            self._trees[key] = _Tree(unit)
+        return self._trees[key].around(offset)
+
+
+def text_of(known: Known, attribute: int) -> str | None:
+    """Return the text of an attribute, None if there is none.
+
+    :raises Unsupported: if it is in a file that is not to be had
+    """
+    if attribute not in known:
+        return None
+    unit, value = known[attribute]
+    text = unit.string(value)
+    if text is None:
+        raise Unsupported("a name is in a supplementary file (dwz's), which is not to be had")
+    return text if text and len(text) <= _MAX_NAME else None
+
+
+def has_no_scopes(unit: Unit) -> bool:
+    """Tell whether the functions of a unit lie in no scopes of the source, as in C."""
+    return unit.number(unit.top.get(DW_AT_LANGUAGE)) in _WITHOUT_SCOPES
+
+
+class _Tree:
+    # Which entry of a unit lies in which, as far as that was asked for: of an entry those in it that have others in
+    # them. Where the file tells an entry's end (gcc does), nothing in it is looked at before something there is asked.
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._inside: dict[int, list[tuple[int, int]]] = {}
+        start, first, end = unit.bounds
+        self._top = first - start
+        # Entries whose ends lie about each other may be walked through again and again.
+        self._left = _MAX_PASSES * (end - start)
+
+    def around(self, offset: int) -> int | None:
+        # The entry in which the one at *offset* lies, None for the unit's own.
+        parent, found = None, self._top
+        while found != offset:
+            parent = found
+            rows = self._rows(parent)
+            index = bisect_right(rows, (offset, 1 << 63)) - 1
+            if index < 0 or offset >= rows[index][1]:
+                break
+            found = rows[index][0]
+        return parent
+
+    def _rows(self, offset: int) -> list[tuple[int, int]]:
+        if offset not in self._inside:
+            found, end = self._unit.nesting(offset)
+            self._left -= end - offset
+            if self._left < 0:
+                raise MalformedFile(".debug_info: ends of entries that contradict each other", offset=offset)
+            self._inside.update(found)
+        return self._inside[offset]

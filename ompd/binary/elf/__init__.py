@@ -1,0 +1,1 @@
+"""ELF files: headers, symbol tables, what a loader reads, and what is packed into them."""

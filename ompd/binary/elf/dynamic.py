@@ -1,0 +1,272 @@
+"""What a loader reads of an ELF file: its dynamic symbols by name and version, and what its linkage table asks for.
+
+gABI, "Dynamic Linking" and "Hash Table"; versions as in Drepper's "ELF Symbol Versioning" and the LSB, "Symbol
+Versioning"; ``DT_GNU_HASH`` as binutils and glibc have it. Section headers are not needed. 64-bit files only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.binary.elf.elf import (
+    DT_NEEDED,
+    DT_PLTGOT,
+    DT_SONAME,
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    SHN_UNDEF,
+    ElfFile,
+    order_mark,
+)
+from ompd.binary.elf.symbols import STB_LOCAL
+from ompd.errors import MalformedFile
+
+DT_PLTRELSZ, DT_HASH, DT_SYMBOLIC, DT_PLTREL, DT_JMPREL, DT_FLAGS = 2, 4, 16, 20, 23, 30
+DT_RELA = 7
+DT_GNU_HASH, DT_VERSYM = 0x6FFFFEF5, 0x6FFFFFF0
+DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+DF_SYMBOLIC = 2
+VER_FLG_BASE = 1
+VERSYM_HIDDEN, VERSYM_VERSION = 0x8000, 0x7FFF
+_FIRST_GIVEN = 2  # VER_NDX_LOCAL and VER_NDX_GLOBAL are no versions; the first one that a file defines is
+
+# glibc defines some 40 versions, and one bucket holds a handful of symbols.
+_MAX_VERSIONS = 1 << 12
+_MAX_CHAIN = 1 << 14
+_MAX_NAME = 1 << 12
+_MAX_NEEDED = 1 << 10
+
+
+class Version(NamedTuple):
+    """A version of a symbol. ``hidden`` is that of a reference: nothing else may stand for it."""
+
+    name: str
+    hidden: bool
+
+
+class Wanted(NamedTuple):
+    """What an entry of the linkage table is bound to: a symbol by name and version, None without one.
+
+    ``own`` is the symbol's link-time address in this very file where nobody else's may take its place, else None.
+    """
+
+    name: str
+    version: Version | None
+    own: int | None
+    own_type: int
+
+
+class Definition(NamedTuple):
+    """A dynamic symbol that a file defines. ``address`` is its link-time address, ``type`` one of ``STT_*``."""
+
+    address: int
+    type: int
+
+
+class DynamicLinking:
+    """The dynamic section of one file, and the tables it leads to.
+
+    :raises MalformedFile: as every method does where these do not lie in the file
+    """
+
+    def __init__(self, elf: ElfFile) -> None:
+        self._elf = elf
+        self._order = order_mark(elf.byte_order)
+        if elf.ident_class != 64:
+            raise MalformedFile(f"{elf.name}: not a 64-bit file")
+        self._symbol = struct.Struct(self._order + "IBBHQQ")
+        self._entries = elf.dynamic()
+        self._tags = dict(reversed(self._entries))
+
+    @property
+    def linkage_table(self) -> int | None:
+        """The link-time address of the table that is shared with the loader (DT_PLTGOT), None without one."""
+        return self._tags.get(DT_PLTGOT)
+
+    @property
+    def soname(self) -> str | None:
+        """What the file calls itself (DT_SONAME)."""
+        offset = self._tags.get(DT_SONAME)
+        return self._string(offset) if offset is not None else None
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The libraries that it was linked with (DT_NEEDED), in their order."""
+        offsets = [value for tag, value in self._entries if tag == DT_NEEDED]
+        return tuple(self._string(offset) for offset in offsets[:_MAX_NEEDED])
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether it looks for symbols in itself first."""
+        return DT_SYMBOLIC in self._tags or bool(self._tags.get(DT_FLAGS, 0) & DF_SYMBOLIC)
+
+    def wanted(self, index: int, jump_slot: int) -> Wanted:
+        """Return what entry *index* of the linkage table is bound to.
+
+        :param jump_slot: the number of the relocation that such entries have
+        """
+        size = self._tags.get(DT_PLTRELSZ, 0)
+        layout = struct.Struct(self._order + "QQq")
+        if self._tags.get(DT_PLTREL) != DT_RELA or not 0 <= index < size // layout.size:
+            raise MalformedFile(f"{self._elf.name}: its linkage table has no entry {index}")
+        _, info, _ = layout.unpack(self._bytes(self._tags.get(DT_JMPREL, 0) + index * layout.size, layout.size))
+        if info & 0xFFFFFFFF != jump_slot:
+            raise MalformedFile(f"{self._elf.name}: entry {index} of its linkage table is of kind {info & 0xFFFFFFFF}")
+        number = info >> 32
+        name, st_info, other, section, value, _ = self._symbol_at(number)
+        own = None
+        if (other & 3 or st_info >> 4 == STB_LOCAL) and section != SHN_UNDEF:  # STV_DEFAULT is 0
+            own = value
+        version = self._versions.get(self._versym(number) & VERSYM_VERSION) if self._has_versions else None
+        return Wanted(self._string(name), version, own, st_info & 15)
+
+    def find(self, wanted: Wanted) -> Definition | None:
+        """Return the symbol that a loader takes for *wanted*, None if this file defines none that fits."""
+        unversioned: list[Definition] = []
+        for number in self._named(wanted.name):
+            _, info, _, section, value, _ = self._symbol_at(number)
+            if section == SHN_UNDEF or info >> 4 == STB_LOCAL or not value:
+                continue
+            found = Definition(value, info & 15)
+            if not self._has_versions:
+                return found
+            mark = self._versym(number)
+            own = self._versions.get(mark & VERSYM_VERSION)
+            if wanted.version is None:
+                # A program that was linked when there were no versions gets the first one.
+                if mark & VERSYM_VERSION <= _FIRST_GIVEN:
+                    return found
+                if not mark & VERSYM_HIDDEN:
+                    unversioned.append(found)
+            elif _is_version(own, wanted.version, is_hidden=bool(mark & VERSYM_HIDDEN)):
+                return found
+        return unversioned[0] if len(unversioned) == 1 else None
+
+    # Tables
+
+    def _bytes(self, address: int, size: int) -> bytes:
+        offset = self._elf.file_offset(address, size)
+        if offset is None or offset + size > len(self._elf.data):
+            raise MalformedFile(f"{self._elf.name}: its dynamic section leads out of it, to {address:#x}")
+        return self._elf.copy(offset, size, "what its dynamic section leads to")
+
+    def _word(self, address: int, size: int = 4) -> int:
+        return int.from_bytes(self._bytes(address, size), self._elf.byte_order)
+
+    @cached_property
+    def _strings(self) -> bytes:
+        return self._bytes(self._tags.get(DT_STRTAB, 0), self._tags.get(DT_STRSZ, 0))
+
+    def _string(self, offset: int) -> str:
+        end = self._strings.find(b"\0", offset, offset + _MAX_NAME)
+        if offset < 0 or end < 0:
+            raise MalformedFile(f"{self._elf.name}: no name at offset {offset:#x} of its dynamic strings")
+        return self._strings[offset:end].decode("utf-8", "replace")
+
+    def _symbol_at(self, number: int) -> tuple[int, int, int, int, int, int]:
+        raw = self._bytes(self._tags.get(DT_SYMTAB, 0) + number * self._symbol.size, self._symbol.size)
+        name, info, other, section, value, size = self._symbol.unpack(raw)
+        return name, info, other, section, value, size
+
+    def _named(self, name: str) -> Iterator[int]:
+        # The numbers of symbols by that name.
+        key = name.encode("utf-8", "replace") + b"\0"
+        for number in self._hashed(key[:-1]):
+            offset = self._symbol_at(number)[0]
+            if self._strings[offset : offset + len(key)] == key:
+                yield number
+
+    def _hashed(self, name: bytes) -> Iterator[int]:
+        table = self._tags.get(DT_GNU_HASH)
+        if table is not None:
+            yield from self._gnu_hashed(table, name)
+        elif DT_HASH in self._tags:
+            yield from self._sysv_hashed(self._tags[DT_HASH], name)
+
+    def _gnu_hashed(self, table: int, name: bytes) -> Iterator[int]:
+        # nbuckets, number of the first symbol that is hashed, words of the filter, its shift; filter, buckets, chains
+        buckets, first, filter_words, _ = struct.unpack(self._order + "IIII", self._bytes(table, 16))
+        wanted = 5381
+        for byte in name:
+            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
+        if not buckets:
+            return
+        heads = table + 16 + 8 * filter_words
+        number = self._word(heads + 4 * (wanted % buckets))
+        if number < first:
+            return
+        for at in range(number, number + _MAX_CHAIN):
+            code = self._word(heads + 4 * buckets + 4 * (at - first))
+            if code | 1 == wanted | 1:
+                yield at
+            if code & 1:
+                return
+        raise MalformedFile(f"{self._elf.name}: its hash table of symbols does not end")
+
+    def _sysv_hashed(self, table: int, name: bytes) -> Iterator[int]:
+        buckets, chains = struct.unpack(self._order + "II", self._bytes(table, 8))
+        code = 0
+        for byte in name:
+            code = (code << 4) + byte
+            code = (code ^ (code >> 24 & 0xF0)) & 0x0FFFFFFF
+        if not buckets:
+            return
+        number = self._word(table + 8 + 4 * (code % buckets))
+        for _ in range(min(chains, _MAX_CHAIN)):
+            if not number:
+                return
+            yield number
+            number = self._word(table + 8 + 4 * buckets + 4 * number)
+        raise MalformedFile(f"{self._elf.name}: its hash table of symbols does not end")
+
+    # Versions
+
+    @property
+    def _has_versions(self) -> bool:
+        return DT_VERSYM in self._tags
+
+    def _versym(self, number: int) -> int:
+        return self._word(self._tags[DT_VERSYM] + 2 * number, 2)
+
+    @cached_property
+    def _versions(self) -> dict[int, Version]:
+        # By number, of those that the file defines and those that it needs.
+        found: dict[int, Version] = {}
+        left = _MAX_VERSIONS
+        at = self._tags.get(DT_VERDEF, 0)
+        for _ in range(min(self._tags.get(DT_VERDEFNUM, 0), _MAX_VERSIONS)):
+            # Elf64_Verdef: vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next; vda_name
+            _, flags, index, count, _, aux, following = struct.unpack(self._order + "HHHHIII", self._bytes(at, 20))
+            if not flags & VER_FLG_BASE and count:
+                found[index & VERSYM_VERSION] = Version(self._string(self._word(at + aux)), False)
+            if not following:
+                break
+            at += following
+        at = self._tags.get(DT_VERNEED, 0)
+        for _ in range(min(self._tags.get(DT_VERNEEDNUM, 0), _MAX_VERSIONS)):
+            # Elf64_Verneed: vn_version, vn_cnt, vn_file, vn_aux, vn_next
+            _, count, _, aux, following = struct.unpack(self._order + "HHIII", self._bytes(at, 16))
+            each = at + aux
+            for _ in range(min(count, left)):
+                # Elf64_Vernaux: vna_hash, vna_flags, vna_other, vna_name, vna_next
+                _, _, index, name, step = struct.unpack(self._order + "IHHII", self._bytes(each, 16))
+                found[index & VERSYM_VERSION] = Version(self._string(name), bool(index & VERSYM_HIDDEN))
+                left -= 1
+                if not step:
+                    break
+                each += step
+            if not following:
+                break
+            at += following
+        return found
+
+
+def _is_version(own: Version | None, wanted: Version, *, is_hidden: bool) -> bool:
+    # Whether a symbol of the version *own* may be taken for one of the version *wanted*.
+    if own is None:
+        return not wanted.hidden and not is_hidden
+    return own.name == wanted.name

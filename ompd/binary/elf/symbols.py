@@ -1,0 +1,518 @@
+"""Symbol tables of ELF files (gABI, "Symbol Table"): by name, by prefix and by address.
+
+A table of some thousand symbols is asked for a handful of names, at the start of a command that has to be quick. So
+nothing is decoded that is not asked for: a name is searched as bytes in the string table, and its offset there among
+all ``st_name``, which are taken out of the table in bulk.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+from ompd.binary.elf.elf import (
+    SHN_UNDEF,
+    SHT_DYNSYM,
+    SHT_SYMTAB,
+    ElfFile,
+    Section,
+    order_mark,
+)
+from ompd.errors import MalformedFile
+from ompd.safety import limits
+
+STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_COMMON, STT_TLS = range(7)
+STT_GNU_IFUNC = 10
+STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
+STB_GNU_UNIQUE = 10
+
+# Of several symbols by one name, the one that other modules would be bound to comes first.
+_BIND_RANK = {STB_GLOBAL: 0, STB_GNU_UNIQUE: 0, STB_WEAK: 1, STB_LOCAL: 2}
+# Of several symbols that cover an address, code comes first.
+_TYPE_RANK = {STT_FUNC: 0, STT_GNU_IFUNC: 0, STT_OBJECT: 1, STT_COMMON: 1}
+_VARIABLES = frozenset((STT_OBJECT, STT_COMMON, STT_TLS))
+_ADDRESSED = frozenset((STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_GNU_IFUNC))
+
+# Elf32_Sym and Elf64_Sym. st_name comes first in both; the rest is in another order.
+_SYM = {32: "IIIBBH", 64: "IBBHQQ"}
+
+_SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not an address, SHN_COMMON has none yet
+
+# Compilers do not nest functions, few labels of assembly lie inside of one, and glibc has some dozen names for one
+# function. The bounds keep a table made of overlapping symbols from costing time.
+_MAX_NESTED = 256
+_MAX_ALIASES = 256
+# Of strings that are more bytes it is kept which names are no symbols.
+_MIN_STRINGS, _MAX_ABSENCES = 1 << 18, 128
+_MIN_KEPT, _PROBES = 1 << 12, 64  # below that, sorting takes no longer than reading what was kept
+_MAX_VARIABLES = 1 << 18
+# Strings of sections and files are in these tables, too, and what a linker left of names that it dropped.
+_STRINGS_PER_SYMBOL, _FREE_STRINGS = 4, 1 << 12
+_MAX_SYMBOLS = 1 << 23  # several times what the largest programs have
+# Templates of C++ have names of some thousand bytes. Names may share their ends, so that a table of n bytes may hold
+# names of n * n.
+_MAX_NAME = 1 << 17
+
+
+class Symbol(NamedTuple):
+    """One defined symbol."""
+
+    name: str
+    address: int  # st_value: a link-time address, or an offset in the module's TLS block if type is STT_TLS
+    size: int  # bytes; 0 if unknown
+    type: int  # STT_*
+    bind: int  # STB_*
+    section: int  # st_shndx
+
+
+class Kept(Protocol):
+    """What was worked out of one file before, see :class:`ompd.debugger.files.cache.FileCache`."""
+
+    def get(self, what: str) -> bytes | None:
+        """Return what was kept as *what*, None if nothing was."""
+
+    def put(self, what: str, payload: bytes) -> None:
+        """Keep something as *what*."""
+
+
+class _Table:
+    """One SHT_SYMTAB or SHT_DYNSYM with its strings."""
+
+    def __init__(self, elf: ElfFile, section: Section, kept: Kept | None = None) -> None:
+        self._kept = kept
+        self._elf = elf
+        self._section = section
+        self._struct = struct.Struct(order_mark(elf.byte_order) + _SYM[elf.ident_class])
+        if section.sh_entsize != self._struct.size:
+            raise MalformedFile(f"{elf.name}: {section.name} has entries of {section.sh_entsize} bytes")
+        if section.sh_link >= len(elf.sections):
+            raise MalformedFile(f"{elf.name}: {section.name} names no string table")
+        size = elf.sections[section.sh_link].sh_size
+        self._keeps_absences = kept is not None and size >= _MIN_STRINGS
+        self._names_left = limits.Budget(limits.names(size), f"{elf.name}: names in {section.name} lie in one another")
+
+    @cached_property
+    def _strings(self) -> bytes:
+        return self._elf.section_data(self._elf.sections[self._section.sh_link])
+
+    @cached_property
+    def _entries(self) -> bytes:
+        raw = self._elf.section_data(self._section)
+        if len(raw) % self._struct.size or len(raw) // self._struct.size > _MAX_SYMBOLS:
+            raise MalformedFile(f"{self._elf.name}: {self._section.name} of {len(raw)} bytes is no table of symbols")
+        return raw
+
+    @cached_property
+    def _name_offsets(self) -> list[int]:
+        # st_name of every symbol. The strided view does in C what iter_unpack does entry by entry.
+        entries, size = self._entries, self._struct.size
+        if self._elf.byte_order == sys.byteorder:
+            return memoryview(entries).cast("I")[:: size // 4].tolist()
+        mark = order_mark(self._elf.byte_order)
+        return [offset for (offset,) in struct.iter_unpack(f"{mark}I{size - 4}x", entries)]
+
+    @cached_property
+    def _first_and_last(self) -> tuple[dict[int, int], dict[int, int]]:
+        # First and last symbol by st_name. They differ where symbols share a string, as static functions do.
+        offsets = self._name_offsets
+        count = len(offsets)
+        backwards = zip(reversed(offsets), range(count - 1, -1, -1), strict=True)
+        return dict(backwards), dict(zip(offsets, range(count), strict=True))
+
+    def _symbol(self, index: int, name: str) -> Symbol:
+        fields = self._struct.unpack_from(self._entries, index * self._struct.size)
+        if self._elf.ident_class == 64:
+            _, info, _, section, address, size = fields
+        else:
+            _, address, size, info, _, section = fields
+        return Symbol(name, address, size, info & 15, info >> 4, section)
+
+    def _name_at(self, offset: int) -> str:
+        end = self._strings.find(b"\0", offset, offset + _MAX_NAME)
+        if end < 0:
+            raise MalformedFile(
+                f"{self._elf.name}: {self._section.name} has a name outside of its strings, or without end",
+                offset=offset,
+            )
+        if end - offset > limits.LONG_NAME:
+            self._names_left.spend(end - offset)
+        return self._strings[offset:end].decode("utf-8", "replace")
+
+    @cached_property
+    def _sharing(self) -> dict[int, list[int]]:
+        # Every symbol by st_name, of those that share one.
+        firsts, lasts = self._first_and_last
+        sharing: dict[int, list[int]] = {}
+        for index, offset in enumerate(self._name_offsets):
+            if firsts[offset] != lasts[offset]:
+                sharing.setdefault(offset, []).append(index)
+        return sharing
+
+    def _indexes(self, offset: int) -> list[int]:
+        # Every symbol with this st_name.
+        firsts, lasts = self._first_and_last
+        index = firsts.get(offset, -1)
+        if index < 0:
+            return []
+        return [index] if index == lasts[offset] else self._sharing[offset]
+
+    def contains_string(self, name: str) -> bool:
+        return self._strings.find(_key(name)) >= 0
+
+    def find(self, name: str) -> list[Symbol]:
+        # Linkers let a name share the tail of a longer one, so it may begin in the middle of a string.
+        strings, key = self._strings, _key(name)
+        found = []
+        position = strings.find(key)
+        while position >= 0:
+            found += [self._symbol(index, name) for index in self._indexes(position)]
+            position = strings.find(key, position + 1)
+        return found
+
+    def preferred(self, name: str) -> Symbol | None:
+        # The one that is meant by a name. Each question looks in all modules for what runtimes have, and few have it.
+        if not self._keeps_absences:
+            return _preferred(self.find(name))
+        if name in self._absences:
+            return None
+        found = _preferred(self.find(name))
+        is_plain = name.isascii() and name.isprintable()
+        if found is None and is_plain and len(self._absences) < _MAX_ABSENCES and self._kept is not None:
+            self._absences.add(name)
+            self._kept.put(self._what_is_absent, "\n".join(sorted(self._absences)).encode())
+        return found
+
+    @property
+    def _what_is_absent(self) -> str:
+        return f"absent-{self._section.sh_offset:x}"
+
+    @cached_property
+    def _absences(self) -> set[str]:
+        # Names that no symbol of this table has, as was found out before.
+        raw = self._kept.get(self._what_is_absent) if self._kept is not None else None
+        return set(raw.decode("ascii", "replace").split("\n")) if raw else set()
+
+    def find_many(self, names: set[str]) -> list[Symbol]:
+        starts, strings = self._string_starts, self._strings
+        wanted = {_key(name)[:-1]: name for name in names}
+        longest = max(map(len, wanted), default=0) + 1
+        found = []
+        for index, offset in enumerate(self._name_offsets):
+            raw = starts.get(offset)
+            if raw is None:  # the tail of a longer string; one that is longer than all that are wanted is none of them
+                end = strings.find(b"\0", offset, offset + longest)
+                raw = strings[offset:end] if end >= 0 else None
+            if raw is not None and raw in wanted:
+                found.append(self._symbol(index, wanted[raw]))
+        return found
+
+    @cached_property
+    def _string_starts(self) -> dict[int, bytes]:
+        strings = self._strings
+        if strings.count(b"\0") > _STRINGS_PER_SYMBOL * len(self._name_offsets) + _FREE_STRINGS:
+            return {}  # no linker writes strings that nothing names
+        pieces = strings.split(b"\0")
+        offsets = accumulate((len(piece) + 1 for piece in pieces), initial=0)
+        return dict(zip(offsets, pieces, strict=False))  # the last offset is the table's end
+
+    def find_prefix(self, prefix: str) -> list[Symbol]:
+        strings, key = self._strings, prefix.encode("utf-8", "replace")
+        found = []
+        left = limits.Budget(
+            limits.names(len(strings)), f"{self._elf.name}: too many names in {self._section.name} begin with {prefix}"
+        )
+        position = strings.find(key)
+        while position >= 0:
+            indexes = self._indexes(position)
+            if indexes:
+                name = self._name_at(position)
+                left.spend(len(name))
+                found += [self._symbol(index, name) for index in indexes]
+            position = strings.find(key, position + 1)
+        return found
+
+    def variables(self) -> Iterator[Symbol]:
+        # Those that other modules may refer to; thread-local ones aside.
+        infos, sections, _ = self._columns()
+        what = f"{self._elf.name}: names of variables in {self._section.name} lie in one another"
+        left = limits.Budget(limits.names(len(self._strings)), what)
+        for index, (info, section) in enumerate(zip(infos, sections, strict=True)):
+            if info & 15 in (STT_OBJECT, STT_COMMON) and section != SHN_UNDEF and info >> 4 != STB_LOCAL:
+                name = self._name_at(self._name_offsets[index])
+                left.spend(len(name))
+                yield self._symbol(index, name)
+
+    def data_names(self) -> list[str]:
+        infos, sections, _ = self._columns()
+        rows = zip(self._name_offsets, infos, sections, strict=True)
+        offsets = [at for at, info, section in rows if info & 15 in _VARIABLES and section != SHN_UNDEF]
+        starts = self._string_starts
+        found = (starts.get(at) for at in dict.fromkeys(offsets[:_MAX_VARIABLES]))
+        return [raw.decode("utf-8", "replace") for raw in found if raw is not None and len(raw) < _MAX_NAME]
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        rows = enumerate(zip(*self._columns(), strict=True))
+        found = (i for i, (info, at, value) in rows if info & 15 == STT_TLS and value == offset and at != SHN_UNDEF)
+        index = next(found, None)
+        return self._symbol(index, self._name_at(self._name_offsets[index])) if index is not None else None
+
+    @cached_property
+    def _by_address(self) -> tuple[Sequence[int], Sequence[int]]:
+        # Start addresses, sorted, and the indexes of the symbols that begin there.
+        count = len(self._entries) // self._struct.size
+        if self._kept is None or count < _MIN_KEPT or self._elf.ident_class != 64:
+            return self._sorted()
+        what = f"symbols{self._section.name}"
+        found = self._read_sorted(self._kept.get(what), count)
+        if found is None:
+            starts, indexes = self._sorted()
+            found = array("Q", starts), array("I", indexes)
+            self._kept.put(what, b"".join((sys.byteorder.encode(), found[0].tobytes(), found[1].tobytes())))
+        return found
+
+    def _read_sorted(self, raw: bytes | None, count: int) -> tuple[array[int], array[int]] | None:
+        mark = sys.byteorder.encode()
+        starts, indexes = array("Q"), array("I")
+        size = starts.itemsize + indexes.itemsize
+        if raw is None or not raw.startswith(mark) or (len(raw) - len(mark)) % size:
+            return None
+        half = len(mark) + (len(raw) - len(mark)) // size * starts.itemsize
+        starts.frombytes(raw[len(mark) : half])
+        indexes.frombytes(raw[half:])
+        # Kept rows are of this table only if it has such symbols at such addresses.
+        if not 0 < len(starts) <= count or max(indexes) >= count:
+            return None
+        for row in range(0, len(starts), max(len(starts) // _PROBES, 1)):
+            symbol = self._symbol(indexes[row], "")
+            if symbol.address != starts[row] or not _has_address(symbol.type, symbol.section):
+                return None
+        return starts, indexes
+
+    def _sorted(self) -> tuple[list[int], list[int]]:
+        infos, sections, values = self._columns()
+        every = zip(range(len(values)), infos, sections, strict=True)
+        # As _has_address has it, without a call for each.
+        indexes = [i for i, info, section in every if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE]
+        indexes.sort(key=values.__getitem__)
+        return [values[index] for index in indexes], indexes
+
+    def _columns(self) -> tuple[list[int], list[int], list[int]]:
+        # st_info, st_shndx and st_value of every symbol, as _name_offsets has st_name.
+        entries = memoryview(self._entries)
+        if self._elf.byte_order == sys.byteorder and self._elf.ident_class == 64:
+            return entries[4::24].tolist(), entries.cast("H")[3::12].tolist(), entries.cast("Q")[1::3].tolist()
+        if self._elf.byte_order == sys.byteorder:
+            return entries[12::16].tolist(), entries.cast("H")[7::8].tolist(), entries.cast("I")[1::4].tolist()
+        rows = list(self._struct.iter_unpack(entries))
+        info, section, value = (1, 3, 4) if self._elf.ident_class == 64 else (3, 5, 1)
+        return [row[info] for row in rows], [row[section] for row in rows], [row[value] for row in rows]
+
+    def covering(self, address: int) -> Symbol | None:
+        # The symbol whose st_size covers the address: of those the one that begins nearest. One that ended before the
+        # address may lie inside of one that covers it.
+        starts, indexes = self._by_address
+        position = bisect_right(starts, address)
+        for last in range(position - 1, max(position - 1 - _MAX_NESTED, -1), -1):
+            start = starts[last]
+            if address < start + self._symbol(indexes[last], "").size:
+                first = bisect_left(starts, start, 0, last)
+                aliases = self._named(indexes[first : last + 1])
+                return min((s for s in aliases if address < start + s.size), key=_preference, default=None)
+        return None
+
+    def preceding(self, address: int) -> Symbol | None:
+        # The symbol without a size that begins nearest before the address, no other between, in the same section.
+        starts, indexes = self._by_address
+        last = bisect_right(starts, address)
+        if last == 0:
+            return None
+        first = bisect_left(starts, starts[last - 1], 0, last)
+        symbol = min(self._named(indexes[first:last]), key=_preference, default=None)
+        if symbol is None or symbol.size or symbol.section >= len(self._elf.sections):
+            return None
+        section = self._elf.sections[symbol.section]
+        return symbol if address < section.sh_addr + section.sh_size else None
+
+    def _named(self, indexes: Sequence[int]) -> list[Symbol]:
+        # A NOTYPE symbol "$x", "$d.3" … marks where code and data change (psABI of AArch64, Arm and RISC-V, "mapping
+        # symbols") and names nothing.
+        symbols = [self._symbol(index, self._name_at(self._name_offsets[index])) for index in indexes[:_MAX_ALIASES]]
+        return [s for s in symbols if s.name and not (s.type == STT_NOTYPE and s.name.startswith("$"))]
+
+
+class SymbolTable:
+    """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
+
+    Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
+    Tables are read at first need and in that order, and a table that answers ends the search.
+    """
+
+    def __init__(
+        self,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> None:
+        self._elf = elf
+        self._kept = kept
+        self._debug_elf = debug_elf
+        self._at: dict[int, Symbol | None] = {}
+        self._found: dict[str, Symbol | None] = {}
+
+    @classmethod
+    def load(
+        cls,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> SymbolTable:
+        """Return the joined table of *elf* and its separate debug file.
+
+        :param debug_elf: the file, or a function that finds it (None: there is none), which is called once, when the
+            module's own tables did not answer
+        :param kept: finds what is kept of a file from before
+        """
+        return cls(elf, debug_elf, kept)
+
+    @cached_property
+    def _own_tables(self) -> list[_Table]:
+        return self._read_tables(self._elf, SHT_DYNSYM, SHT_SYMTAB)
+
+    @cached_property
+    def _debug_tables(self) -> list[_Table]:
+        elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
+        return self._read_tables(elf, SHT_SYMTAB) if elf is not None else []
+
+    def _read_tables(self, elf: ElfFile, *kinds: int) -> list[_Table]:
+        found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
+        if len(found) > limits.MAX_SYMBOL_TABLES:
+            raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
+        return [self._table(elf, section) for section in found]
+
+    def _table(self, elf: ElfFile, section: Section) -> _Table:
+        return _Table(elf, section, self._kept(elf) if self._kept is not None else None)
+
+    def _tables(self) -> Iterator[_Table]:
+        yield from self._own_tables
+        yield from self._debug_tables
+
+    def contains_string(self, name: str) -> bool:
+        """Tell quickly whether *name* can be a symbol: False is certain, True means only that the string is there.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return any(table.contains_string(name) for table in self._tables())
+
+    def find(self, name: str) -> Symbol | None:
+        """Return the symbol called exactly *name*, or None; of several the global one, then weak, then local.
+
+        Undefined symbols, sections and file names are no symbols here.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if name not in self._found:
+            self._found[name] = next(filter(None, (t.preferred(name) for t in self._tables())), None)
+        return self._found[name]
+
+    def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
+        """Return those of *names* that there are, each as :meth:`find` would, in one pass over a table.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        missing = set(names)
+        answer: dict[str, Symbol] = {}
+        for table in self._tables():
+            if not missing:
+                break
+            candidates: dict[str, list[Symbol]] = {}
+            for symbol in table.find_many(missing):
+                candidates.setdefault(symbol.name, []).append(symbol)
+            for name, symbols in candidates.items():
+                best = _preferred(symbols)
+                if best is not None:
+                    answer[name] = best
+                    missing.discard(name)
+        return answer
+
+    def data_names(self) -> list[str]:
+        """Return the names of variables: of the first table that has some, at most some hundred thousand.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        for table in reversed(list(self._tables())):
+            names = table.data_names()
+            if names:
+                return names
+        return []
+
+    @cached_property
+    def exported_variables(self) -> Mapping[str, Symbol]:
+        """The variables in ``.dynsym``, by name: what the loader binds references of other modules to.
+
+        :raises MalformedFile: if the table or its strings are malformed
+        """
+        tables = self._read_tables(self._elf, SHT_DYNSYM)
+        return {symbol.name: symbol for table in tables for symbol in table.variables()}
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return next(filter(None, (table.thread_local_at(offset) for table in self._tables())), None)
+
+    def find_prefix(self, prefix: str) -> list[Symbol]:
+        """Return every symbol whose name begins with *prefix*, by name, then address; the same one of two tables once.
+
+        All tables are read for it.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        symbols: dict[tuple[str, int], Symbol] = {}
+        for table in self._tables():
+            for symbol in filter(_is_symbol, table.find_prefix(prefix)):
+                symbols.setdefault((symbol.name, symbol.address), symbol)
+        return [symbols[key] for key in sorted(symbols)]
+
+    def at(self, address: int) -> Symbol | None:
+        """Return the function or object that covers the link-time *address*, or None.
+
+        A symbol covers ``st_size`` bytes; one of size 0 reaches to the next symbol or the end of its section. Of
+        symbols that begin at one address functions come before objects, global before weak and local. A version in the
+        name (``name@@VERSION``) is cut off. TLS symbols have no address.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if address not in self._at:
+            symbol = next(filter(None, (table.covering(address) for table in self._tables())), None)
+            if symbol is None:
+                symbol = next(filter(None, (table.preceding(address) for table in self._tables())), None)
+            self._at[address] = symbol and symbol._replace(name=symbol.name.partition("@")[0] or symbol.name)
+        return self._at[address]
+
+
+def _has_address(kind: int, section: int) -> bool:
+    return kind in _ADDRESSED and 0 < section < _SHN_LORESERVE
+
+
+def _key(name: str) -> bytes:
+    return name.encode("utf-8", "replace") + b"\0"
+
+
+def _is_symbol(symbol: Symbol) -> bool:
+    return symbol.section != SHN_UNDEF and symbol.type not in (STT_SECTION, STT_FILE)
+
+
+def _preference(symbol: Symbol) -> tuple[int, int, bool, str]:
+    # Underscores last: glibc's clone3 is also __clone3, with all else equal.
+    return _TYPE_RANK.get(symbol.type, 2), _BIND_RANK.get(symbol.bind, 2), symbol.name.startswith("_"), symbol.name
+
+
+def _preferred(symbols: list[Symbol]) -> Symbol | None:
+    return min(filter(_is_symbol, symbols), key=lambda symbol: _BIND_RANK.get(symbol.bind, 2), default=None)

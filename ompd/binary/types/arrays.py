@@ -1,0 +1,135 @@
+"""Dimensions of arrays (DWARF 5, 5.5 and 5.18): bounds that stand in the file, and those that lie in the target.
+
+The descriptors of Fortran's allocatable and pointer arrays are described by expressions over the descriptor's address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ompd.binary.dwarf.index import DW_TAG_ENUMERATION_TYPE, Place
+from ompd.binary.dwarf.units import Unit, Value
+from ompd.binary.types.types import TypeInfo
+from ompd.errors import MalformedFile, Unsupported
+
+_DW_TAG_SUBRANGE_TYPE, _DW_TAG_GENERIC_SUBRANGE = 0x21, 0x45
+_DW_AT_LANGUAGE, _DW_AT_LOWER_BOUND, _DW_AT_UPPER_BOUND, _DW_AT_COUNT, _DW_AT_BYTE_STRIDE = 0x13, 0x22, 0x2F, 0x37, 0x51
+_DW_AT_BIT_STRIDE, _DW_AT_ORDERING = 0x2E, 0x09
+_DIMENSIONS = frozenset((_DW_TAG_SUBRANGE_TYPE, _DW_TAG_GENERIC_SUBRANGE, DW_TAG_ENUMERATION_TYPE))
+_CONSTANTS = {0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8}  # data1 … data8, by their sizes
+_NUMBERS = frozenset((*_CONSTANTS, 0x0D, 0x0F, 0x1E, 0x21))  # sdata, udata, data16, implicit_const
+
+FORTRAN_LANGUAGES = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D))
+"""DW_LANG_Fortran77 … Fortran18: arrays begin at 1, and their first index runs fastest."""
+
+_MAX_DIMENSIONS = 64
+_MAX_BOUND = 1 << 63
+_MAX_STRIDE = 1 << 48
+
+Evaluate = Callable[[Value], int]
+
+
+class Dimension(NamedTuple):
+    """One dimension: the first index, how many elements there are, and how many bytes lie from one to the next."""
+
+    lower: int
+    length: int
+    stride: int
+
+
+def language_of(unit: Unit) -> int:
+    """Return the unit's language, a ``DW_LANG_*``; 0 if it tells none."""
+    return unit.number(unit.top.get(_DW_AT_LANGUAGE)) or 0
+
+
+def is_fortran(unit: Unit) -> bool:
+    """Tell whether the unit is of a source in Fortran."""
+    return language_of(unit) in FORTRAN_LANGUAGES
+
+
+def constant_bounds(info: TypeInfo, place: Place) -> list[tuple[int | None, int | None]]:
+    """Return first index and count of each dimension of the array at *place*, in the file's order; None for one that is
+    worked out in the target, or told nowhere.
+    """
+    found: list[tuple[int | None, int | None]] = []
+    for attributes in _rows(info, place):
+        try:
+            lower, count = _bounds(place.unit, attributes, None)
+        except Unsupported:
+            lower, count = None, None
+        found.append((lower, count))
+    return found
+
+
+def dimensions(
+    info: TypeInfo, place: Place, attributes: dict[int, Value], element_size: int, evaluate: Evaluate | None
+) -> list[Dimension]:
+    """Return the dimensions of the array at *place*, outermost first: in Fortran, that is the last one.
+
+    One that has no end in the file, as that of a flexible array, has a count of 0.
+
+    :param evaluate: works out an expression over the array's (or its descriptor's) address, or a reference to a
+        variable that holds a bound; None where the array has no address
+    :raises Unsupported: if bounds are not to be told, or elements are not whole bytes apart
+    :raises MalformedFile: if bounds are absurd
+    """
+    unit = place.unit
+    if _DW_AT_BIT_STRIDE in attributes:
+        raise Unsupported("an array whose elements are bits apart")
+    element = unit.number(attributes.get(_DW_AT_BYTE_STRIDE)) or element_size
+    rows = list(_rows(info, place))
+    column_major = is_fortran(unit) or unit.number(attributes.get(_DW_AT_ORDERING)) == 1
+    if not column_major:
+        rows.reverse()
+    found: list[Dimension] = []
+    for row in rows:  # the one that runs fastest first
+        lower, count = _bounds(unit, row, evaluate)
+        stride = element
+        if _DW_AT_BYTE_STRIDE in row:
+            stride = _number(unit, row[_DW_AT_BYTE_STRIDE], evaluate)
+        if count is None:
+            count = 0
+        if not -_MAX_STRIDE < stride < _MAX_STRIDE or not 0 <= count < _MAX_BOUND:
+            raise MalformedFile(f"an array with {count} elements {stride} bytes apart")
+        found.append(Dimension(lower if lower is not None else 0, count, stride))
+        element = min(stride * count, _MAX_STRIDE - 1) if count else stride
+    found.reverse()
+    return found
+
+
+def _rows(info: TypeInfo, place: Place) -> list[dict[int, Value]]:
+    rows = []
+    for tag, attributes in info.index.children(place, _DIMENSIONS):
+        if tag == _DW_TAG_GENERIC_SUBRANGE:
+            raise Unsupported("an array of a rank that is known at run time only")
+        rows.append(attributes)
+        if len(rows) > _MAX_DIMENSIONS:
+            raise MalformedFile("an array of too many dimensions")
+    return rows
+
+
+def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None) -> tuple[int | None, int | None]:
+    lower: int | None = 1 if is_fortran(unit) else 0
+    if _DW_AT_LOWER_BOUND in attributes:
+        lower = _number(unit, attributes[_DW_AT_LOWER_BOUND], evaluate)
+    if _DW_AT_COUNT in attributes:
+        count = _number(unit, attributes[_DW_AT_COUNT], evaluate)
+        return lower, count
+    if _DW_AT_UPPER_BOUND not in attributes:
+        return lower, None
+    value = attributes[_DW_AT_UPPER_BOUND]
+    upper = _number(unit, value, evaluate)
+    if isinstance(value.raw, int) and upper in ((1 << 32) - 1, (1 << 64) - 1):
+        return lower, 0  # older gcc's -1 as the last index of an array of no elements
+    return lower, max(upper - (lower or 0) + 1, 0)
+
+
+def _number(unit: Unit, value: Value, evaluate: Evaluate | None) -> int:
+    if isinstance(value.raw, int) and value.form in _NUMBERS:
+        return value.raw
+    if evaluate is None:
+        raise Unsupported("an array whose bounds are worked out at run time")
+    number = evaluate(value)
+    bits = 8 * unit.address_size
+    return number - (1 << bits) if number >> bits - 1 else number

@@ -1,0 +1,337 @@
+"""Types as values need them: what is behind typedefs, members, enumerators, the shape of arrays. What is read is kept.
+
+Bytes only; expressions over the address of an object read what they need of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ompd.binary.dwarf.expression import StackMachine
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.units import DW_AT_NAME, Value
+from ompd.binary.types.arrays import Dimension, dimensions, is_fortran
+from ompd.binary.types.type_names import (
+    DW_AT_ALLOCATED,
+    DW_AT_ASSOCIATED,
+    DW_AT_TYPE,
+    DW_TAG_BASE_TYPE,
+    DW_TAG_CLASS_TYPE,
+    DW_TAG_REFERENCE_TYPE,
+    DW_TAG_RVALUE_REFERENCE_TYPE,
+    DW_TAG_STRUCTURE_TYPE,
+    DW_TAG_TYPEDEF,
+    DW_TAG_UNION_TYPE,
+    scoped_name,
+)
+from ompd.binary.types.types import TypeInfo
+from ompd.errors import MalformedFile, OmpdError, Unsupported
+
+_DW_TAG_INHERITANCE, _DW_TAG_ENUMERATOR = 0x1C, 0x28
+_DW_AT_CONST_VALUE, _DW_AT_ENCODING, _DW_AT_ENDIANITY = 0x1C, 0x3E, 0x65
+_DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DATA_LOCATION, _DW_AT_ENUM_CLASS = 0x38, 0x50, 0x6D
+ATE_ADDRESS, ATE_BOOLEAN, ATE_COMPLEX, ATE_FLOAT, ATE_SIGNED, ATE_SIGNED_CHAR = 1, 2, 3, 4, 5, 6
+ATE_UNSIGNED, ATE_UNSIGNED_CHAR, ATE_UTF, ATE_UCS, ATE_ASCII, ATE_COMPLEX_INTEGER = 7, 8, 0x10, 0x11, 0x12, 0x80
+WHOLE = frozenset((ATE_ADDRESS, ATE_SIGNED, ATE_UNSIGNED))
+CHARACTERS = frozenset((ATE_SIGNED_CHAR, ATE_UNSIGNED_CHAR, ATE_UTF, ATE_UCS, ATE_ASCII))
+SIGNED = frozenset((ATE_SIGNED, ATE_SIGNED_CHAR))
+REFERENCES = frozenset((DW_TAG_REFERENCE_TYPE, DW_TAG_RVALUE_REFERENCE_TYPE))
+STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
+WIDE = {"wchar_t": "L", "char16_t": "u", "char32_t": "U"}
+"""Characters wider than a byte, by what the source calls them: C has these as typedefs of integers."""
+
+_QUALIFIERS = frozenset((0x26, 0x2D, 0x35, 0x37, 0x40, 0x47, 0x4B))
+_OP_ADDR, _OP_PUSH_OBJECT_ADDRESS = 0x03, 0x97
+_MAX_CHAIN = 64
+_MAX_ENUMERATORS = 1 << 16
+_MAX_SCALAR = 64
+
+Read = Callable[[int, int], bytes]
+"""Gives the target's bytes at an address, exactly so many, or raises MemoryFault."""
+
+
+class Resolved(NamedTuple):
+    """What is behind typedefs and qualifiers: where it is defined, tag and attributes; the names on the way there."""
+
+    place: Place
+    tag: int
+    attributes: dict[int, Value]
+    names: tuple[str, ...]
+
+
+class MemberRow(NamedTuple):
+    """A member or base class: its name (None of an anonymous one), type, and where it lies.
+
+    ``first_bit`` and ``bits`` are those of a bit field, as in :class:`~ompd.binary.types.types.Member`;
+    ``expression`` tells of a virtual base class where it lies, from the object's address.
+    """
+
+    name: str | None
+    is_base: bool
+    type: Place
+    offset: int
+    first_bit: int | None
+    bits: int | None
+    expression: bytes | None
+
+
+class Enumeration(NamedTuple):
+    """An enumeration: its size in bytes, its enumerators by value, as the source names them from outside of it.
+
+    ``flags`` are these where each is a bit of its own, None of others.
+    """
+
+    size: int
+    names: dict[int, str]
+    flags: tuple[tuple[int, str], ...] | None
+
+
+class Scalar(NamedTuple):
+    """A base type: its ``DW_ATE_*``, size in bytes and name, what stands before its characters (``L``), and its byte
+    order where that is not the file's.
+    """
+
+    encoding: int
+    size: int
+    name: str
+    prefix: str
+    order: str | None
+
+
+class _ObjectMachine(StackMachine):
+    # Works out expressions of types, which may ask where the object lies that they are of.
+
+    object_address = 0
+    bias = 0
+
+    def step(self, opcode: int) -> None:
+        if opcode == _OP_PUSH_OBJECT_ADDRESS:
+            self.push(self.object_address)
+            return
+        super().step(opcode)
+        if opcode == _OP_ADDR:
+            self.push(self.pop() + self.bias)
+
+
+class TypeReader:
+    """Reads the types of one file.
+
+    :param read: gives what descriptors and virtual tables hold
+    :param bias: what is added to the file's addresses to get the target's
+    """
+
+    def __init__(self, info: TypeInfo, read: Read, bias: int = 0) -> None:
+        self.info = info
+        self.read = read
+        self._bias = bias
+        self._types: dict[tuple[str, int, int], Resolved] = {}
+        self._members: dict[tuple[str, int, int], tuple[MemberRow, ...]] = {}
+        self._enumerations: dict[tuple[str, int, int], Enumeration] = {}
+        self._scalars: dict[tuple[tuple[str, int, int], tuple[str, ...]], Scalar] = {}
+
+    # Types
+
+    def resolve(self, place: Place) -> Resolved:
+        """Return what is behind typedefs, qualifiers and declarations of the type at *place*.
+
+        :raises TypeNotFound: if it is only declared
+        :raises Unsupported: for void, and what is in another file
+        """
+        key = key_of(place)
+        if key not in self._types:
+            names: list[str] = []
+            here = place
+            for _ in range(_MAX_CHAIN):
+                tag, attributes = self.info.index.entry(here)
+                if (tag != DW_TAG_TYPEDEF and tag not in _QUALIFIERS) or DW_AT_TYPE not in attributes:
+                    break
+                name = here.unit.string(attributes.get(DW_AT_NAME))
+                if tag == DW_TAG_TYPEDEF and name is not None:
+                    names.append(name)
+                here = self.info.target(here.unit, attributes[DW_AT_TYPE])
+            here = self.info.inner(here)
+            tag, attributes = self.info.index.entry(here)
+            self._types[key] = Resolved(here, tag, attributes, tuple(names))
+        return self._types[key]
+
+    def scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
+        """Return the base type that :meth:`resolve` found."""
+        key = key_of(place), tuple(names)
+        if key not in self._scalars:
+            self._scalars[key] = self._scalar(place, attributes, names)
+        return self._scalars[key]
+
+    def _scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
+        unit = place.unit
+        encoding = unit.number(attributes.get(_DW_AT_ENCODING)) or 0
+        size = self.info.size_at(place)
+        if not 0 < size <= _MAX_SCALAR:
+            raise Unsupported(f"a base type of {size} bytes")
+        name = unit.string(attributes.get(DW_AT_NAME)) or ""
+        prefix = next((WIDE[known] for known in (*names, name) if known in WIDE), "")
+        marks = {1: "big", 2: "little"}
+        order = marks.get(unit.number(attributes.get(_DW_AT_ENDIANITY)) or 0)
+        return Scalar(encoding, size, name, prefix, order)
+
+    def character(self, place: Place | None) -> tuple[int, str, bool] | None:
+        """Return width in bytes and prefix of the characters that a type is one of, and whether it is ``char`` itself.
+
+        None for what is no character. Numbers of one byte are characters in C.
+        """
+        if place is None:
+            return None
+        try:
+            found, tag, attributes, names = self.resolve(place)
+            if tag != DW_TAG_BASE_TYPE:
+                return None
+            scalar = self.scalar(found, attributes, names)
+            if is_fortran(found.unit):
+                return (4, "4_", True) if scalar.name == "character(kind=4)" and scalar.size == 4 else None
+        except OmpdError:
+            return None
+        if scalar.encoding == ATE_UTF:
+            return scalar.size, {2: "u", 4: "U"}.get(scalar.size, ""), True
+        if scalar.prefix and scalar.size in (2, 4):
+            return scalar.size, scalar.prefix, True
+        if scalar.size == 1 and scalar.encoding in CHARACTERS | WHOLE:
+            return 1, "", scalar.name == "char"
+        return None
+
+    def members(self, place: Place) -> tuple[MemberRow, ...]:
+        """Return base classes and data members of the structure at *place*, in the file's order."""
+        key = key_of(place)
+        if key not in self._members:
+            found: list[MemberRow] = []
+            unit = place.unit
+            for name, tag, attributes in self.info.rows(place):
+                type_ = self.info.type_of(unit, attributes)
+                location = attributes.get(_DW_AT_DATA_MEMBER_LOCATION)
+                expression = None
+                try:
+                    offset, first_bit, bits = self.info.location(unit, attributes)
+                except Unsupported:
+                    if location is None or not isinstance(location.raw, bytes):
+                        raise
+                    offset, first_bit, bits, expression = 0, None, None, location.raw
+                if name is None and bits is not None:
+                    continue  # it only takes room
+                found.append(MemberRow(name, tag == _DW_TAG_INHERITANCE, type_, offset, first_bit, bits, expression))
+            self._members[key] = tuple(found)
+        return self._members[key]
+
+    def enumeration(self, place: Place) -> Enumeration:
+        """Return the enumeration at *place*."""
+        key = key_of(place)
+        if key not in self._enumerations:
+            unit = place.unit
+            _, own = self.info.index.entry(place)
+            names: dict[int, str] = {}
+            prefix = ""
+            for _, attributes in self.info.index.children(place, (_DW_TAG_ENUMERATOR,)):
+                value = attributes.get(_DW_AT_CONST_VALUE)
+                name = unit.string(attributes.get(DW_AT_NAME))
+                if value is None or name is None:
+                    continue
+                if not names:
+                    # An enumerator is a name of what is around the enumeration, or of the enumeration itself.
+                    scope = scoped_name(self.info, place, "").removesuffix("::")
+                    own_name = (unit.string(own.get(DW_AT_NAME)),) if _DW_AT_ENUM_CLASS in own else ()
+                    prefix = "::".join(part for part in (scope, *own_name) if part)
+                if isinstance(value.raw, int):
+                    names.setdefault(value.raw, f"{prefix}::{name}" if prefix else name)
+                if len(names) > _MAX_ENUMERATORS:
+                    raise MalformedFile("an enumeration of too many values")
+            size = self.info.size_at(place)
+            if not 0 < size <= _MAX_SCALAR:
+                raise Unsupported(f"an enumeration of {size} bytes")
+            flags = tuple(names.items()) if all(v >= 0 and v & v - 1 == 0 for v in names) else None
+            self._enumerations[key] = Enumeration(size, names, flags)
+        return self._enumerations[key]
+
+    def evaluate(self, place: Place, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
+        """Return what an expression of the type at *place* says of the object at *address*."""
+        machine = _ObjectMachine(
+            expression,
+            {},
+            self.read,
+            initial=initial,
+            pointer_size=place.unit.address_size,
+            byte_order=place.unit.sections.byte_order,
+        )
+        machine.object_address, machine.bias = address, self._bias
+        machine.run()
+        return machine.pop()
+
+    def bound_in(self, place: Place) -> int:
+        """Return the bound of an array that the variable whose entry is at *place* holds.
+
+        :raises Unsupported: here, since it takes a frame to tell
+        """
+        raise Unsupported("an array whose bounds lie in another variable")
+
+    def missing(self, place: Place, attributes: dict[int, Value], address: int | None) -> str | None:
+        """Return why there is no array behind the descriptor at *address*, in gdb's words; None if there is one."""
+        for attribute, text in ((DW_AT_ALLOCATED, "<not allocated>"), (DW_AT_ASSOCIATED, "<not associated>")):
+            value = attributes.get(attribute)
+            if value is None:
+                continue
+            if isinstance(value.raw, bytes):
+                if address is None:
+                    raise Unsupported("an array whose descriptor is not in memory")
+                if not self.evaluate(place, value.raw, address):
+                    return text
+            elif not value.raw:
+                return text
+        return None
+
+    def data_start(self, place: Place, attributes: dict[int, Value], address: int | None) -> int | None:
+        """Return where the data of the descriptor at *address* lies, None if the type at *place* has no descriptor."""
+        moved = attributes.get(_DW_AT_DATA_LOCATION)
+        if moved is None or not isinstance(moved.raw, bytes):
+            return None
+        if address is None:
+            raise Unsupported("an array whose descriptor is not in memory")
+        return self.evaluate(place, moved.raw, address)
+
+    def dimensions(
+        self, place: Place, attributes: dict[int, Value], element: Place, address: int | None
+    ) -> list[Dimension]:
+        """Return the dimensions of the array at *place*, outermost first; see :func:`dimensions`."""
+        evaluator = None
+        if address is not None:
+            where = address
+
+            def evaluator(value: Value) -> int:
+                if isinstance(value.raw, bytes):
+                    return self.evaluate(place, value.raw, where)
+                return self.bound_in(self.info.target(place.unit, value))
+
+        return dimensions(self.info, place, attributes, self.info.size_at(element), evaluator)
+
+    def follow(self, place: Place, source: int | bytes) -> tuple[Place, int | bytes]:
+        """Return type and place of what a reference refers to, through as many as there are; of what is none itself.
+
+        Compilers pass the variables that a region shares as references, and a pointer's as one to a pointer.
+        """
+        for _ in range(_MAX_CHAIN):
+            found, tag, attributes, _ = self.resolve(place)
+            if tag not in REFERENCES or DW_AT_TYPE not in attributes:
+                return place, source
+            size = found.unit.address_size
+            raw = source[:size] if isinstance(source, bytes) else self.read(source, size)
+            source = int.from_bytes(raw, found.unit.sections.byte_order)
+            place = self.info.target(found.unit, attributes[DW_AT_TYPE])
+        raise MalformedFile("references to references without end")
+
+    def size_of(self, place: Place) -> int | None:
+        """Return the size in bytes of the type at *place*, None if that is not told."""
+        try:
+            return self.info.size_at(place)
+        except OmpdError:
+            return None
+
+
+def key_of(place: Place) -> tuple[str, int, int]:
+    """Return what tells *place* from all others of its file."""
+    return place.unit.section, place.unit.offset, place.offset

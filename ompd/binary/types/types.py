@@ -1,0 +1,492 @@
+"""Sizes of types and places of their members, by DWARF 2 to 5 (5: chapter 5). Bytes only, no target.
+
+All that follows references of the file, or lists in it, has a bound: what does not end is malformed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf.files import DebugFiles, OtherFiles
+from ompd.binary.dwarf.index import (
+    DW_TAG_BASE_TYPE,
+    DW_TAG_CLASS_TYPE,
+    DW_TAG_ENUMERATION_TYPE,
+    DW_TAG_STRUCTURE_TYPE,
+    DW_TAG_TYPEDEF,
+    DW_TAG_UNION_TYPE,
+    NAMED_TYPES,
+    Place,
+    TypeIndex,
+)
+from ompd.binary.dwarf.units import DW_AT_NAME, DW_AT_SIGNATURE, Unit, Value
+from ompd.binary.elf.elf import ElfFile
+from ompd.contract.memory import ByteOrder
+from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
+
+_DW_TAG_ARRAY_TYPE, _DW_TAG_MEMBER, _DW_TAG_POINTER_TYPE, _DW_TAG_REFERENCE_TYPE = 0x01, 0x0D, 0x0F, 0x10
+_DW_TAG_INHERITANCE, _DW_TAG_SUBRANGE_TYPE, _DW_TAG_RVALUE_REFERENCE_TYPE = 0x1C, 0x21, 0x42
+# const, packed, volatile, restrict, shared, atomic, immutable: the type behind them has their size and members
+_QUALIFIERS = frozenset((0x26, 0x2D, 0x35, 0x37, 0x40, 0x47, 0x4B))
+_POINTERS = frozenset((_DW_TAG_POINTER_TYPE, _DW_TAG_REFERENCE_TYPE, _DW_TAG_RVALUE_REFERENCE_TYPE))
+_STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
+_COUNTED = frozenset((_DW_TAG_SUBRANGE_TYPE, DW_TAG_ENUMERATION_TYPE))
+
+_DW_AT_BYTE_SIZE, _DW_AT_BIT_OFFSET, _DW_AT_BIT_SIZE, _DW_AT_LANGUAGE = 0x0B, 0x0C, 0x0D, 0x13
+_DW_AT_LOWER_BOUND, _DW_AT_BYTE_STRIDE, _DW_AT_UPPER_BOUND, _DW_AT_COUNT = 0x22, 0x51, 0x2F, 0x37
+_DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DECLARATION, _DW_AT_EXTERNAL, _DW_AT_TYPE = 0x38, 0x3C, 0x3F, 0x49
+_DW_AT_DATA_BIT_OFFSET = 0x6B
+_DW_OP_PLUS_UCONST, _DW_OP_CONSTU, _DW_OP_PLUS = 0x23, 0x10, b"\x22"
+_FORTRAN = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23))  # DW_LANG_*: arrays begin at 1
+
+# "struct X" asks for those tags alone. A plain name is what the language would take it for: a typedef hides a tag.
+_KEYWORDS = {
+    "struct": (DW_TAG_STRUCTURE_TYPE, DW_TAG_CLASS_TYPE),
+    "class": (DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE),
+    "union": (DW_TAG_UNION_TYPE,),
+    "enum": (DW_TAG_ENUMERATION_TYPE,),
+}
+_ANY = (frozenset((DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE)), NAMED_TYPES - {DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE})
+_STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
+
+_MAX_CHAIN = 64
+_MAX_SEARCHES = 8
+_MAX_MEMBERS = 1 << 16
+# Base classes and members without a name of one structure, those inside of them too. One that contains itself twice
+# has twice as many at each level.
+_MAX_EMBEDDED = 1 << 11
+_MAX_BYTES = 1 << 48
+
+
+class Member(NamedTuple):
+    """A member: ``offset`` from the outer structure's start and ``size``, in bytes.
+
+    Of a bit field they are those of the bytes that it lies in, ``first_bit`` counts from the structure's start, from
+    the least significant bit of a byte where the target is little-endian and else from the most significant, and
+    ``bits`` is its width. Both are None for others.
+    """
+
+    offset: int
+    size: int
+    first_bit: int | None = None
+    bits: int | None = None
+
+
+class DwarfType:
+    """A type that :class:`TypeInfo` found; typedefs and qualifiers are already followed.
+
+    ``name`` is what it was asked for by, ``place`` where its entry lies.
+    """
+
+    __slots__ = ("_info", "name", "place")
+
+    def __init__(self, name: str, info: TypeInfo, place: Place) -> None:
+        self.name = name
+        self.place = place
+        self._info = info
+
+    @property
+    def size(self) -> int:
+        """The type's size in bytes.
+
+        :raises MalformedFile: if the file contradicts itself
+        :raises Unsupported: if the size is worked out at run time
+        """
+        return self._info.size_at(self.place)
+
+    @property
+    def byte_order(self) -> ByteOrder:
+        """Byte order of the file that it is from."""
+        return self.place.unit.sections.byte_order
+
+    def member(self, path: str) -> Member:
+        """Return where a member lies.
+
+        :param path: its name; further ones after dots, of embedded structures. ``name[2]`` is an element, and the name
+            of an array alone its first where members of that are named
+        :raises FieldNotFound: if there is none of that name
+        :raises MalformedFile: if the file contradicts itself
+        :raises Unsupported: if its offset or size is worked out at run time
+        """
+        return self._info.member_at(self.place, path, self.name)
+
+
+class TypeInfo:
+    """The types of one file's DWARF, a module's or its separate debug file's, and of those that it refers to.
+
+    :param others: finds split and supplementary files, None: there are none
+    :param files: the file's debug information, if others read it too
+    """
+
+    def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
+        self._name = elf.name
+        self._index = TypeIndex(elf, others, files)
+        self._found: dict[str, DwarfType | None] = {}
+        self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
+        self._members: dict[tuple[str, int, int], _Members] = {}
+        self._sizes: dict[tuple[str, int, int], int] = {}
+
+    @property
+    def index(self) -> TypeIndex:
+        """Where the file's types are found."""
+        return self._index
+
+    def find(self, name: str) -> DwarfType | None:
+        """Return the type called *name*, None if the file does not define it.
+
+        Before the name may stand ``struct``, ``class``, ``union`` or ``enum``, in it ``::`` after names of what is
+        around it. Without those a type outside of all scopes comes before one in a scope.
+
+        :raises TypeNotFound: if there are several by that name, and they differ in size
+        :raises MalformedFile: if what leads there is malformed
+        """
+        if name not in self._found:
+            self._found[name] = self._find(" ".join(name.split()))
+        return self._found[name]
+
+    def _find(self, name: str) -> DwarfType | None:
+        keyword, _, rest = name.partition(" ")
+        tags = _KEYWORDS.get(keyword)
+        if tags is not None and rest:
+            return self._look_up(name, rest, (frozenset(tags),))
+        return self._look_up(name, name, _ANY)
+
+    def _look_up(self, name: str, qualified: str, choices: Sequence[frozenset[int]]) -> DwarfType | None:
+        outer, last = _split(qualified)
+        for in_strings in (True, False):
+            candidates = self._index.candidates(last, in_strings=in_strings)
+            places = [Place(unit, offset) for unit, offsets in candidates for offset in offsets]
+            for tags in choices:
+                likely = [place for place in places if self._is(place, last, tags)]
+                best = self._best(likely, outer)
+                if best is not None:
+                    self._check_sizes(name, best, likely, outer)
+                    return DwarfType(name, self, self._definition(best))
+        return None
+
+    def _best(self, likely: Sequence[Place], outer: tuple[str, ...]) -> Place | None:
+        # The first that is an entry; one that no other names are around than those of *outer* before others.
+        best = None
+        for place in likely:
+            scope = self._index.scope_of(place)
+            if scope == outer:
+                return place
+            if best is None and _is_within(scope, outer):
+                best = place
+        return best
+
+    def _check_sizes(self, name: str, best: Place, likely: Sequence[Place], outer: tuple[str, ...]) -> None:
+        # In C two files may have structures of one name that are not the same.
+        size, whole = self._size_or_none(best), self._index.scope_of(best) == outer
+        for place in likely:
+            # That it is an entry is found out by a walk over its unit, which comes last because it costs most.
+            if self._size_or_none(place) in (None, size):
+                continue
+            scope = self._index.scope_of(place)
+            if scope == outer if whole else _is_within(scope, outer):
+                raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
+
+    def _is(self, place: Place, name: str, tags: frozenset[int]) -> bool:
+        try:
+            tag, attributes = self._index.entry(place)
+            return (
+                tag in tags
+                and _DW_AT_DECLARATION not in attributes
+                and place.unit.string(attributes.get(DW_AT_NAME)) == name
+            )
+        except MalformedFile:
+            return False  # chance bytes
+
+    def _size_or_none(self, place: Place) -> int | None:
+        try:
+            return self.size_at(place)
+        except (MalformedFile, Unsupported, TypeNotFound):
+            return None
+
+    # From type to type
+
+    def target(self, unit: Unit, value: Value) -> Place:
+        """Return the entry that an attribute of one in *unit* refers to."""
+        return self._index.target(unit, value)
+
+    def _definition(self, place: Place) -> Place:
+        # What is behind typedefs, qualifiers and declarations.
+        for _ in range(_MAX_CHAIN):
+            tag, attributes = self._index.entry(place)
+            if tag == DW_TAG_TYPEDEF or tag in _QUALIFIERS:
+                if _DW_AT_TYPE not in attributes:
+                    raise Unsupported(f"{self._name}: void has neither size nor members")
+                place = self.target(place.unit, attributes[_DW_AT_TYPE])
+            elif DW_AT_SIGNATURE in attributes:
+                place = self.target(place.unit, attributes[DW_AT_SIGNATURE])
+            elif _DW_AT_DECLARATION in attributes and tag in NAMED_TYPES:
+                return self._defined_elsewhere(place, tag, attributes)
+            else:
+                return place
+        raise MalformedFile(f"{self._name}: a chain of types does not end", offset=place.unit.offset + place.offset)
+
+    def _defined_elsewhere(self, place: Place, tag: int, attributes: dict[int, Value]) -> Place:
+        name = place.unit.string(attributes.get(DW_AT_NAME)) or ""
+        # A definition that leads to a declaration again, and so on: no compiler writes that.
+        if name in self._searched or len(self._searched) > _MAX_SEARCHES:
+            raise MalformedFile(f"{self._name}: declarations of {name!r} lead to each other")
+        self._searched.append(name)
+        try:
+            found = self._look_up(name, name, (frozenset((tag,)),)) if name else None
+        finally:
+            self._searched.pop()
+        if found is None:
+            raise TypeNotFound(name, f"{self._name}, which only declares it")
+        return found.place
+
+    # Sizes
+
+    def size_at(self, place: Place) -> int:
+        """Return the size in bytes of the type at *place*; see :attr:`DwarfType.size`."""
+        key = place.unit.section, place.unit.offset, place.offset
+        size = self._sizes.get(key)
+        if size is None:
+            size = self._sizes[key] = self._size_at(place)
+        return size
+
+    def _size_at(self, place: Place) -> int:
+        total = 1
+        for _ in range(_MAX_CHAIN):
+            place = self._definition(place)
+            tag, attributes = self._index.entry(place)
+            size = place.unit.number(attributes.get(_DW_AT_BYTE_SIZE))
+            if size is None and tag == _DW_TAG_ARRAY_TYPE and _DW_AT_TYPE in attributes:
+                if _DW_AT_BYTE_STRIDE in attributes:
+                    raise Unsupported(f"{self._name}: an array whose elements are apart")
+                for count in self.counts(place):
+                    total *= count
+                place = self.target(place.unit, attributes[_DW_AT_TYPE])
+                continue
+            if size is None and tag in _POINTERS:
+                size = place.unit.address_size
+            if size is None and tag == DW_TAG_ENUMERATION_TYPE and _DW_AT_TYPE in attributes:
+                place = self.target(place.unit, attributes[_DW_AT_TYPE])
+                continue
+            if size is None:
+                raise Unsupported(f"{self._name}: the size of a type (DWARF tag {tag:#x}) is not known")
+            if not 0 <= size * total < _MAX_BYTES:
+                raise MalformedFile(f"{self._name}: a type of {size * total} bytes")
+            return size * total
+        raise MalformedFile(f"{self._name}: a chain of types does not end")
+
+    def counts(self, place: Place) -> list[int]:
+        """Return how many elements the array at *place* has in each dimension, the outermost first; 0 where there is no
+        bound, as in a flexible array.
+        """
+        unit = place.unit
+        counts = []
+        for _tag, attributes in self._index.children(place, _COUNTED):
+            for attribute in (_DW_AT_COUNT, _DW_AT_LOWER_BOUND, _DW_AT_UPPER_BOUND):
+                if attribute in attributes and not _is_constant(attributes[attribute]):
+                    raise Unsupported(f"{self._name}: an array whose size is worked out at run time")
+            count = unit.number(attributes.get(_DW_AT_COUNT))
+            upper = unit.number(attributes.get(_DW_AT_UPPER_BOUND))
+            if count is None and upper is not None:
+                lower = unit.number(attributes.get(_DW_AT_LOWER_BOUND))
+                if lower is None:
+                    lower = 1 if unit.number(unit.top.get(_DW_AT_LANGUAGE)) in _FORTRAN else 0
+                # Older gcc writes -1 as the last index of an array of no elements, in as many bytes as it likes.
+                count = 0 if upper in (-1, (1 << 32) - 1, (1 << 64) - 1) else upper - lower + 1
+            counts.append(count or 0)
+            if len(counts) > _MAX_CHAIN or counts[-1] < 0:
+                raise MalformedFile(f"{self._name}: an array with absurd bounds")
+        return counts
+
+    # Members
+
+    def member_at(self, place: Place, path: str, name: str) -> Member:
+        """Return where the member at *path* of the structure at *place* lies; see :meth:`DwarfType.member`."""
+        offset = 0
+        steps = path.split(".")
+        for number, step in enumerate(steps):
+            parsed = re.fullmatch(_STEP, step)
+            place = self._element_type(place)
+            member = self._members_of(place).find(parsed[1]) if parsed is not None else None
+            if parsed is None or member is None:
+                raise FieldNotFound(name, ".".join(steps[: number + 1]))
+            if member.bits is not None:
+                if number + 1 < len(steps) or parsed[2]:
+                    raise FieldNotFound(name, path)
+                start, end = member.first_bit, member.first_bit + member.bits
+                return Member(
+                    offset + start // 8, -(-end // 8) - start // 8, offset * 8 + member.first_bit, member.bits
+                )
+            offset += member.offset
+            place = member.type
+            indexes = [int(text) for text in re.findall(r"\d+", parsed[2])]
+            if indexes:
+                size, shift = self._element(place, indexes, name, path)
+                offset += shift
+                if number + 1 == len(steps):
+                    return Member(offset, size)
+                place = self._element_type(place)
+        return Member(offset, self.size_at(place))
+
+    def _element_type(self, place: Place) -> Place:
+        for _ in range(_MAX_CHAIN):
+            place = self._definition(place)
+            tag, attributes = self._index.entry(place)
+            if tag != _DW_TAG_ARRAY_TYPE or _DW_AT_TYPE not in attributes:
+                return place
+            place = self.target(place.unit, attributes[_DW_AT_TYPE])
+        raise MalformedFile(f"{self._name}: a chain of types does not end")
+
+    def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
+        # Size of the element with these indexes, one for each dimension, and where in the array it lies.
+        place = self._definition(place)
+        counts = self.counts(place) if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE else []
+        if len(counts) != len(indexes):
+            raise FieldNotFound(name, path)
+        position = 0
+        for depth, (index, count) in enumerate(zip(indexes, counts, strict=True)):
+            # An outermost count of 0 is that of a flexible array: its size is not the type's matter.
+            if index >= count and (count or depth):
+                raise FieldNotFound(name, path)
+            position = position * count + index
+        size = self.size_at(self.target(place.unit, self._index.entry(place)[1][_DW_AT_TYPE]))
+        return size, position * size
+
+    def _members_of(self, place: Place) -> _Members:
+        key = place.unit.section, place.unit.offset, place.offset
+        if key not in self._members:
+            tag = self._index.entry(place)[0]
+            self._members[key] = _Members(self, place if tag in _STRUCTURES else None)
+        return self._members[key]
+
+    # What _Members, below, asks
+
+    def rows(self, place: Place) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
+        """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
+        for count, (tag, attributes) in enumerate(self._index.children(place, (_DW_TAG_MEMBER, _DW_TAG_INHERITANCE))):
+            if count > _MAX_MEMBERS:
+                raise MalformedFile(f"{self._name}: a structure with too many members")
+            # Static members of a C++ class are members too, before DWARF 5.
+            if _DW_AT_EXTERNAL not in attributes and _DW_AT_TYPE in attributes:
+                yield place.unit.string(attributes.get(DW_AT_NAME)), tag, attributes
+
+    def type_of(self, unit: Unit, attributes: dict[int, Value]) -> Place:
+        """Return the type of a member."""
+        return self.target(unit, attributes[_DW_AT_TYPE])
+
+    def inner(self, place: Place) -> Place:
+        """Return the structure behind typedefs of a base class or a member without a name."""
+        return self._definition(place)
+
+    def location(self, unit: Unit, attributes: dict[int, Value]) -> tuple[int, int | None, int | None]:
+        """Return offset in bytes, first bit from the structure's start and width in bits (None: no bit field)."""
+        bits = unit.number(attributes.get(_DW_AT_BIT_SIZE))
+        first_bit = unit.number(attributes.get(_DW_AT_DATA_BIT_OFFSET))
+        offset = self._member_location(unit, attributes.get(_DW_AT_DATA_MEMBER_LOCATION))
+        if bits is None:
+            return (first_bit // 8 if first_bit is not None else offset), None, None
+        if first_bit is None:
+            # DWARF 3, 5.6.6: the bit field lies in a storage unit, and bit_offset counts from its most significant bit.
+            skipped = unit.number(attributes.get(_DW_AT_BIT_OFFSET)) or 0
+            size = unit.number(attributes.get(_DW_AT_BYTE_SIZE))
+            if size is None:
+                size = self.size_at(self.type_of(unit, attributes))
+            from_start = size * 8 - skipped - bits if unit.sections.byte_order == "little" else skipped
+            first_bit = offset * 8 + from_start
+        if not 0 < bits <= 1 << 16 or first_bit < 0:
+            raise MalformedFile(f"{self._name}: a bit field of {bits} bits at {first_bit}")
+        return 0, first_bit, bits
+
+    def _member_location(self, unit: Unit, value: Value | None) -> int:
+        if value is None:
+            return 0
+        if isinstance(value.raw, int):
+            if _is_constant(value):
+                offset = value.raw
+            else:
+                raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
+        else:
+            cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
+            operation = cursor.byte()
+            # The structure's address is pushed first; a constant has to be added to it.
+            offset = cursor.uleb() if operation in (_DW_OP_PLUS_UCONST, _DW_OP_CONSTU) else -1
+            rest = value.raw[cursor.position :]
+            if offset < 0 or rest != (_DW_OP_PLUS if operation == _DW_OP_CONSTU else b""):
+                raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
+        if not 0 <= offset < _MAX_BYTES:
+            raise MalformedFile(f"{self._name}: a member at offset {offset}")
+        return offset
+
+
+class _Found(NamedTuple):
+    offset: int
+    first_bit: int
+    bits: int | None
+    type: Place
+
+
+class _Members:
+    # The members of one structure by name, those of base classes and of members without a name among them.
+
+    def __init__(self, info: TypeInfo, place: Place | None) -> None:
+        self._info = info
+        self._place = place
+
+    def find(self, name: str) -> _Found | None:
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, _Found]:
+        found: dict[str, _Found] = {}
+        level = [] if self._place is None else [(self._place, 0)]
+        seen: set[tuple[str, int, int, int]] = set()
+        # By levels: what is nearer hides what is in a base class.
+        while level:
+            deeper: list[tuple[Place, int]] = []
+            for place, base in level:
+                key = place.unit.section, place.unit.offset, place.offset, base
+                if key in seen or len(seen) > _MAX_EMBEDDED:
+                    raise MalformedFile("a structure contains itself", offset=place.unit.offset + place.offset)
+                seen.add(key)
+                for name, tag, attributes in self._info.rows(place):
+                    embedded = tag == _DW_TAG_INHERITANCE or name is None
+                    if name is not None and name in found:
+                        continue
+                    try:
+                        offset, first_bit, bits = self._info.location(place.unit, attributes)
+                        target = self._info.type_of(place.unit, attributes)
+                        inner = self._info.inner(target) if embedded else target
+                    except (Unsupported, TypeNotFound):
+                        continue  # a virtual base class, a type of another file: not known
+                    if embedded and bits is None:
+                        deeper.append((inner, base + offset))
+                    elif name is not None:
+                        found[name] = _Found(base + offset, base * 8 + (first_bit or 0), bits, target)
+            level = deeper
+        return found
+
+
+def _is_constant(value: Value) -> bool:
+    # A constant, and no reference to a variable nor, since DWARF 4, an offset of a list of locations.
+    return isinstance(value.raw, int) and value.form in _CONSTANTS
+
+
+_CONSTANTS = frozenset((0x0B, 0x05, 0x06, 0x07, 0x0D, 0x0F, 0x1E, 0x21))  # data1 … data16, sdata, udata, implicit_const
+
+
+def _is_within(scope: tuple[str, ...] | None, outer: tuple[str, ...]) -> bool:
+    return scope is not None and scope[len(scope) - len(outer) :] == outer
+
+
+def _split(name: str) -> tuple[tuple[str, ...], str]:
+    # "a::b<c::d>" is b<c::d> in a.
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if depth == 0 and name.startswith("::", index):
+            parts.append(name[start:index])
+            start = index + 2
+    return tuple(part for part in parts if part), name[start:]

@@ -1,0 +1,1 @@
+"""What routines of the target would return, without running them there: decoded, or emulated."""

@@ -1,0 +1,113 @@
+"""Routines of the target that only load, decoded and followed without an emulator: nothing of the target runs.
+
+Getters of OpenMP runtimes are a few plain loads, as ``mov GOT(%rip), %rax; mov %fs:40(%rax), %eax; ret``. Tables of
+instructions, one for each processor, decode them and carry them out over numbers: what they load is read from the
+target, and noted. A routine that does more, as to write, to call the kernel or to go on for long, is refused. The code
+is not trusted: it has to be that of a file which is verified to be the one that ran (``code_checks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ompd.binary.elf.elf import EM_386, EM_X86_64
+from ompd.contract.process import CallResult
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.emulation.code_checks import PAGE, code_fault, storage_of
+from ompd.debugger.emulation.decode_state import State, Undecoded
+from ompd.debugger.emulation.decode_x86 import X86
+from ompd.errors import CorruptState, MemoryFault, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.inspected import InspectedProcess
+
+
+class _Instructions(Protocol):
+    def step(self) -> bool:
+        """See :meth:`X86.step`."""
+
+
+class _Machine(NamedTuple):
+    # A table of instructions, and the registers that they name: how many, the stack pointer, where results are.
+    instructions: Callable[[State, int], _Instructions]
+    registers: int
+    stack_register: int
+    result_register: int
+
+
+_X86 = _Machine(X86, 16, 4, 0)
+_MACHINES: Mapping[int, _Machine] = {EM_X86_64: _X86, EM_386: _X86}
+
+
+class Decoder:
+    """Follows routines of one process at one stop. Pages of code are verified once.
+
+    :param is_code: tells whether an address can be executed
+    """
+
+    def __init__(self, process: InspectedProcess, architecture: Architecture, is_code: Callable[[int], bool]) -> None:
+        self._process = process
+        self._is_code = is_code
+        self._architecture = architecture
+        self._pages: dict[int, bytes] = {}
+        self._thread_pointers: dict[int, int] = {}
+
+    def call(self, routine: int, thread: int) -> CallResult:
+        """Return what *routine* would answer in *thread*, and what it would read.
+
+        :raises Unavailable: if it does more than load, or its code or what it loads cannot be read or trusted
+        """
+        machine = _MACHINES.get(self._architecture.e_machine)
+        if machine is None:
+            raise Unavailable(
+                f"routines of the target are not decoded on this architecture ({self._architecture.name})"
+            )
+        size = self._architecture.pointer_size
+        state = State(
+            routine,
+            self._thread_pointer_of(thread),
+            machine.registers,
+            self._code,
+            self._load,
+            # The last page of all addresses, which no program has.
+            stack=(1 << 8 * size) - 16,
+            stack_register=machine.stack_register,
+            pointer_size=size,
+        )
+        instructions = machine.instructions(state, size)
+        try:
+            while instructions.step():
+                pass
+        except Undecoded as error:
+            raise self._refusal(routine, thread, f"it has {error}") from error
+        except MemoryFault as error:
+            raise self._refusal(routine, thread, str(error), error.hint) from error
+        except CorruptState as error:
+            raise self._refusal(routine, thread, str(error)) from error
+        return CallResult(state.registers[machine.result_register], tuple(state.reads))
+
+    def _refusal(self, routine: int, thread: int, reason: str, hint: str = "") -> Unavailable:
+        name = self._process.symbolize(routine) or f"{routine:#x}"
+        return Unavailable(f"{name} cannot be decoded in thread {thread}: {reason}", hint=hint)
+
+    def _thread_pointer_of(self, thread: int) -> int:
+        pointer = self._thread_pointers.get(thread)
+        if pointer is None:
+            size = self._architecture.pointer_size
+            pointer = self._thread_pointers[thread] = storage_of(self._process, thread, size)
+        return pointer
+
+    def _code(self, address: int) -> int:
+        start = address - address % PAGE
+        page = self._pages.get(start)
+        if page is None:
+            fault = code_fault(self._process, self._is_code, start)
+            if fault is not None:
+                raise Undecoded(f"a way that {fault}", address)
+            page = self._pages[start] = self._process.read(start, PAGE)
+        return page[address - start]
+
+    def _load(self, address: int, size: int) -> int:
+        self._process.check_data(address)
+        return int.from_bytes(self._process.read_data(address, size), self._architecture.byte_order)

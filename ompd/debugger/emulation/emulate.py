@@ -1,0 +1,503 @@
+"""Routines of the target's own code, run over its frozen memory by an emulator: nothing of the target runs or changes.
+
+The emulator (unicorn, the extra ``emulate``) has pages of its own. They are copied from the target when they are first
+read, and none of them but a scratch stack can be written to: a routine that would write, ask the kernel or leave the
+code of files that are proven to be those that ran is stopped, and its answer is unavailable. The code is not trusted.
+It runs without privileges, so many instructions, over so many pages, and ends.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ompd.binary.elf.elf import EM_X86_64
+from ompd.contract.process import CallResult
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.emulation.code_checks import code_fault, storage_of
+from ompd.errors import BadInput, CorruptState, MalformedFile, MemoryFault, OmpdError, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.emulation.linking import Linkage
+    from ompd.debugger.inspected import InspectedProcess
+
+_PAGE = 4096
+# Older ones refuse what is asked of them here: by number, 2.1.2 with a byte behind it for builds.
+_OLDEST = 0x02010200
+
+# What a routine may do before it is stopped. Getters of OpenMP runtimes run some ten to a few hundred instructions.
+_MAX_INSTRUCTIONS = 200_000
+_MAX_READS = 20_000
+_MAX_PAGES = 1_024
+_MAX_BINDINGS = 64
+# Pages that are kept between calls. Beyond that, all of them are let go.
+_MAX_KEPT = 1 << 14
+# Room for the machine code that the emulator makes, which it makes again where it is full.
+_TRANSLATED = 16 << 20
+_STACK_SIZE = 1 << 16
+
+# The emulator's own memory, by page. Page 0 is left out.
+_STACK_AT = 1
+_RETURN_AT = _STACK_AT + _STACK_SIZE // _PAGE
+_TRAP_AT = _RETURN_AT + 1
+_START_AT = _TRAP_AT + 1
+_FIRST = _START_AT + 1
+
+# Where it lies among the target's addresses: the stack between pages that nobody may touch, then where a routine
+# returns to, and where the emulator begins.
+_GAP = 1 << 24
+_RETURN = 3 * _GAP + _PAGE // 2
+_ROOM = 4 * _GAP
+_PLACES = range(0x7000_0000_0000, 0x1000_0000_0000, -(1 << 40))
+
+_READ, _WRITE, _EXECUTE = 1, 2, 4
+_WORD = (1 << 64) - 1
+
+
+class _Machine(NamedTuple):
+    # What the emulator has to be told of a processor: names of unicorn's constants, and code.
+    arch: str
+    mode: str
+    constants: str
+    model: str
+    stack_pointer: str
+    program_counter: str
+    thread_pointer: str
+    result: str
+    arguments: tuple[str, ...]
+    jump_slot: int
+    # What a call leaves on the stack, which was aligned to 16 bytes before: the return address.
+    return_size: int
+    # Instructions that the emulator would carry out although no program may, or would answer for the processor it is.
+    foreign: tuple[tuple[str, str], ...]
+    exceptions: dict[int, str]
+    # A new emulator runs as a kernel does: code that goes on as a program, to which clocks, halts and the like are
+    # forbidden, and what makes it ready, given where to go on; the registers that it leaves something in.
+    leave_kernel: bytes
+    prepare: Callable[[Any, Any, int], None]
+    left: tuple[str, ...]
+
+
+_EFER, _STAR = 0xC000_0080, 0xC000_0081
+_EFER_SCE, _CR4_TSD = 1, 4
+
+
+def _prepare_x86_64(uc: Any, constants: Any, until: int) -> None:
+    # What SYSRET takes: where to go on, and the flags, of which one bit always is. A program may not read the clock.
+    uc.msr_write(_EFER, uc.msr_read(_EFER) | _EFER_SCE)
+    uc.msr_write(_STAR, 0)
+    uc.reg_write(constants.UC_X86_REG_CR4, uc.reg_read(constants.UC_X86_REG_CR4) | _CR4_TSD)
+    uc.reg_write(constants.UC_X86_REG_RCX, until)
+    uc.reg_write(constants.UC_X86_REG_R11, 0x202)
+
+
+_X86_64 = _Machine(
+    arch="UC_ARCH_X86",
+    mode="UC_MODE_64",
+    constants="x86_const",
+    # LZCNT and TZCNT mean something else to older ones, and what newer ones have the emulator does not know.
+    model="UC_CPU_X86_HASWELL",
+    stack_pointer="UC_X86_REG_RSP",
+    program_counter="UC_X86_REG_RIP",
+    thread_pointer="UC_X86_REG_FS_BASE",
+    result="UC_X86_REG_RAX",
+    arguments=tuple(f"UC_X86_REG_{name}" for name in ("RDI", "RSI", "RDX", "RCX", "R8", "R9")),
+    jump_slot=7,  # R_X86_64_JUMP_SLOT
+    return_size=8,
+    foreign=(
+        ("UC_X86_INS_SYSCALL", "would call the kernel"),
+        ("UC_X86_INS_SYSENTER", "would call the kernel"),
+        ("UC_X86_INS_IN", "has an instruction that is not for programs"),
+        ("UC_X86_INS_OUT", "has an instruction that is not for programs"),
+        ("UC_X86_INS_CPUID", "asks which processor it runs on"),
+    ),
+    exceptions={
+        0: "divides by zero",
+        3: "has a breakpoint",
+        13: "has an instruction that is not for programs, or that reads a clock",
+        0x80: "would call the kernel",
+    },
+    leave_kernel=bytes.fromhex("480f07"),  # SYSRET
+    prepare=_prepare_x86_64,
+    left=("UC_X86_REG_RCX", "UC_X86_REG_R11"),
+)
+_MACHINES = {EM_X86_64: _X86_64}
+
+
+@dataclass
+class _Call:
+    # What is kept of a call while it runs.
+    reads: list[tuple[int, int]]
+    pages: int = 0
+    reason: str | None = None
+    cause: OmpdError | None = None
+    raised: BaseException | None = None
+    trapped: tuple[int, int, MemoryFault | None] | None = None
+    binding: bool = False
+
+
+class Emulator:
+    """Runs routines of one process at one stop. Pages are kept from call to call; close it.
+
+    :param is_code: tells whether an address can be executed
+    :param is_free: tells whether nothing of the target lies between two addresses
+    :raises Unavailable: if unicorn is not to be had, or this processor is not one that is emulated
+    """
+
+    def __init__(
+        self,
+        process: InspectedProcess,
+        architecture: Architecture,
+        linkage: Callable[[int], Linkage],
+        is_code: Callable[[int], bool],
+        is_free: Callable[[int, int], bool],
+    ) -> None:
+        machine = _MACHINES.get(architecture.e_machine)
+        if machine is None:
+            raise Unavailable(f"routines of the target are not emulated on this architecture ({architecture.name})")
+        self._machine = machine
+        self._process = process
+        self._is_code = is_code
+        self._linkage = linkage(machine.jump_slot)
+        place = next((at for at in _PLACES if is_free(at, at + _ROOM)), None)
+        if place is None:
+            raise Unavailable("routines of the target are not emulated: its memory leaves no room for a stack")
+        self._stack_start = place + _GAP
+        self._stack_end = self._stack_start + _STACK_SIZE
+        self._return = place + _RETURN
+        self._start = place
+        self._unicorn, self._constants = _import(machine)
+        self._uc: Any = None
+        self._hooks: list[int] = []
+        self._context: Any = None
+        self._call = _Call([])
+        self._checked: dict[int, str | None] = {}
+        self._thread_pointers: dict[int, int] = {}
+        self._open()
+
+    def close(self) -> None:
+        """Let go of the emulator and its pages. The next call makes another one."""
+        uc, self._uc, self._context = self._uc, None, None
+        # What it calls keeps it, and so this, alive.
+        for hook in self._hooks if uc is not None else ():
+            uc.hook_del(hook)
+        self._hooks = []
+
+    def call(self, routine: int, thread: int, arguments: Sequence[int]) -> CallResult:
+        """See :meth:`ompd.contract.process.Process.call`."""
+        if len(arguments) > len(self._machine.arguments):
+            raise BadInput(f"a routine is called with {len(self._machine.arguments)} arguments at most")
+        if not 0 <= routine <= _WORD or any(not -(1 << 63) <= argument <= _WORD for argument in arguments):
+            raise BadInput("a routine's address or argument does not fit into a register")
+        thread_pointer = self._thread_pointer_of(thread)
+        if self._uc is None or len(self._owners) + _MAX_PAGES > _MAX_KEPT:
+            self.close()
+            self._open()
+        self._call = call = _Call([])
+        uc, machine, constants = self._uc, self._machine, self._constants
+        try:
+            uc.context_restore(self._context)
+            uc.mem_write(_STACK_AT * _PAGE, self._clean_stack)
+            uc.reg_write(self._thread_pointer, thread_pointer)
+            for name, value in zip(machine.arguments, arguments, strict=False):
+                uc.reg_write(getattr(constants, name), value & _WORD)
+            pc = self._run(routine, call)
+            end = self._entry + machine.return_size
+            if pc is None and call.trapped is None and uc.reg_read(self._stack_pointer) == end:
+                return CallResult(uc.reg_read(self._result), tuple(call.reads))
+        except self._unicorn.UcError as error:
+            pc, call.reason = None, call.reason or f"the emulator has given up: {error}"
+        finally:
+            # Of the page that was trapped there is an entry that no other call may find.
+            if call.trapped is not None and self._uc is not None:
+                uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
+        raise self._refusal(routine, thread, call, pc)
+
+    def _thread_pointer_of(self, thread: int) -> int:
+        pointer = self._thread_pointers.get(thread)
+        if pointer is None:
+            pointer = self._thread_pointers[thread] = storage_of(self._process, thread, 8)
+        return pointer
+
+    def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
+        reason = call.reason
+        if reason is None and call.trapped is not None:
+            # An access that begins in another page.
+            page, access, fault = call.trapped
+            writes = access == self._unicorn.UC_MEM_WRITE
+            reason = f"would write at {page:#x}" if writes else f"reads at {page:#x}: {fault}"
+        elif reason is None:
+            reason = "does not return as routines do" if pc is None else "does not end"
+        what = f"{self._name(routine)} cannot be emulated in thread {thread}: it {reason}"
+        refusal = Unavailable(what, hint=call.cause.hint if call.cause is not None else "")
+        refusal.__cause__ = call.cause
+        return refusal
+
+    def _name(self, address: int) -> str:
+        return self._process.symbolize(address) or f"{address:#x}"
+
+    # Runs
+
+    def _run(self, routine: int, call: _Call) -> int | None:
+        # Where it stopped, None if it came back.
+        uc, pc = self._uc, routine
+        for _ in range(_MAX_BINDINGS):
+            fault = None
+            try:
+                uc.emu_start(pc, self._return, 0, _MAX_INSTRUCTIONS)
+            except self._unicorn.UcError as error:
+                fault = error
+            if call.raised is not None:
+                raise call.raised
+            stopped: int = uc.reg_read(self._program_counter)
+            if call.binding:
+                call.binding = False
+                bound = self._bind(call)
+                if bound is None:
+                    return stopped
+                pc = bound
+                continue
+            if call.reason is None and fault is None:
+                return None if stopped == self._return else stopped
+            if call.reason is None and fault is not None:
+                call.reason = self._explained(fault, stopped)
+            return stopped
+        call.reason = f"calls more than {_MAX_BINDINGS} routines that the program has not called yet"
+        return pc
+
+    def _explained(self, fault: Any, pc: int) -> str:
+        if fault.errno == self._unicorn.UC_ERR_INSN_INVALID:
+            return f"has an instruction at {self._name(pc)} that the emulator does not know"
+        return f"cannot go on at {self._name(pc)}: {fault}"
+
+    def _bind(self, call: _Call) -> int | None:
+        # The loader's routine that binds an entry has its arguments on the stack, above them the return address.
+        uc = self._uc
+        sp: int = uc.reg_read(self._stack_pointer)
+        link_map, index = self._stack_word(sp), self._stack_word(sp + 8)
+        try:
+            bound = self._linkage.bind(link_map, index)
+        except (Unavailable, MalformedFile, MemoryFault, CorruptState) as error:
+            call.reason, call.cause = f"calls what the program has not called yet: {error}", error
+            return None
+        uc.reg_write(self._stack_pointer, sp + 16)
+        return bound
+
+    def _stack_word(self, address: int) -> int:
+        if not self._stack_start <= address <= self._stack_end - 8:
+            return 0
+        raw = self._uc.mem_read(_STACK_AT * _PAGE + address - self._stack_start, 8)
+        return int.from_bytes(raw, "little")
+
+    # The emulator
+
+    def _open(self) -> None:
+        unicorn, machine, constants = self._unicorn, self._machine, self._constants
+        self._thread_pointer = getattr(constants, machine.thread_pointer)
+        self._stack_pointer = getattr(constants, machine.stack_pointer)
+        self._program_counter = getattr(constants, machine.program_counter)
+        self._result = getattr(constants, machine.result)
+        # By page of the target: where it lies in the emulator, and what may be done to it. By page of the emulator,
+        # from _FIRST on, which one of the target it is.
+        self._pages: dict[int, tuple[int, int]] = {}
+        self._owners: list[int] = []
+        self._entry = self._stack_end - 256 - machine.return_size
+        stack = bytearray(_STACK_SIZE)
+        at = self._entry - self._stack_start
+        stack[at : at + 8] = self._return.to_bytes(8, "little")
+        self._clean_stack = bytes(stack)
+        # Where memory for what it translates cannot be had, the emulator ends the process. So it is given little, which
+        # is asked for first.
+        try:
+            mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
+        except (OSError, ValueError) as error:
+            raise Unavailable("routines of the target are not emulated: there is not enough memory for it") from error
+        try:
+            self._uc = uc = unicorn.Uc(getattr(unicorn, machine.arch), getattr(unicorn, machine.mode))
+            uc.ctl_set_tcg_buffer_size(_TRANSLATED)
+            uc.ctl_set_cpu_model(getattr(constants, machine.model))
+            uc.ctl(unicorn.UC_CTL_TLB_TYPE, unicorn.UC_CTL_IO_WRITE, unicorn.UC_TLB_VIRTUAL)
+            uc.mem_map(0, (_FIRST + _MAX_KEPT) * _PAGE)
+            self._add_hooks(uc, unicorn)
+            uc.mem_write(_START_AT * _PAGE, machine.leave_kernel)
+            for number in range(_STACK_SIZE // _PAGE):
+                self._place(self._stack_start + number * _PAGE, _STACK_AT + number, _READ | _WRITE)
+            self._place(self._return, _RETURN_AT, _READ | _EXECUTE)
+            self._place(self._start, _START_AT, _EXECUTE)
+            machine.prepare(uc, constants, self._return)
+            uc.emu_start(self._start, self._return, 0, 2)
+            for name in machine.left:
+                uc.reg_write(getattr(constants, name), 0)
+            del self._pages[self._start // _PAGE]
+            uc.reg_write(self._stack_pointer, self._entry)
+            self._context = uc.context_save()
+        except unicorn.UcError as error:
+            self.close()
+            raise Unavailable(f"routines of the target are not emulated: {error}") from error
+
+    def _place(self, address: int, page: int, allowed: int) -> None:
+        self._pages[address // _PAGE] = page * _PAGE, allowed
+
+    def _add_hooks(self, uc: Any, unicorn: Any) -> None:
+        add = uc.hook_add
+        last = (_FIRST + _MAX_KEPT) * _PAGE - 1
+        self._hooks = [
+            add(unicorn.UC_HOOK_TLB_FILL, self._fill),
+            # By addresses in the emulator: what the scratch stack is read for is nobody's matter.
+            add(unicorn.UC_HOOK_MEM_READ, self._note_read, None, _FIRST * _PAGE, last),
+            add(
+                unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE,
+                self._note_trapped,
+                None,
+                _TRAP_AT * _PAGE,
+                (_TRAP_AT + 1) * _PAGE - 1,
+            ),
+            add(unicorn.UC_HOOK_INTR, self._note_exception),
+        ]
+        for instruction, reason in self._machine.foreign:
+            number = getattr(self._constants, instruction)
+            self._hooks.append(add(unicorn.UC_HOOK_INSN, self._refuse_instruction, reason, 1, 0, number))
+        for start, end in self._process.loader_code():
+            self._hooks.append(add(unicorn.UC_HOOK_BLOCK, self._enter_loader, None, start, end - 1))
+
+    def _stop(self, reason: str, cause: OmpdError | None = None) -> None:
+        call = self._call
+        if call.reason is None:
+            call.reason, call.cause = reason, cause
+        self._uc.emu_stop()
+
+    # What the emulator asks for, or tells
+
+    def _fill(self, _uc: Any, address: int, access: int, entry: Any, _data: object) -> bool:
+        # A page of the target is used in a way that it was not used in before.
+        call = self._call
+        try:
+            unicorn = self._unicorn
+            if access == unicorn.UC_MEM_FETCH:
+                return self._fill_code(address, entry)
+            number = address // _PAGE
+            found = self._pages.get(number)
+            if found is None:
+                found = self._fetch(number)
+            if access == unicorn.UC_MEM_WRITE and not found[1] & _WRITE:
+                call.trapped = address - address % _PAGE, access, None
+                entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
+                return True
+            # Code is executed once it was asked for as code.
+            entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
+            return bool(found[1] & (_READ | _WRITE))
+        except MemoryFault as error:
+            # Which bytes of the page, the hook of the one that is mapped instead is told.
+            call.trapped = address - address % _PAGE, access, error
+            entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
+            return True
+        except (CorruptState, Unavailable) as error:
+            self._stop(str(error), error)
+            return False
+        except BaseException as error:
+            call.raised = error
+            self._uc.emu_stop()
+            raise
+
+    def _fill_code(self, address: int, entry: Any) -> bool:
+        call, number = self._call, address // _PAGE
+        found = self._pages.get(number)
+        if found is None or not found[1] & _EXECUTE:
+            try:
+                fault = self._code_fault(number)
+                if fault is None:
+                    found = found or self._fetch(number)
+            except MemoryFault as error:
+                fault, call.cause = f"comes to {self._name(address)}: {error}", error
+            if fault is not None or found is None:
+                self._stop(fault or "cannot go on", call.cause)
+                return False
+            found = self._pages[number] = found[0], found[1] | _EXECUTE
+        entry.paddr, entry.perms = found
+        return True
+
+    def _fetch(self, number: int) -> tuple[int, int]:
+        # Copy a page of the target.
+        call = self._call
+        call.pages += 1
+        if call.pages > _MAX_PAGES:
+            raise Unavailable(f"uses more than {_MAX_PAGES} pages")
+        address = number * _PAGE
+        self._process.check_data(address)
+        raw = self._process.read_data(address, _PAGE)
+        place = (_FIRST + len(self._owners)) * _PAGE
+        self._uc.mem_write(place, raw)
+        self._owners.append(address)
+        found = self._pages[number] = place, _READ
+        return found
+
+    def _note_read(self, _uc: Any, _access: int, place: int, size: int, _value: int, _data: object) -> None:
+        reads = self._call.reads
+        reads.append((self._owners[place // _PAGE - _FIRST] + place % _PAGE, size))
+        if len(reads) > _MAX_READS:
+            self._stop(f"reads more than {_MAX_READS} times")
+
+    def _note_trapped(self, _uc: Any, access: int, place: int, size: int, _value: int, _data: object) -> None:
+        trapped = self._call.trapped
+        if trapped is None:
+            self._stop("reads or writes what it may not")
+            return
+        page, _, fault = trapped
+        address = page + place % _PAGE
+        if access == self._unicorn.UC_MEM_WRITE:
+            if self._stack_start - _GAP <= address < self._stack_start:
+                self._stop(f"needs more than {_STACK_SIZE // 1024} KiB of stack")
+            else:
+                self._stop(f"would write at {self._where(address)}", fault)
+        else:
+            self._stop(f"reads {size} bytes at {address:#x}: {fault}", fault)
+
+    def _where(self, address: int) -> str:
+        name = self._process.symbolize(address)
+        return f"{address:#x} ({name})" if name is not None else f"{address:#x}"
+
+    def _note_exception(self, _uc: Any, number: int, _data: object) -> None:
+        self._stop(self._machine.exceptions.get(number, f"raises interrupt {number}"))
+
+    def _refuse_instruction(self, *given: Any) -> int:
+        self._stop(given[-1])
+        return 0
+
+    def _enter_loader(self, _uc: Any, address: int, _size: int, _data: object) -> None:
+        call = self._call
+        try:
+            link_map = self._stack_word(self._uc.reg_read(self._stack_pointer))
+            if link_map and self._linkage.is_binder(address, link_map):
+                call.binding = True
+                self._uc.emu_stop()
+        except BaseException as error:
+            call.raised = error
+            self._uc.emu_stop()
+            raise
+
+    # Code
+
+    def _code_fault(self, number: int) -> str | None:
+        # Why a page's code is not run, None if it is.
+        if number not in self._checked:
+            self._checked[number] = code_fault(self._process, self._is_code, number * _PAGE)
+        return self._checked[number]
+
+
+def _import(machine: _Machine) -> tuple[Any, Any]:
+    hint = "pip install 'ompd[emulate]' adds unicorn 2.1.2 or later"
+    try:
+        import unicorn  # noqa: PLC0415  loads a library of 20 MB, and not everyone has it
+
+        constants = import_module(f"unicorn.{machine.constants}")
+    except (ImportError, OSError) as error:
+        raise Unavailable(f"routines of the target are not emulated without unicorn: {error}", hint=hint) from error
+    found: Any = unicorn
+    number = found.uc_version()[2]
+    if number < _OLDEST:
+        version = ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8))
+        raise Unavailable(f"routines of the target are not emulated by unicorn {version}", hint=hint)
+    return found, constants

@@ -1,0 +1,220 @@
+"""What the loader would bind an entry of a linkage table to, for calls that the program itself has not made yet.
+
+A lazily bound program leaves that to the loader's code, which writes to memory and saves registers in ways that no
+emulator knows. So the name is looked up here, as ``_dl_fixup`` of glibc does. Where a lookup depends on how a library
+was opened, which the loader does not tell, and more than one would do, there is no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.binary.elf.dynamic import Definition, DynamicLinking, Wanted
+from ompd.binary.elf.elf import PT_DYNAMIC
+from ompd.binary.elf.symbols import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
+from ompd.contract.callbacks import Callbacks
+from ompd.contract.memory import read_unsigned
+from ompd.debugger.modules.loader import LinkMap, Loader
+from ompd.debugger.modules.modules import LoadedModule
+from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
+
+_MAX_PATH = 1 << 12
+# A module's own address, the loader's record of it, the loader's routine that binds: the shared table's first words.
+_BINDER = 2
+
+
+class _Linked(NamedTuple):
+    link_map: LinkMap
+    module: LoadedModule
+    dynamic: DynamicLinking
+
+
+class Linkage:
+    """The linkage tables of one process; what its files tell of them is kept.
+
+    :param module_at: tells which module has an address mapped
+    """
+
+    def __init__(
+        self,
+        memory: Callbacks,
+        loader: Loader,
+        module_at: Callable[[int], LoadedModule | None],
+        jump_slot: int,
+    ) -> None:
+        self._memory = memory
+        self._loader = loader
+        self._module_at = module_at
+        self._jump_slot = jump_slot
+        self._linked: dict[int, _Linked | None] = {}
+        self._bound: dict[tuple[int, int], int] = {}
+        self._global: dict[int, tuple[_Linked, ...]] = {}
+        self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
+
+    def is_binder(self, routine: int, link_map: int) -> bool:
+        """Tell whether *routine* is what the module with that ``struct link_map`` calls to have an entry bound."""
+        if link_map not in self._maps:
+            return False
+        try:
+            linked = self._of(self._maps[link_map])
+            table = linked.dynamic.linkage_table if linked is not None else None
+            if linked is None or table is None:
+                return False
+            size = self._memory.pointer_size
+            return read_unsigned(self._memory, linked.module.bias + table + _BINDER * size, size) == routine
+        except (MalformedFile, MemoryFault):
+            return False
+
+    def bind(self, link_map: int, index: int) -> int:
+        """Return the address of the routine that entry *index* of a module's linkage table is for.
+
+        :param link_map: the module's ``struct link_map``
+        :raises Unavailable: if it depends on the processor (STT_GNU_IFUNC), or several modules have one and the loader
+            may have chosen either, or none has
+        :raises MalformedFile: if a module's tables do not lie in its file
+        """
+        key = link_map, index
+        if key not in self._bound:
+            self._bound[key] = self._bind(link_map, index)
+        return self._bound[key]
+
+    def _bind(self, link_map: int, index: int) -> int:
+        asking = self._of(self._maps[link_map]) if link_map in self._maps else None
+        if asking is None:
+            raise Unavailable(f"the loader has no module with a record at {link_map:#x} whose file is known")
+        wanted = asking.dynamic.wanted(index, self._jump_slot)
+        if wanted.own is not None:
+            return self._routine(wanted, asking, Definition(wanted.own, wanted.own_type))
+        if asking.dynamic.is_symbolic:
+            found = asking.dynamic.find(wanted)
+            if found is not None:
+                return self._routine(wanted, asking, found)
+        ordered = self._everywhere(asking.link_map.namespace)
+        for linked in ordered:
+            found = linked.dynamic.find(wanted)
+            if found is not None:
+                return self._routine(wanted, linked, found)
+        return self._among_opened(wanted, asking, ordered)
+
+    def _among_opened(self, wanted: Wanted, asking: _Linked, ordered: tuple[_Linked, ...]) -> int:
+        # What was opened while the program ran is looked for in an order that depends on who opened it.
+        passed = {linked.link_map.address for linked in ordered}
+        definitions = []
+        for link_map in self._maps.values():
+            if link_map.namespace != asking.link_map.namespace or link_map.address in passed:
+                continue
+            linked = self._of(link_map)
+            if linked is None:
+                if self._is_kernels(link_map):
+                    continue
+                raise Unavailable(f"{wanted.name} may be that of a module whose file is not known")
+            found = linked.dynamic.find(wanted)
+            if found is not None:
+                definitions.append((linked, found))
+        if not definitions:
+            raise Unavailable(f"no module of the process has {wanted.name}")
+        if len(definitions) > 1:
+            names = " and ".join(linked.module.name for linked, _ in definitions[:2])
+            raise Unavailable(f"{wanted.name} is in {names}: which one the loader would take is not known")
+        linked, found = definitions[0]
+        if linked.link_map.address not in self._reached(asking):
+            raise Unavailable(f"{wanted.name} is in {linked.module.name}, which {asking.module.name} does not need")
+        return self._routine(wanted, linked, found)
+
+    def _reached(self, asking: _Linked) -> set[int]:
+        # The module and what it needs, what that needs and so on: it sees these, whoever opened it.
+        opened = self._opened_as(asking.link_map.namespace)
+        reached, queue = {asking.link_map.address}, [asking]
+        for linked in queue:
+            for name in linked.dynamic.needed:
+                found = opened.get(name.rpartition("/")[2])
+                needed = self._of(found[1]) if found is not None else None
+                if needed is not None and needed.link_map.address not in reached:
+                    reached.add(needed.link_map.address)
+                    queue.append(needed)
+        return reached
+
+    def _routine(self, wanted: Wanted, linked: _Linked, found: Definition) -> int:
+        if found.type == STT_GNU_IFUNC:
+            raise Unavailable(f"{wanted.name} of {linked.module.name} is chosen by the processor that runs it")
+        if found.type not in (STT_FUNC, STT_NOTYPE):
+            raise Unavailable(f"{wanted.name} of {linked.module.name} is no routine")
+        return linked.module.bias + found.address
+
+    @cached_property
+    def _maps(self) -> dict[int, LinkMap]:
+        # Empty where the list is damaged: nobody knows then what to bind.
+        try:
+            return {link_map.address: link_map for link_map in self._loader.link_maps}
+        except (Unavailable, CorruptState, MemoryFault):
+            return {}
+
+    def _of(self, link_map: LinkMap) -> _Linked | None:
+        if link_map.address not in self._linked:
+            self._linked[link_map.address] = self._look(link_map)
+        return self._linked[link_map.address]
+
+    def _look(self, link_map: LinkMap) -> _Linked | None:
+        module = self._module_at(link_map.l_ld)
+        elf = module.elf if module is not None and module.unproven is None else None
+        dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
+        if module is None or elf is None or dynamic is None:
+            return None
+        if link_map.l_ld != module.bias + dynamic.p_vaddr or link_map.l_addr != module.bias:
+            return None
+        try:
+            return _Linked(link_map, module, DynamicLinking(elf))
+        except MalformedFile:
+            return None
+
+    def _everywhere(self, namespace: int) -> tuple[_Linked, ...]:
+        # Those that were loaded with the program, in their order, where every lookup begins.
+        if namespace not in self._global:
+            maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
+            count = self._count_first(maps)
+            found = [(link_map, self._of(link_map)) for link_map in maps[:count] if not self._is_kernels(link_map)]
+            for link_map, linked in found:
+                if linked is None:
+                    raise Unavailable(f"the loader's module {self._name(link_map)!r} has no file that is known")
+            self._global[namespace] = tuple(linked for _, linked in found if linked is not None)
+        return self._global[namespace]
+
+    def _count_first(self, maps: list[LinkMap]) -> int:
+        # How many modules were loaded with the program: it, what was preloaded, and what these need. What is opened
+        # later comes behind them in the loader's list.
+        opened = self._opened_as(maps[0].namespace) if maps else {}
+        count, at = min(1, len(maps)), 0
+        while at < count:
+            linked = self._of(maps[at])
+            for name in linked.dynamic.needed if linked is not None else ():
+                found = opened.get(name.rpartition("/")[2])
+                count = max(count, (self._place_by_soname(maps, name) if found is None else found[0]) + 1)
+            at += 1
+        return count
+
+    def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:
+        # By the name that it was opened by, which is the one that others need it by: its place in the list.
+        if namespace not in self._names:
+            maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
+            names: dict[str, tuple[int, LinkMap]] = {}
+            for place, link_map in enumerate(maps):
+                names.setdefault(self._name(link_map), (place, link_map))
+            self._names[namespace] = names
+        return self._names[namespace]
+
+    def _place_by_soname(self, maps: list[LinkMap], name: str) -> int:
+        for place, link_map in enumerate(maps):
+            linked = self._of(link_map)
+            if linked is not None and linked.dynamic.soname == name:
+                return place
+        raise Unavailable(f"the loader's list does not have {name}")
+
+    def _name(self, link_map: LinkMap) -> str:
+        # The file name that it was opened by, which need not be that of the file that it led to.
+        raw = self._memory.read_string(link_map.l_name, _MAX_PATH) if link_map.l_name else b""
+        return raw.decode("utf-8", "replace").rpartition("/")[2]
+
+    def _is_kernels(self, link_map: LinkMap) -> bool:
+        return self._name(link_map).startswith("linux-vdso")

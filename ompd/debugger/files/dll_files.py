@@ -1,0 +1,46 @@
+"""Libraries for debuggers that a runtime names: what their files are, by their first bytes. None is loaded here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ompd.binary.elf.elf import Header, parse_header
+from ompd.debugger.architecture import ARCHITECTURES
+from ompd.errors import BadFile, MalformedFile
+from ompd.safety.reading import open_regular
+
+_MAX_HEADER = 64
+
+
+def unsuitable(path: str) -> str | None:
+    """Return why the library in a file cannot be loaded by the program that this is, None if it can.
+
+    :param path: where its file is here
+    """
+    try:
+        header = _header(path)
+    except BadFile as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return "there is no such file here"
+        return f"it {error.fault}" if error.fault.startswith("is ") else f"it cannot be read: {error.fault}"
+    except MalformedFile as error:
+        return str(error)
+    own = _header(sys.executable)
+    if header.ident_class != own.ident_class:
+        return f"a library of {header.ident_class} bits, and this program has {own.ident_class}"
+    if (header.e_machine, header.byte_order) != (own.e_machine, own.byte_order):
+        known = ARCHITECTURES.get(header.e_machine)
+        return f"a library for {known.name if known is not None else f'processor {header.e_machine}'}"
+    return None
+
+
+def _header(path: str) -> Header:
+    # The name is the target's: it may be that of a device.
+    descriptor, _ = open_regular(path)
+    try:
+        return parse_header(os.pread(descriptor, _MAX_HEADER, 0), path)
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,295 @@
+"""Files of this machine: mapping them, and finding those that the target names."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ompd.binary.elf.elf import ElfFile
+from ompd.debugger.files.progress import Progress
+from ompd.errors import BadFile, MalformedFile
+from ompd.safety.reading import MappedFile as MappedFile
+from ompd.safety.reading import checksum
+from ompd.safety.reading import map_readable as map_readable
+from ompd.safety.reading import open_mapped as open_mapped
+
+if TYPE_CHECKING:
+    from ompd.debugger.files.debuginfod import Servers
+
+SYSTEM_DEBUG_DIR = "/usr/lib/debug"
+_MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
+_MAX_COPIED = 1 << 20
+
+
+class FileFinder:
+    """Where the files that a target names lie on this machine.
+
+    Nothing that it finds is believed: whoever asks compares build-ids, checksums or contents.
+
+    :param sysroot: folder that stands for the target machine's ``/``, or None for this machine's own
+    :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
+    :param debuginfod: whether the servers that DEBUGINFOD_URLS names are asked for what is not here
+    :param progress: called with what to tell a person who waits
+    :raises BadInput: if servers are to be asked and none is named
+    """
+
+    def __init__(
+        self,
+        sysroot: str | None = None,
+        debug_dirs: Sequence[str] = (),
+        *,
+        debuginfod: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self.sysroot = sysroot
+        self._debug_dirs = tuple(debug_dirs)
+        self.passed_by: dict[str, str] = {}
+        """Files that may have been the ones and were not looked at, each with why."""
+        self._servers: Servers | None = None
+        if debuginfod:
+            from ompd.debugger.files.debuginfod import Servers  # noqa: PLC0415  urllib is slow to load, and seldom wanted
+
+            self._servers = Servers(os.environ, debuginfod_caches()[0], progress)
+
+    def resolve(self, name: str) -> str:
+        """Return where the target's file *name* is looked for here. A sysroot is never left: neither by ``..`` nor by
+        links, which lead to where they would on the target's machine.
+
+        :raises BadFile: if its links do not end
+        """
+        return path_inside(self.sysroot, name) if self.sysroot is not None else name
+
+    def executables(self, build_id: bytes) -> Iterator[str]:
+        """Yield where the executable or library with *build_id* may be, whatever it is called; servers come last."""
+        yield from self._by_build_id(build_id, "")
+        yield from self._kept(build_id, "executable")
+
+    def _by_build_id(self, build_id: bytes, suffix: str) -> Iterator[str]:
+        # Fedora has links to executables in /usr/lib/.build-id, all have debug files in /usr/lib/debug.
+        if len(build_id) < 2:
+            return
+        digits = build_id.hex()
+        name = f".build-id/{digits[:2]}/{digits[2:]}{suffix}"
+        for folder in self._debug_dirs:
+            yield f"{folder}/{name}"
+        for folder in (SYSTEM_DEBUG_DIR, "/usr/lib"):
+            if self.sysroot is not None:
+                with suppress(BadFile):
+                    yield self.resolve(f"{folder}/{name}")
+            yield f"{folder}/{name}"
+
+    def _kept(self, build_id: bytes, kind: str) -> Iterator[str]:
+        # What debuginfod's own client has fetched before, then what its servers have.
+        for folder in debuginfod_caches():
+            yield f"{folder}/{build_id.hex()}/{kind}"
+        fetched = self._servers.fetch(build_id, kind) if self._servers is not None else None
+        if fetched is not None:
+            yield fetched
+
+    def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
+        # The order is that of GDB's manual, "Debugging Information in Separate Files".
+        if build_id is not None:
+            yield from self._by_build_id(build_id, ".debug")
+        if name:
+            here, there = os.path.dirname(path), os.path.dirname(target_name)  # noqa: PTH120
+            yield f"{here}/{name}"
+            yield f"{here}/.debug/{name}"
+            for folder in dict.fromkeys((there, here)):
+                for debug_dir in self._debug_dirs:
+                    yield path_inside(debug_dir, f"{folder}/{name}")
+                yield self.resolve(f"{SYSTEM_DEBUG_DIR}/{folder}/{name}")
+        if build_id is not None:
+            yield from self._kept(build_id, "debuginfo")
+
+    def debug_file(self, elf: ElfFile, path: str, target_name: str) -> ElfFile | None:
+        """Return the separate debug file of *elf*, None if there is none that is proven to be its own.
+
+        By build-id, then by ``.gnu_debuglink``, whose CRC has to agree.
+
+        :param path: where *elf* is
+        :param target_name: where it is on the target's machine
+        """
+        try:
+            build_id, link = elf.build_id(), elf.debuglink()
+        except MalformedFile:
+            return None
+        name, crc = link or ("", 0)
+        with suppress(BadFile):
+            for candidate in self._debug_candidates(path, target_name, name, build_id):
+                found = self._proven(candidate, elf, build_id, crc if link is not None else None)
+                if found is not None:
+                    return found
+        return None
+
+    def _proven(self, candidate: str, elf: ElfFile, build_id: bytes | None, crc: int | None) -> ElfFile | None:
+        # The debug file at *candidate* if it belongs to *elf*, which may be called alike.
+        try:
+            data = open_mapped(candidate)
+        except BadFile:
+            return None
+        own = elf.data.identity if isinstance(elf.data, MappedFile) else None
+        if own is not None and data.identity is not None and own[:2] == data.identity[:2]:
+            return None
+        try:
+            found = ElfFile(data, candidate)
+            if build_id is not None and found.build_id() == build_id:
+                return found
+            if crc is None:
+                return None
+            told = checksum(data)
+        except MalformedFile:
+            return None
+        if told is None:
+            self.passed_by[candidate] = "is almost nothing but holes, and was not compared with its module's checksum"
+        return found if told == crc else None
+
+    def companions(self, path: str, target_name: str, debug_path: str | None = None) -> Companions:
+        """Return what finds the files that a module's debug information refers to.
+
+        :param path: where the module's file is
+        :param target_name: where it is on the target's machine
+        :param debug_path: where its separate debug file is, None if it has its debug information itself
+        """
+        return Companions(self, path, target_name, debug_path)
+
+    def supplementary_candidates(self, path: str, name: str, build_id: bytes | None) -> Iterator[str]:
+        """Yield where the supplementary file *name* of the file at *path* may be; servers come last."""
+        if name.startswith("/"):
+            yield self.resolve(name)
+        else:
+            # Its path counts from the debug file's folder, to which a link in .build-id leads.
+            for folder in dict.fromkeys(os.path.dirname(p) for p in (path, os.path.realpath(path))):  # noqa: PTH120
+                yield f"{folder}/{name}"
+        if build_id is not None:
+            yield from self._by_build_id(build_id, ".debug")
+        base = name.rpartition("/")[2]
+        for folder in (*self._debug_dirs, SYSTEM_DEBUG_DIR):
+            yield f"{folder}/.dwz/{base}"
+        yield self.resolve(f"{SYSTEM_DEBUG_DIR}/.dwz/{base}")
+        if build_id is not None:
+            yield from self._kept(build_id, "debuginfo")
+
+    def split_candidates(self, paths: Sequence[str], folder: str, name: str) -> Iterator[str]:
+        """Yield where the split file may be that a compiler in *folder* wrote as *name*, for modules at *paths*."""
+        written = name if name.startswith("/") else f"{folder}/{name}"
+        base = name.rpartition("/")[2]
+        if written.startswith("/"):
+            yield self.resolve(written)
+        for path in paths:
+            beside = os.path.dirname(path)  # noqa: PTH120
+            if not name.startswith("/"):
+                yield f"{beside}/{name}"
+            yield f"{beside}/{base}"
+        for debug_dir in self._debug_dirs:
+            yield path_inside(debug_dir, written)
+            yield f"{debug_dir}/{base}"
+
+    def package_candidates(self, paths: Sequence[str]) -> Iterator[str]:
+        """Yield where the package of the split files may be of modules at *paths*."""
+        for path in paths:
+            yield f"{path}.dwp"
+            yield f"{path.removesuffix('.debug')}.dwp"
+        for debug_dir in self._debug_dirs:
+            for path in paths:
+                yield f"{debug_dir}/{path.rpartition('/')[2]}.dwp"
+                yield path_inside(debug_dir, f"{path}.dwp")
+
+
+class Companions:
+    """Finds the files that the debug information of one module refers to; see
+    :class:`ompd.binary.dwarf.files.OtherFiles`, whose caller proves what is found.
+    """
+
+    def __init__(self, finder: FileFinder, path: str, target_name: str, debug_path: str | None) -> None:
+        self._finder = finder
+        self._holder = path if debug_path is None else debug_path  # of the debug information
+        paths = [path] if debug_path is None else [path, debug_path]
+        with suppress(BadFile):
+            paths.append(finder.resolve(target_name))
+        self._paths = list(dict.fromkeys(paths))
+        self._mapped: list[mmap.mmap] = []
+
+    def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
+        """Return the first file that may be the supplementary one called *name* and is proven, None if none is."""
+        with suppress(BadFile):
+            for elf in self._opened(self._finder.supplementary_candidates(self._holder, name, build_id)):
+                with suppress(MalformedFile):
+                    if is_proven(elf):
+                        return elf
+        return None
+
+    def split(self, folder: str, name: str) -> Iterator[ElfFile]:
+        """Yield files that may be the split one that was written as *name* by a compiler that ran in *folder*."""
+        with suppress(BadFile):
+            yield from self._opened(self._finder.split_candidates(self._paths, folder, name))
+
+    def packages(self) -> Iterator[ElfFile]:
+        """Yield files that may be the package of the module's split files."""
+        with suppress(BadFile):
+            yield from self._opened(self._finder.package_candidates(self._paths))
+
+    def _opened(self, candidates: Iterator[str]) -> Iterator[ElfFile]:
+        seen: set[str] = set()
+        for candidate in candidates:
+            if candidate in seen:
+                continue
+            seen.add(candidate)
+            try:
+                mapped = open_mapped(candidate)
+                # A mapped file keeps a descriptor, and a program may have as many split files as source files.
+                if len(mapped) <= _MAX_COPIED:
+                    with mapped:
+                        yield ElfFile(bytes(mapped), candidate)
+                else:
+                    self._mapped.append(mapped)
+                    yield ElfFile(mapped, candidate)
+            except (BadFile, MalformedFile):
+                continue
+
+    def close(self) -> None:
+        """Let go of the files, as far as no one holds a view of them."""
+        for mapped in self._mapped:
+            with suppress(BufferError):
+                mapped.close()
+
+
+def debuginfod_caches() -> tuple[str, ...]:
+    """Return the folders where debuginfod's client keeps what it fetched (debuginfod_find_debuginfo(3), "Cache"); new
+    files go into the first. A file of no bytes there says that servers did not have it.
+    """
+    environment = os.environ
+    if environment.get("DEBUGINFOD_CACHE_PATH"):
+        return (environment["DEBUGINFOD_CACHE_PATH"],)
+    home = environment.get("HOME", "")
+    folder = environment.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    return f"{folder}/debuginfod_client", f"{home}/.debuginfod_client_cache"
+
+
+def path_inside(root: str, name: str) -> str:
+    """Return where *name* leads if *root* is the machine's root directory. What is not there is no link.
+
+    :raises BadFile: if its links do not end
+    """
+    waiting = name.split("/")[::-1]
+    passed: list[str] = []
+    links = 0
+    while waiting:
+        part = waiting.pop()
+        if part == "..":
+            del passed[-1:]
+        elif part not in ("", "."):
+            try:
+                target = os.readlink("/".join((root, *passed, part)))  # noqa: PTH115
+            except (OSError, ValueError):
+                passed.append(part)
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise BadFile(f"{root}/{name.lstrip('/')}", "has too many symbolic links in its path")
+            if target.startswith("/"):
+                passed.clear()
+            waiting += target.split("/")[::-1]
+    return "/".join((root, *passed))

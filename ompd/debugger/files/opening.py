@@ -1,0 +1,71 @@
+"""From what the user names to a core file that can be mapped: compressed ones and systemd's are unpacked first."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ompd.debugger.files.progress import Progress
+from ompd.errors import BadFile
+from ompd.safety.reading import open_mapped, open_regular
+
+if TYPE_CHECKING:
+    from ompd.debugger.files.compressed import Unpacked
+
+# What systemd-coredump stores of one process by default (ProcessSizeMax=): no core of its is refused.
+MAX_SIZE = 32 << 30
+
+_ELF_MAGIC = b"\x7fELF"
+_COREDUMPCTL = "coredumpctl:"
+
+
+def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None = None) -> Unpacked | None:
+    """Return the core called *name*, unpacked; None if it is a file that can be mapped as it is, or cannot be opened.
+
+    ``coredumpctl:MATCH`` is the core that ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the newest.
+
+    :param max_size: how many bytes it may have when it is unpacked
+    :raises BadFile: if it cannot be unpacked, or not within *max_size*
+    """
+    if name.startswith(_COREDUMPCTL) and not os.path.exists(name):  # noqa: PTH110  most calls end here
+        return _kept_by_systemd(name, max_size, progress)
+    return _unpack_file(name, name, max_size, progress)
+
+
+def _unpack_file(path: str, name: str, max_size: int, progress: Progress | None) -> Unpacked | None:
+    try:
+        head = _head(path)
+    except BadFile:
+        return None  # whoever opens it to map it says why not
+    if head.startswith(_ELF_MAGIC):
+        return None
+    import ompd.debugger.files.compressed as compressed  # noqa: PLC0415  lzma, tempfile and more, for these files only
+
+    return compressed.unpack(path, name, max_size, progress) if compressed.is_compressed(head) else None
+
+
+def _head(path: str) -> bytes:
+    descriptor, _ = open_regular(path)
+    try:
+        return os.pread(descriptor, 6, 0)
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unpacked:
+    import ompd.debugger.files.compressed as compressed  # noqa: PLC0415
+    import ompd.debugger.files.coredumps as coredumps  # noqa: PLC0415  subprocess
+
+    kept = coredumps.Coredump(name.removeprefix(_COREDUMPCTL), name)
+    path = kept.stored_file()
+    if path is None:
+        return kept.dump(max_size, progress)
+    if not os.access(path, os.R_OK):
+        raise BadFile(name, f"no permission to read {path}", hint="become its owner or root")
+    head = _head(path)
+    if compressed.is_compressed(head):
+        unpacked = compressed.unpack(path, name, max_size, progress)
+        return unpacked._replace(fault=unpacked.fault or kept.fault)
+    return compressed.Unpacked(open_mapped(path), kept.fault, None)

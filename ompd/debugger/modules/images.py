@@ -1,0 +1,375 @@
+"""Modules of a target that names none: their ELF headers lie in its memory, their files' names in the loader's list.
+
+A core that gdb's ``gcore`` wrote has the notes that name files at its end, where a quota or a full disk cuts it off.
+What lies before can still tell: each module's first page begins with its ELF header, whose program headers say where
+the rest of it lies; the program's dynamic section leads to the loader's list (``DT_DEBUG``, ``struct r_debug`` of
+``<link.h>``), and that names files. Where the list is lost, a module has the name that it gives itself (``DT_SONAME``),
+and its file is looked for where the loader would: in the folders that the modules themselves name (``DT_RUNPATH``),
+then the system's. A file that is found so is nothing but a candidate, which has to be proven like any other.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ompd.binary.core.notes import AT_EXECFN, AT_PHDR, FileMapping, parse_auxv
+from ompd.binary.elf.elf import (
+    DT_DEBUG,
+    DT_NEEDED,
+    DT_NULL,
+    DT_RPATH,
+    DT_RUNPATH,
+    DT_SONAME,
+    DT_STRSZ,
+    DT_STRTAB,
+    ELF_MAGIC,
+    ET_DYN,
+    ET_EXEC,
+    PN_XNUM,
+    PT_DYNAMIC,
+    PT_INTERP,
+    PT_LOAD,
+    ElfFile,
+    Header,
+    Segment,
+    order_mark,
+    parse_header,
+    parse_segments,
+)
+from ompd.binary.elf.symbols import SymbolTable
+from ompd.contract.memory import ByteOrder
+from ompd.debugger.files.finder import FileFinder, open_mapped
+from ompd.debugger.modules.loader import LinkMap, iter_link_maps
+from ompd.debugger.targets.base import Target
+from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
+
+_PAGE = 4096
+_MAX_HEADERS = 1 << 16
+_MAX_DYNAMIC = 1 << 16
+_MAX_STRING = 4096
+_MAX_ARGUMENTS = 1 << 16
+# Linux maps at most 65,530 pieces unless told otherwise, and each module is several.
+_MAX_STARTS = 1 << 17
+_MAX_IMAGES = 1 << 12
+_MAX_FOLDERS = 64
+_SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
+_LOADER = re.compile(r"ld(?:-linux[-\w]*|64)?\.so")
+_VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, of which there is no file
+_MULTIARCH = {"x86_64": "x86_64-linux-gnu", "i386": "i386-linux-gnu"}  # Debian's folder, by the architecture's name
+
+
+@dataclass(frozen=True)
+class Image:
+    """A module as it lies in memory. ``soname`` and ``needed`` are its own words, ``folders`` where it would have the
+    loader look. ``link_map`` is its row in the loader's list, None if that was not found; ``name`` its file there.
+    """
+
+    start: int
+    bias: int
+    header: Header
+    segments: tuple[Segment, ...]
+    r_debug: int | None
+    has_debug_entry: bool
+    soname: str | None
+    needed: tuple[str, ...]
+    folders: tuple[str, ...]
+    name: str | None = None
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is the program: only that has a place for the loader's address (``DT_DEBUG``), or fixed ones."""
+        interpreted = any(segment.p_type == PT_INTERP for segment in self.segments)
+        return self.header.e_type == ET_EXEC or self.has_debug_entry or (interpreted and self.soname is None)
+
+    @property
+    def dynamic(self) -> int | None:
+        """Address of its dynamic section, None if it has none."""
+        segment = next((s for s in self.segments if s.p_type == PT_DYNAMIC), None)
+        return None if segment is None else self.bias + segment.p_vaddr
+
+    def mappings(self, name: str) -> list[FileMapping]:
+        """Return what the loader mapped of its file, called *name*, as ``NT_FILE`` would have it."""
+        found = []
+        for segment in self.segments:
+            if segment.p_type != PT_LOAD or not segment.p_filesz:
+                continue
+            low = self.bias + segment.p_vaddr
+            begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
+            found.append(FileMapping(begin, end, segment.p_offset // _PAGE * _PAGE, name))
+        return found
+
+
+@dataclass(frozen=True)
+class Found:
+    """What memory tells of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
+
+    ``paths`` is where the file of a module that the loader's list does not name was found here, by the module's start;
+    None where nothing tells. ``needed`` are libraries that some module needs and that were not found among the modules.
+    ``auxiliary_vector`` is empty if the initial stack was not found.
+    """
+
+    mappings: tuple[FileMapping, ...]
+    program: int | None
+    vdso: int | None
+    paths: Mapping[int, str | None]
+    needed: tuple[str, ...]
+    auxiliary_vector: Mapping[int, int]
+
+
+def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
+    """Return the modules that lie in the memory of *target*. Of each stretch of memory only the first page is touched.
+
+    :param exe: the program's file, as the user named it
+    """
+    everything = list(_iter_images(target))
+    vdso = next((image.start for image in everything if image.soname in _VDSO), None)
+    images = _named(target, [image for image in everything if image.soname not in _VDSO])
+    program = next((image for image in images if image.is_program), None)
+    vector = _auxiliary_vector(target, finder, images, program) if program is not None else {}
+    mappings: list[FileMapping] = []
+    located: dict[int, str | None] = {}
+    folders = tuple(dict.fromkeys(_folders(images, program, finder, exe, target.architecture.name)))
+    if len(folders) > _MAX_FOLDERS:  # the system's come last
+        folders = folders[: _MAX_FOLDERS // 2] + folders[-_MAX_FOLDERS // 2 :]
+    for image in images:
+        name = image.name or (_program_name(target, vector) if image is program else image.soname)
+        if name is None:
+            name = exe if exe is not None and image is program else _nameless(image)
+            located[image.start] = None
+        elif image.name is None and image is not program:
+            name, path = _locate(image, name, folders)
+            located[image.start] = path if "/" in path else None
+        mappings += image.mappings(name)
+    known = {Path(image.name).name for image in images if image.name} | {image.soname for image in images}
+    needed = dict.fromkeys(name for image in images for name in image.needed if name not in known)
+    mappings.sort(key=lambda mapping: mapping.start)
+    return Found(tuple(mappings), program.start if program is not None else None, vdso, located, tuple(needed), vector)
+
+
+def _nameless(image: Image) -> str:
+    return "(the program)" if image.is_program else f"(the module at {image.start:#x})"
+
+
+# Images
+
+
+def _iter_images(target: Target) -> Iterator[Image]:
+    count = 0
+    for start in target.segment_starts()[:_MAX_STARTS]:
+        if start % _PAGE or count >= _MAX_IMAGES:
+            continue
+        try:
+            if target.read(start, 4) != ELF_MAGIC:
+                continue
+            image = _read_image(target, start)
+        except (MemoryFault, MalformedFile):
+            continue
+        if image is not None:
+            count += 1
+            yield image
+
+
+def _read_image(target: Target, start: int) -> Image | None:
+    header = parse_header(target.read(start, 64))
+    architecture = target.architecture
+    if header.e_type not in (ET_EXEC, ET_DYN) or header.e_machine != architecture.e_machine:
+        return None
+    if header.e_phnum == PN_XNUM or header.ident_class != architecture.elf_class:
+        return None
+    table = target.read(start + header.e_phoff, min(header.e_phnum * header.e_phentsize, _MAX_HEADERS))
+    segments = parse_segments(header, table, header.e_phnum)
+    first = next((s for s in segments if s.p_type == PT_LOAD), None)
+    if first is None or first.p_offset:
+        return None  # not mapped by its own program headers: a file that was read into memory
+    bias = start - first.p_vaddr
+    limit = 1 << 8 * architecture.pointer_size
+    if bias < 0 or any(s.p_type == PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
+        return None
+    if header.e_type == ET_EXEC and bias:
+        return None
+    entries = _dynamic(target, bias, segments, header.byte_order)
+    strings = _strings(target, bias, entries)
+    own = [_string(strings, value) for tag, value in entries if tag == DT_SONAME]
+    needed = [_string(strings, value) for tag, value in entries if tag == DT_NEEDED]
+    searched = [_string(strings, value) for tag, value in entries if tag in (DT_RUNPATH, DT_RPATH)]
+    return Image(
+        start,
+        bias,
+        header,
+        segments,
+        r_debug=next((value for tag, value in entries if tag == DT_DEBUG and value), None),
+        has_debug_entry=any(tag == DT_DEBUG for tag, _ in entries),
+        soname=next((name for name in own if name), None),
+        needed=tuple(name for name in needed if name),
+        folders=tuple(folder for text in searched if text for folder in text.split(":")),
+    )
+
+
+def _dynamic(
+    target: Target, bias: int, segments: Sequence[Segment], byte_order: ByteOrder
+) -> Sequence[tuple[int, int]]:
+    segment = next((s for s in segments if s.p_type == PT_DYNAMIC), None)
+    if segment is None:
+        return ()
+    layout = struct.Struct(order_mark(byte_order) + ("qQ" if target.architecture.pointer_size == 8 else "iI"))
+    size = min(segment.p_memsz, _MAX_DYNAMIC)
+    try:
+        raw = target.read(bias + segment.p_vaddr, size - size % layout.size)
+    except MemoryFault:
+        return ()
+    entries: list[tuple[int, int]] = []
+    for tag, value in layout.iter_unpack(raw):
+        if tag == DT_NULL:
+            break
+        entries.append((tag, value))
+    return entries
+
+
+def _strings(target: Target, bias: int, entries: Sequence[tuple[int, int]]) -> bytes:
+    # glibc's loader has made an address of DT_STRTAB, others leave what the file has.
+    table = next((value for tag, value in entries if tag == DT_STRTAB), 0)
+    size = min(next((value for tag, value in entries if tag == DT_STRSZ), 0), 1 << 24)
+    for address in (table, bias + table):
+        try:
+            raw = target.read(address, size)
+        except MemoryFault:
+            continue
+        if raw[:1] == b"\0":  # a string table begins with the empty string (gABI, "String Table")
+            return raw
+    return b""
+
+
+def _string(strings: bytes, offset: int) -> str | None:
+    end = strings.find(b"\0", offset, offset + _MAX_STRING)
+    return strings[offset:end].decode("utf-8", "surrogateescape") or None if end >= 0 else None
+
+
+# Names
+
+
+class _Memory:
+    # The target as iter_link_maps() wants it.
+    def __init__(self, target: Target) -> None:
+        self.read = target.read
+        self.byte_order = target.architecture.byte_order
+        self.pointer_size = target.architecture.pointer_size
+
+
+def _named(target: Target, images: Sequence[Image]) -> list[Image]:
+    # The images, each with the name of its file in the loader's list, as far as that can be read.
+    names: dict[int, str] = {}
+    for image in images:
+        if image.r_debug is None:
+            continue
+        try:
+            for link_map in iter_link_maps(_Memory(target), image.r_debug):
+                name = _name_of(target, link_map)
+                if name:
+                    names.setdefault(link_map.l_ld, name)
+        except (MemoryFault, CorruptState):
+            pass  # what was read before it holds
+    return [replace(image, name=names.get(image.dynamic or 0)) for image in images]
+
+
+def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image], program: Image) -> Mapping[int, int]:
+    # glibc's loader exports where the initial stack was: a count, arguments, a null, environment, a null, the vector.
+    # The loader's file is not proven here, but only the true place leads to a vector that knows the program's headers.
+    loader = next((image for image in images if image.name is not None and _LOADER.match(image.soname or "")), None)
+    if loader is None or loader.name is None:
+        return {}
+    size, order = target.architecture.pointer_size, target.architecture.byte_order
+    try:
+        path = finder.resolve(loader.name)
+        symbol = SymbolTable.load(ElfFile(open_mapped(path), path), None).find("__libc_stack_end")
+        if symbol is None:
+            return {}
+        at = int.from_bytes(target.read(loader.bias + symbol.address, size), order)
+        arguments = int.from_bytes(target.read(at, size), order)
+        if arguments > _MAX_ARGUMENTS:
+            return {}
+        at += (arguments + 2) * size
+        for _ in range(_MAX_ARGUMENTS):
+            at += size
+            if not any(target.read(at - size, size)):
+                break
+        vector = parse_auxv(_read_up_to(target, at, 64 * 2 * size), size, order)
+    except (BadFile, MalformedFile, MemoryFault):
+        return {}
+    return vector if vector.get(AT_PHDR) == program.start + program.header.e_phoff else {}
+
+
+def _program_name(target: Target, vector: Mapping[int, int]) -> str | None:
+    # What the kernel was asked to run. A relative name is one in a folder that nobody knows.
+    name = _string_at(target, vector.get(AT_EXECFN, 0))
+    return name if name is not None and name.startswith("/") else None
+
+
+def _read_up_to(target: Target, address: int, size: int) -> bytes:
+    # Fewer bytes where memory ends: the stack's top may be near.
+    while size:
+        try:
+            return target.read(address, size)
+        except MemoryFault:
+            size //= 2
+    return b""
+
+
+def _name_of(target: Target, link_map: LinkMap) -> str | None:
+    return _string_at(target, link_map.l_name)
+
+
+def _string_at(target: Target, address: int) -> str | None:
+    found = b""
+    while address and len(found) < _MAX_STRING:
+        at = address + len(found)
+        try:
+            piece = target.read(at, 64 - at % 64)
+        except MemoryFault:
+            return None
+        end = piece.find(b"\0")
+        if end >= 0:
+            return (found + piece[:end]).decode("utf-8", "surrogateescape")
+        found += piece
+    return None
+
+
+def _folders(
+    images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, machine: str
+) -> Iterator[tuple[str, str]]:
+    # Where the loader would look for a library, and beside the program that the user named: by the target's name, and
+    # where that is here.
+    first = [program] if program is not None else []
+    beside = str(Path(exe).absolute().parent) if exe is not None else None
+    for image in [*first, *images]:
+        origin = str(Path(image.name).parent) if image.name else None
+        for word in image.folders:
+            folder = word.replace("${ORIGIN}", "$ORIGIN")
+            if "$ORIGIN" in folder and image is program and beside is not None:
+                yield folder.replace("$ORIGIN", beside), folder.replace("$ORIGIN", beside)
+            elif folder.startswith("/") or ("$ORIGIN" in folder and origin is not None):
+                folder = folder.replace("$ORIGIN", origin or "")
+                yield folder, finder.resolve(folder)
+        if origin:
+            yield origin, finder.resolve(origin)
+    if beside is not None:
+        yield beside, beside
+    for folder in _SYSTEM_FOLDERS:
+        for name in (f"{folder}/{_MULTIARCH[machine]}", folder) if machine in _MULTIARCH else (folder,):
+            yield name, finder.resolve(name)
+
+
+def _locate(image: Image, soname: str, folders: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    # The first file of that name with the image's program headers, by the target's name and by ours.
+    for folder, here in folders if "/" not in soname else ():
+        candidate = str(Path(here, soname))
+        try:
+            elf = ElfFile(open_mapped(candidate), candidate)
+        except (BadFile, MalformedFile):
+            continue
+        if elf.segments == image.segments and elf.e_machine == image.header.e_machine:
+            return str(Path(folder, soname)), candidate
+    return soname, soname

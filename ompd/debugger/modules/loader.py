@@ -1,0 +1,119 @@
+"""The loader's list of modules, which debuggers are meant to read: ``struct r_debug`` of ``<link.h>``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from ompd.binary.elf.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC, ElfFile
+from ompd.contract.memory import Memory, read_unsigned
+from ompd.contract.process import Process
+from ompd.errors import CorruptState, MemoryFault, Unavailable
+
+_MAX_DYNAMIC = 1 << 12
+_MAX_MODULES = 1 << 16
+
+
+class LinkMap(NamedTuple):
+    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name lies, ``namespace``
+    counts the lists: 0 for the program's own, others are of ``dlmopen`` and of tools.
+    """
+
+    address: int
+    l_addr: int
+    l_ld: int
+    l_name: int
+    namespace: int = 0
+
+
+class Program(Protocol):
+    """What has to be known of the program's own file: its headers, None without the file, and how far it was moved."""
+
+    @property
+    def elf(self) -> ElfFile | None: ...
+
+    @property
+    def bias(self) -> int: ...
+
+
+class Loader:
+    """The dynamic loader of one process.
+
+    :param program: the program's own module, None if it is not known
+    """
+
+    def __init__(self, process: Process, program: Program | None) -> None:
+        self._process = process
+        self._program = program
+
+    @cached_property
+    def link_maps(self) -> tuple[LinkMap, ...]:
+        """Every module, of all namespaces, the program's own first, each in the order of loading.
+
+        :raises Unavailable: if the list was not found
+        :raises CorruptState: if it does not end
+        """
+        return tuple(iter_link_maps(self._process, self._r_debug()))
+
+    def position(self, start: int, end: int) -> int:
+        """Return which in :attr:`link_maps` the module from *start* to *end* is, more than all if that is not known."""
+        try:
+            return next((n for n, m in enumerate(self.link_maps) if start <= m.l_ld < end), _MAX_MODULES)
+        except (Unavailable, CorruptState, MemoryFault):
+            return _MAX_MODULES
+
+    def _r_debug(self) -> int:
+        # The loader leaves its address in the program's dynamic section; its own symbol tells where there is none.
+        program = self._program
+        elf = program.elf if program is not None else None
+        dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
+        size = self._process.pointer_size
+        if program is not None and dynamic is not None:
+            start = program.bias + dynamic.p_vaddr
+            for entry in range(min(dynamic.p_memsz // (2 * size), _MAX_DYNAMIC)):
+                try:
+                    tag = read_unsigned(self._process, start + entry * 2 * size, size)
+                    value = read_unsigned(self._process, start + entry * 2 * size + size, size)
+                except MemoryFault:
+                    break
+                if tag == DT_DEBUG and value:
+                    return value
+                if tag == DT_NULL:
+                    break
+        for module in self._process.modules():
+            address = self._process.symbol_in(module, "_r_debug")
+            if address is not None:
+                return address
+        raise Unavailable("the loader's list of modules was not found (no DT_DEBUG in the program, no _r_debug)")
+
+
+def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
+    """Yield the loader's modules from its ``struct r_debug`` on; see :attr:`Loader.link_maps`.
+
+    :raises CorruptState: if the list does not end
+    :raises MemoryFault: if the rest of it cannot be read
+    """
+    size = process.pointer_size
+    seen: set[int] = set()
+    namespace = -1
+    while r_debug and r_debug not in seen:
+        namespace += 1
+        seen.add(r_debug)
+        version = read_unsigned(process, r_debug, 4)
+        link_map = read_unsigned(process, r_debug + size, size)
+        while link_map:
+            if link_map in seen or len(seen) > _MAX_MODULES:
+                raise CorruptState(link_map, "the loader's list of modules does not end")
+            seen.add(link_map)
+            raw = process.read(link_map, 4 * size)
+            l_addr, l_name, l_ld, following = (
+                int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, 4 * size, size)
+            )
+            yield LinkMap(link_map, l_addr, l_ld, l_name, namespace)
+            link_map = following
+        # r_version, padding, r_map, r_brk, r_state, padding, r_ldbase, and since version 2 (glibc 2.35) r_next
+        try:
+            r_debug = read_unsigned(process, r_debug + 5 * size, size) if version >= 2 else 0
+        except MemoryFault:
+            return

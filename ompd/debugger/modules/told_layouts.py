@@ -1,0 +1,92 @@
+"""Layouts of structures that debug information of one file told before, to the same or another process: to find a type
+in that of a runtime takes as long as all else that is asked of it.
+
+As with :mod:`ompd.debugger.modules.told_places` only what was told in whole is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ompd.contract.memory import Field, StructLayout
+
+if TYPE_CHECKING:
+    from ompd.debugger.files.cache import FileCache
+
+SOURCE = "dwarf"
+_WHAT = "layouts-1"  # another one where what is told changes
+_MAX_KEPT = 1 << 10
+_MAX_SIZE = 1 << 48  # bytes of a type
+
+
+class ToldLayouts:
+    """What was told of one file.
+
+    :param kept: what is kept of the file on disk, None for nothing
+    """
+
+    def __init__(self, kept: FileCache | None) -> None:
+        self._kept = kept
+        self._is_new = False
+        rows = _read(kept.get(_WHAT)) if kept is not None else {}
+        self._rows: dict[str, Any] = rows if len(rows) < _MAX_KEPT else {}
+
+    def get(self, name: str, members: Sequence[str]) -> StructLayout | None:
+        """Return the layout of the structure *name* with *members*, None if it was not told before."""
+        return _layout(name, frozenset(members), self._rows.get(_key(name, members)))
+
+    def put(self, members: Sequence[str], layout: StructLayout) -> None:
+        """Keep a *layout* in which *members* were looked for."""
+        if len(self._rows) < _MAX_KEPT:
+            places = {path: (where.offset, where.size) for path, where in layout.fields.items()}
+            self._rows[_key(layout.name, members)] = [layout.size, places, dict(layout.masks)]
+            self._is_new = True
+
+    def save(self) -> None:
+        """Keep on disk what was told, if anything was that is not there yet."""
+        if self._is_new and self._kept is not None:
+            self._kept.put(_WHAT, json.dumps(self._rows, separators=(",", ":")).encode())
+            self._is_new = False
+
+
+def _key(name: str, members: Iterable[str]) -> str:
+    return "\n".join((name, *members))
+
+
+def _read(raw: bytes | None) -> dict[str, Any]:
+    try:
+        rows = json.loads(raw) if raw is not None else {}
+    except (ValueError, RecursionError):
+        return {}
+    return rows if isinstance(rows, dict) else {}
+
+
+def _layout(name: str, members: frozenset[str], row: object) -> StructLayout | None:
+    # None for what no layout is kept as.
+    if not isinstance(row, (list, tuple)) or len(row) != 3:
+        return None
+    size, places, masks = row
+    if not _is_number(size) or not _are_of(members, places) or not _are_of(members, masks):
+        return None
+    if not all(map(_is_place, places.values())) or not all(map(_is_mask, masks.values())):
+        return None
+    fields = {path: Field(offset, width) for path, (offset, width) in places.items()}
+    return StructLayout(name, size, fields, SOURCE, dict(masks))
+
+
+def _is_number(value: object) -> bool:
+    return value.__class__ is int and isinstance(value, int) and 0 <= value < _MAX_SIZE
+
+
+def _is_mask(value: object) -> bool:
+    return value.__class__ is int and isinstance(value, int) and value > 0
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_number, value))
+
+
+def _are_of(members: frozenset[str], value: object) -> bool:
+    return isinstance(value, Mapping) and members.issuperset(value)

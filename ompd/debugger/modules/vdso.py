@@ -1,0 +1,98 @@
+"""The vDSO: code that the kernel maps into every process. It has no file; its image in memory is a whole ELF file."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ompd.binary.cfi.program import CfaRule, Rule
+from ompd.binary.cfi.tables import Row, UnwindTable
+from ompd.binary.elf.elf import PT_LOAD, ElfFile, parse_header, parse_segments
+from ompd.binary.elf.symbols import Symbol, SymbolTable
+from ompd.contract.process import Module
+from ompd.debugger.targets.base import Target
+from ompd.errors import MalformedFile, MemoryFault
+
+# Two pages today; the kernel's mapping of it tells no target.
+_SIZE = 0x4000
+_MAX_SIZE = 0x10000
+
+
+class Vdso:
+    """The vDSO of one process.
+
+    :param start: where it lies (AT_SYSINFO_EHDR)
+    :param entry: where the code in it lies by which calls of the kernel go (AT_SYSINFO), None if they go otherwise
+    """
+
+    def __init__(self, target: Target, start: int, entry: int | None = None) -> None:
+        self._target = target
+        self.start = start
+        self._entry = entry
+
+    @cached_property
+    def _elf(self) -> ElfFile | None:
+        # None if the target does not hold it, or holds something else there.
+        try:
+            header = parse_header(self._target.read(self.start, 64), "[vdso]")
+            size = header.e_phnum * header.e_phentsize
+            if max(size, header.e_phoff) > _MAX_SIZE:
+                return None
+            table = self._target.read(self.start + header.e_phoff, size)
+            segments = parse_segments(header, table, header.e_phnum, "[vdso]")
+            ends = [segment.p_offset + segment.p_filesz for segment in segments]
+            end = max([*ends, header.e_shoff + header.e_shnum * header.e_shentsize])
+            return ElfFile(self._target.read(self.start, end), "[vdso]") if end <= _MAX_SIZE else None
+        except (MemoryFault, MalformedFile):
+            return None
+
+    @cached_property
+    def bias(self) -> int:
+        """What is added to an address in the image to get the target's."""
+        segments = self._elf.segments if self._elf is not None else ()
+        return self.start - next((s.p_vaddr - s.p_offset for s in segments if s.p_type == PT_LOAD), 0)
+
+    @cached_property
+    def record(self) -> Module:
+        """What the contract tells of it."""
+        return Module("[vdso]", self.bias, self.start, self.start + _SIZE, None, None, False)
+
+    @cached_property
+    def unwind_table(self) -> UnwindTable | None:
+        """Its unwind table, None without its image."""
+        return UnwindTable.from_elf(self._elf) if self._elf is not None else None
+
+    def row(self, pc: int) -> Row | None:
+        """Return the row of its unwind table that holds at *pc*, an address in the image; None if none covers it.
+
+        :raises MalformedFile: if the table is damaged
+        """
+        return self.unwind_table.row(pc) if self.unwind_table is not None else self._known_row(pc)
+
+    def _known_row(self, pc: int) -> Row | None:
+        # A core that was cut off has lost the vDSO, which lies at its end, and without it all threads that sleep would
+        # have no stack. That they stand there tells which code it is.
+        architecture, entry = self._target.architecture, self._entry
+        known = architecture.kernel_entry
+        if known is None or entry is None or pc + self.bias != entry + known.within:
+            return None
+        size, count = architecture.pointer_size, len(known.saved)
+        rules = {number: Rule("offset", size * (place - count)) for place, number in enumerate(known.saved)}
+        cfa = CfaRule(architecture.dwarf_registers[architecture.sp], size * count)
+        start = entry - self.bias
+        return Row(pc, pc + 1, cfa, rules, start, pc + 1, False, architecture.return_address)
+
+    def is_known(self, address: int) -> bool:
+        """Tell whether it is known what lies at *address* of it.
+
+        Without its image it is not, where calls of the kernel and returns from handlers go by it: what would be taken
+        for a call there may be a signal.
+        """
+        return self._elf is not None or self._entry is None or self._known_row(address - self.bias) is not None
+
+    def symbol_at(self, address: int) -> Symbol | None:
+        """Return the function at *address*, its address in the target with it; None if that is not known."""
+        try:
+            symbol = SymbolTable.load(self._elf).at(address - self.bias) if self._elf is not None else None
+        except MalformedFile:
+            return None
+        return symbol._replace(address=symbol.address + self.bias) if symbol is not None else None

@@ -1,0 +1,1 @@
+"""A small core of what an inspection reads."""

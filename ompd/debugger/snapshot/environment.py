@@ -1,0 +1,158 @@
+"""The environment block that a Linux program was started with, as the kernel laid it on the initial stack.
+
+From low addresses to high: ``argc``, pointers to the arguments and a null, pointers to the environment and a null, the
+auxiliary vector; then the strings of the arguments, those of the environment, and the name of the file
+(``fs/binfmt_elf.c``, ``create_elf_tables``). The strings tell: the C library moves the pointers when a variable is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
+from ompd.contract.process import Process
+from ompd.errors import CorruptState, MemoryFault, Unavailable
+
+# Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
+_MAX_BYTES = 6 << 20
+_MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
+_MAX_VARIABLES = 1 << 17
+_WRITTEN_OVER = "the environment: the program has written over its arguments and what follows them"
+_SEARCHED = 1 << 14
+_PIECE = 1 << 12
+
+
+@dataclass(frozen=True)
+class EnvironmentBlock:
+    """The strings at the end of the initial stack, by their addresses.
+
+    ``arguments`` are those the pointers to arguments lead to, ``variables`` all of the environment, as ``NAME=value``.
+    """
+
+    arguments: Mapping[int, bytes]
+    variables: Mapping[int, bytes]
+    file_name_address: int
+    file_name: bytes
+
+
+def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
+    """Return the environment block, the first of several values of one name, as ``getenv`` would.
+
+    :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
+    """
+    found: dict[str, str] = {}
+    for string in find_environment(process, auxiliary_vector).variables.values():
+        name, equals, value = string.decode("utf-8", "replace").partition("=")
+        if equals:
+            found.setdefault(name, value)
+    return found
+
+
+def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:
+    """Return where the strings of the environment and of the arguments lie.
+
+    :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
+    """
+    random, file_name = auxiliary_vector.get(AT_RANDOM), auxiliary_vector.get(AT_EXECFN)
+    if not random or not file_name:
+        raise Unavailable("the environment: the target does not tell where its strings lie (AT_EXECFN, AT_RANDOM)")
+    try:
+        pointers, variables = _pointers(process, auxiliary_vector, random, file_name)
+        arguments = _arguments(process, pointers, file_name)
+        start = _end_of_arguments(pointers, arguments, variables, file_name)
+        raw = process.read(start, file_name - start)
+        name = process.read_string(file_name, _MAX_STRING)
+    except MemoryFault as error:
+        raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
+    if raw[-1:] != b"\0" or any(start < p < file_name and raw[p - start - 1] for p in variables):
+        raise Unavailable(_WRITTEN_OVER)  # they do not end where they have to, or do not begin where they should
+    strings: dict[int, bytes] = {}
+    at = start
+    for string in raw[:-1].split(b"\0"):
+        if string:
+            strings[at] = string
+        if len(strings) > _MAX_VARIABLES:
+            raise CorruptState(start, f"an environment of more than {_MAX_VARIABLES} variables")
+        at += len(string) + 1
+    return EnvironmentBlock(arguments, strings, file_name, name)
+
+
+def _pointers(
+    process: Process, auxiliary_vector: Mapping[int, int], random: int, file_name: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    # The pointers to arguments and environment. They end where the auxiliary vector begins, which is known by heart.
+    size, order = process.pointer_size, process.byte_order
+    pair = AT_EXECFN.to_bytes(size, order) + file_name.to_bytes(size, order)
+    position = _find_backwards(process, pair, random)
+    while True:
+        raw = process.read(position - 2 * size, 2 * size)
+        kind, value = (int.from_bytes(raw[at : at + size], order) for at in (0, size))
+        if kind not in auxiliary_vector or auxiliary_vector[kind] != value:
+            break
+        position -= 2 * size
+    words = _words_before(process, position)
+    if next(words) != 0:
+        raise CorruptState(position, "the environment's pointers do not end at the auxiliary vector")
+    variables = []
+    while word := next(words):
+        variables.append(word)
+    arguments: list[int] = []
+    while (word := next(words)) != len(arguments):
+        arguments.append(word)
+    return arguments, variables
+
+
+def _find_backwards(process: Process, pattern: bytes, end: int) -> int:
+    raw = b""
+    start = end - end % process.pointer_size
+    while len(raw) < _SEARCHED:
+        start -= _PIECE
+        raw = process.read(start, _PIECE) + raw
+        found = raw.rfind(pattern)
+        while found >= 0:
+            if (start + found) % process.pointer_size == 0:
+                return start + found
+            found = raw.rfind(pattern, 0, found + len(pattern) - 1)
+    raise Unavailable("the environment: the auxiliary vector is not on the initial stack")
+
+
+def _words_before(process: Process, position: int) -> Iterator[int]:
+    size = process.pointer_size
+    lowest = position - _MAX_BYTES
+    while position > lowest:
+        # No page is read of which nothing is needed: below the stack pointer there may be none.
+        piece = position % _PIECE or _PIECE
+        raw = process.read(position - piece, piece)
+        for at in range(piece - size, -1, -size):
+            yield int.from_bytes(raw[at : at + size], process.byte_order)
+        position -= piece
+    raise CorruptState(position, "the environment's pointers do not end")
+
+
+def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
+    # The strings of the arguments as far as they lie in front of the file's name, by address.
+    places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
+    found: dict[int, bytes] = {}
+    total = 0
+    for place in places:
+        found[place] = process.read_string(place, min(_MAX_STRING, file_name - place))
+        total += len(found[place])
+        if total > _MAX_BYTES:
+            raise CorruptState(place, "the arguments lie in one another")
+    return found
+
+
+def _end_of_arguments(
+    pointers: Sequence[int], arguments: Mapping[int, bytes], variables: Sequence[int], file_name: int
+) -> int:
+    # Behind the last argument the environment begins. Programs shift and drop arguments, and write titles over them,
+    # so it has to agree with one that is known better: the first variable, or all arguments in a row.
+    strings, ends = list(arguments), [place + len(text) + 1 for place, text in arguments.items()]
+    if not strings:
+        raise Unavailable(_WRITTEN_OVER)
+    first = min((pointer for pointer in variables if strings[0] <= pointer < file_name), default=None)
+    in_a_row = len(strings) == len(pointers) and strings[1:] == ends[:-1]
+    if ends[-1] == first or (in_a_row and (first is None or ends[-1] < first)):
+        return ends[-1]
+    raise Unavailable(_WRITTEN_OVER)

@@ -1,0 +1,1 @@
+"""Stacks: by unwind data, and how they may go on without."""

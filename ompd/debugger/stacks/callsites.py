@@ -1,0 +1,262 @@
+"""What machine code says of calls: which routine a function is passed to, which function a caller called, and by which
+jumps one that has no frame any more was left.
+
+A compiler gives the code of different constructs names that do not tell them apart; but each is passed to the routine
+of the runtime that begins the construct. A function that ends with the call of another one jumps to it, and then that
+one's frame stands in the place of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from ompd.contract.memory import Memory, read_pointer
+from ompd.contract.process import Frame, TailCall
+from ompd.debugger.architecture import Architecture, CallPatterns
+from ompd.debugger.modules.modules import LoadedModule
+from ompd.errors import OmpdError
+
+# Of one source function there are some pieces and copies, and what is made of its constructs.
+_MAX_FUNCTIONS = 1 << 10
+_MAX_CODE = 1 << 20
+# Between taking a function's address and the call other arguments are made ready.
+_MAX_BETWEEN = 128
+_STUB_SIZE = 16
+_CALL_SIZES = (6, 5)
+_POINTER_CALL_SIZES = (2, 3, 4, 5, 6, 7, 8)
+# A function that jumps is short, and so are chains of jumps. More functions are not looked at for one question.
+_MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
+
+
+class CallSites:
+    """Finds what functions are passed to in one process.
+
+    :param code: reads code
+    :param name_at: tells the name of the routine at an address
+    :param table_at: tells where the module with an address has its table that is shared with the loader
+    :param extent_at: tells where the function with an address begins and ends
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        code: Callable[[int, int], bytes],
+        architecture: Architecture,
+        name_at: Callable[[int], str | None],
+        table_at: Callable[[int], int | None],
+        extent_at: Callable[[int], tuple[int, int] | None],
+    ) -> None:
+        self._memory = memory
+        self._code = code
+        self._extent_at = extent_at
+        self._jumps_of: dict[int, tuple[TailCall, ...]] = {}
+        self._by_pointer: dict[int, bool | None] = {}
+        self._table_at = table_at
+        self._patterns = architecture.calls
+        self._call, self._max_call_size = re.compile(architecture.call), architecture.max_call_size
+        self._mask = (1 << 8 * architecture.pointer_size) - 1
+        self._name_at = name_at
+
+    def receivers(self, module: LoadedModule, function: int, callers: str) -> Iterator[str]:
+        """Yield the names of the routines that are called after the address *function* was taken, the nearest first.
+
+        :param callers: the function in whose code that is looked for, and in what a compiler made of parts of it,
+            whose names begin with its own
+        """
+        if self._patterns is None or module.symbols is None:
+            return
+        left = _MAX_CODE
+        for symbol in module.symbols.find_prefix(callers)[:_MAX_FUNCTIONS]:
+            if symbol.name != callers and symbol.name[len(callers)] != ".":
+                continue
+            left -= symbol.size
+            if left < 0:
+                return
+            start = symbol.address + module.bias
+            try:
+                code = self._code(start, symbol.size) if symbol.size else b""
+            except OmpdError:
+                continue  # its code is not to be had
+            yield from self._in(code, start, function, self._patterns)
+
+    def called(self, pc: int) -> str | None:
+        """Return the name of the routine that is called by the instruction before *pc*, None if that does not tell."""
+        target = self.target(pc)
+        return self._name_at(target) if target is not None else None
+
+    def target(self, pc: int) -> int | None:
+        """Return where the routine begins that is called by the instruction before *pc*, None if that does not tell."""
+        patterns = self._patterns
+        for size in _CALL_SIZES if patterns is not None else ():
+            try:
+                call = re.fullmatch(patterns.call, self._code(pc - size, size)) if patterns is not None else None
+            except OmpdError:
+                return None
+            if call is not None and patterns is not None:
+                return self._target(call, pc - size, patterns)
+        return None
+
+    def calls_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
+        """Tell whether the instruction before *pc* calls what a pointer leads to, None where that cannot be told.
+
+        :param is_inside: see :meth:`is_direct`
+        """
+        if pc not in self._by_pointer:  # many threads are at the same place
+            self._by_pointer[pc] = self._is_by_pointer(pc, is_inside)
+        return self._by_pointer[pc]
+
+    def _is_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
+        if any(True for _ in self._pointer_calls(pc)):
+            return True
+        direct = self.is_direct(pc, is_inside)
+        if direct or self.target(pc) is not None:
+            return False
+        # A call that is not by a distance leads on by a word that the code names, unless the ways to call are unknown.
+        return True if direct is False and self._patterns is None else None
+
+    def _pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
+        # Where an instruction begins cannot be told from its end alone: what may be one.
+        patterns = self._patterns
+        named = self.target(pc)
+        if patterns is None or (named is not None and self._extent_at(named) is not None):
+            return
+        for size in _POINTER_CALL_SIZES:
+            try:
+                call = re.fullmatch(patterns.by_pointer, self._code(pc - size, size))
+            except OmpdError:
+                return
+            if call is not None:
+                yield call
+
+    def function_called(self, frame: Frame) -> int | None:
+        """Return the function that a caller's frame called by a pointer in a register, None if that is not known.
+
+        A register has in the caller what it had at the call only if callees keep it.
+        """
+        patterns, found = self._patterns, set()
+        for call in self._pointer_calls(frame.pc) if patterns is not None else ():
+            if patterns is None or call["register"] is None:
+                continue
+            number = (call["register"][0] & 7) + (8 if call["extended"] else 0)
+            value = frame.registers.get(patterns.numbers[number])
+            extent = self._extent_at(value) if value is not None else None
+            if extent is not None and extent[0] == value:
+                found.add(value)
+        return found.pop() if len(found) == 1 else None
+
+    def is_stub(self, address: int) -> bool:
+        """Tell whether *address* lies in an entry of a linkage table."""
+        patterns = self._patterns
+        if patterns is None:
+            return False
+        size = patterns.stub_size
+        for length in (size, size // 2):
+            try:
+                if re.fullmatch(patterns.stub, self._code(address - address % length, length)):
+                    return True
+            except OmpdError:
+                continue
+        return False
+
+    def tail_calls(self, function: int, reached: int) -> Sequence[tuple[TailCall, ...]]:
+        """See :meth:`Process.tail_calls`."""
+        found: list[tuple[TailCall, ...]] = []
+        looked_at = 0
+        waiting: list[tuple[int, tuple[TailCall, ...]]] = [(function, ())]
+        while waiting:
+            at, way = waiting.pop(0)
+            looked_at += 1
+            if looked_at > _MAX_LOOKED_AT:
+                return ()
+            for jump in self._jumps(at):
+                if jump.target == reached:
+                    found.append((*way, jump))
+                elif len(way) < _MAX_CHAIN and all(jump.target != before.function for before in (*way, jump)):
+                    waiting.append((jump.target, (*way, jump)))
+        return tuple(found)
+
+    def _jumps(self, function: int) -> tuple[TailCall, ...]:
+        # The jumps of a function to the beginnings of others.
+        if function not in self._jumps_of:
+            self._jumps_of[function] = tuple(self._find_jumps(function))
+        return self._jumps_of[function]
+
+    def _find_jumps(self, function: int) -> Iterator[TailCall]:
+        extent, patterns = self._extent_at(function), self._patterns
+        if extent is None or extent[0] != function or patterns is None or extent[1] - function > _MAX_FUNCTION:
+            return
+        try:
+            code = self._code(function, extent[1] - function)
+        except OmpdError:
+            return
+        for jump in re.finditer(patterns.jump, code):
+            target = self._target(jump, function, patterns)
+            if target is None or function <= target < extent[1]:
+                continue
+            other = self._extent_at(target)
+            if other is not None and other[0] == target:
+                yield TailCall(function + jump.start(), function, target)
+
+    def is_direct(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
+        """Tell whether the instruction before *pc* is a call by a distance, None if none is there or it is unreadable.
+
+        :param is_inside: tells whether an address is one that it may call so. What ends like such a call may be another
+            one, whose distance then leads anywhere.
+        """
+        try:
+            code = self._code(pc - self._max_call_size, self._max_call_size)
+        except OmpdError:
+            return None
+        found = False
+        for size in range(1, len(code) + 1):
+            call = self._call.fullmatch(code, len(code) - size)
+            if call is None:
+                continue
+            if call["distance"] is not None:
+                distance = int.from_bytes(call["distance"], "little", signed=True)
+                if is_inside((pc + distance) & self._mask):
+                    return True
+            else:
+                found = True
+        return False if found else None
+
+    def _in(self, code: bytes, start: int, function: int, patterns: CallPatterns) -> Iterator[str]:
+        for taken in re.finditer(patterns.address, code):
+            if self._meant(taken, start) != function:
+                continue
+            following = code[taken.end() : taken.end() + _MAX_BETWEEN]
+            for call in re.finditer(patterns.call, following):
+                target = self._target(call, start + taken.end(), patterns)
+                name = self._name_at(target) if target is not None else None
+                if name is not None:
+                    yield name
+
+    def _meant(self, found: re.Match[bytes], start: int) -> int | None:
+        # What an instruction refers to: by its distance from its end, or from a table, or by the address itself.
+        groups = found.groupdict()
+        distance, from_table = groups.get("distance"), groups.get("from_table")
+        if groups.get("near") is not None:
+            return (start + found.end("near") + int.from_bytes(found["near"], "little", signed=True)) & self._mask
+        if distance is not None:
+            return (start + found.end("distance") + int.from_bytes(distance, "little", signed=True)) & self._mask
+        if from_table is None:
+            return int.from_bytes(found["absolute"], "little")
+        table = self._table_at(start)
+        return None if table is None else (table + int.from_bytes(from_table, "little", signed=True)) & self._mask
+
+    def _target(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
+        # The routine that a call or a jump leads to, by way of an entry of the linkage table or not.
+        target = self._meant(call, start)
+        try:
+            if target is not None and call["through"] is None:
+                stub = re.match(patterns.linkage, self._code(target, _STUB_SIZE))
+                if stub is None:
+                    return target
+                target = self._meant(stub, target)
+            if target is None:
+                return None
+            # The loader has written there where the routine is: it was called, or its function would not run.
+            return read_pointer(self._memory, target)
+        except OmpdError:
+            return None

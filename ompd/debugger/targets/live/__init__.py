@@ -1,0 +1,1 @@
+"""A process that runs: stopped by ptrace for milliseconds, and let go."""

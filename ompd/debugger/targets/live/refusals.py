@@ -1,0 +1,185 @@
+"""Whether a process can be looked into; if not, why, and what a person can do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ompd.binary.core.procfs import PF_KTHREAD, parse_stat, parse_status
+from ompd.debugger.architecture import ARCHITECTURES, Architecture
+from ompd.errors import BadProcess, MalformedFile, OmpdError, TargetGone
+
+_PROC = Path("/proc")
+_CAP_SYS_PTRACE = 1 << 19
+_MOST_TRIES, _PAUSE = 100, 1e-3
+_EI_CLASS, _EI_DATA, _E_MACHINE = 4, 5, 18
+_HEADER = 20
+_OTHER_PROCESS = "ps -e lists the processes that there are; of another container only those that are seen from here"
+_PROGRAMS = "ps -eo pid,args lists the processes that there are, those of the kernel in brackets"
+_AS_ROOT = "run ompd as root (sudo)"
+
+
+class Findings(NamedTuple):
+    """A process that can be read: its number, what to tell the user about that, and its processor's table."""
+
+    process_id: int
+    note: str | None
+    architecture: Architecture
+
+
+def examine(process_id: int, proc: Path = _PROC) -> Findings:
+    """Return what is known of the process with that number, or of the one that has a thread with it.
+
+    :raises BadProcess: if it cannot be looked into; the hint says what to do
+    """
+    folder = proc / str(process_id)
+    try:
+        status = parse_status((folder / "status").read_bytes())
+    except (OSError, ValueError, OverflowError):
+        raise BadProcess(process_id, "there is no such process", hint=_OTHER_PROCESS) from None
+    note = None
+    found = int(status.get("Tgid", process_id))
+    if found != process_id:
+        note = f"{process_id} is a thread of process {found}, which is shown"
+        process_id, folder = found, proc / str(found)
+    if process_id == os.getpid():
+        raise BadProcess(process_id, "that is the process that asks", hint="a program cannot stop and read itself")
+    for _ in range(_MOST_TRIES):
+        try:
+            return Findings(process_id, note, _look_into(process_id, folder, status))
+        except PermissionError:
+            raise refusal(process_id, proc) from None
+        except (OSError, MalformedFile) as error:
+            if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ESRCH):
+                raise BadProcess(process_id, f"cannot be read: {os.strerror(error.errno or 0)}") from error
+            if not folder.exists():
+                break
+            time.sleep(_PAUSE)  # it executes another program, perhaps
+    raise TargetGone(f"process {process_id} ended while it was looked at")
+
+
+def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Architecture:
+    if parse_stat((folder / "stat").read_bytes()).flags & PF_KTHREAD:
+        raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_PROGRAMS)
+    thread = living_thread(folder)
+    if thread is None:
+        raise BadProcess(process_id, "has ended and waits for its parent (zombie)", hint=_zombie_hint(status))
+    with (folder / "task" / str(thread) / "exe").open("rb") as file:
+        architecture = _architecture(process_id, file.read(_HEADER))
+    # That this may be opened says that memory may be read.
+    os.close(os.open(folder / "task" / str(thread) / "mem", os.O_RDONLY))
+    return architecture
+
+
+def living_thread(folder: Path) -> int | None:
+    """Return a thread of the process at *folder* that has not ended, its first one if that has not; None without."""
+    for thread in sorted(int(name.name) for name in (folder / "task").iterdir()):
+        with suppress(OSError, MalformedFile):
+            if parse_stat((folder / "task" / str(thread) / "stat").read_bytes()).state not in "ZX":
+                return thread
+    return None
+
+
+def _zombie_hint(status: dict[str, str]) -> str:
+    return f"its parent, process {status.get('PPid', '?')}, has not asked how it ended; it may have left a core file"
+
+
+def _architecture(process_id: int, header: bytes) -> Architecture:
+    bits = {1: 32, 2: 64}.get(header[_EI_CLASS] if len(header) == _HEADER else 0)
+    order = "big" if len(header) == _HEADER and header[_EI_DATA] == 2 else "little"
+    machine = int.from_bytes(
+        header[_E_MACHINE:_HEADER], "big" if header[_EI_DATA : _EI_DATA + 1] == b"\2" else "little"
+    )
+    architecture = ARCHITECTURES.get(machine)
+    if architecture is not None and (bits, order) == (architecture.elf_class, architecture.byte_order):
+        return architecture
+    known = ", ".join(a.name for a in ARCHITECTURES.values())
+    what = f"{bits}-bit " if bits else ""
+    raise BadProcess(
+        process_id,
+        f"runs a {what}program (ELF machine number {machine}), which is not supported",
+        hint=f"programs of these can be read: {known}",
+    )
+
+
+def refusal(process_id: int, proc: Path = _PROC) -> OmpdError:
+    """Return why the system does not let us read or trace the process, as far as can be found out."""
+    folder = proc / str(process_id)
+    try:
+        status = parse_status((folder / "status").read_bytes())
+        owner = (folder / "status").stat().st_uid  # the folder itself is its user's in any case
+    except OSError:
+        return TargetGone(f"process {process_id} ended while it was looked at")
+    tracer = int(status.get("TracerPid", "0") or 0)
+    if tracer:
+        name = _read(proc / str(tracer) / "comm")
+        return BadProcess(
+            process_id,
+            f"is traced already, by process {tracer}" + (f" ({name})" if name else ""),
+            hint="end that debugger or have it detach; --nonblocking reads without stopping",
+        )
+    ours = parse_status(_read(proc / "self" / "status").encode())
+    user = int(status.get("Uid", "0").split()[0])
+    may_trace = bool(int(ours.get("CapEff", "0") or "0", 16) & _CAP_SYS_PTRACE)
+    if may_trace:
+        return _refused_with_capability(process_id, proc)
+    if user != os.geteuid():
+        return BadProcess(
+            process_id, f"belongs to another user (uid {user})", hint="run ompd as that user, or as root (sudo)"
+        )
+    scope = _read(proc / "sys" / "kernel" / "yama" / "ptrace_scope")
+    if scope not in ("", "0"):
+        return _refused_by_yama(process_id, scope)
+    if owner != user:
+        return BadProcess(
+            process_id,
+            "lets no one read it (it is set-user-id, has other capabilities, or is not dumpable)",
+            hint=_AS_ROOT,
+        )
+    return BadProcess(process_id, _forbidden(ours), hint=_container_hint())
+
+
+def _refused_with_capability(process_id: int, proc: Path) -> BadProcess:
+    scope = _read(proc / "sys" / "kernel" / "yama" / "ptrace_scope")
+    if scope == "3":
+        return _refused_by_yama(process_id, scope)
+    return BadProcess(process_id, "the system does not allow to trace it", hint=_container_hint())
+
+
+def _refused_by_yama(process_id: int, scope: str) -> BadProcess:
+    if scope == "3":
+        return BadProcess(
+            process_id,
+            "no process may be traced here (kernel.yama.ptrace_scope is 3)",
+            hint="this lasts until the machine starts again; a core (kill -ABRT, ulimit -c unlimited) can be read",
+        )
+    if scope == "2":
+        return BadProcess(
+            process_id, "only root may trace processes here (kernel.yama.ptrace_scope is 2)", hint=_AS_ROOT
+        )
+    return BadProcess(
+        process_id,
+        f"only its parent may trace it (kernel.yama.ptrace_scope is {scope})",
+        hint=f"{_AS_ROOT}; or allow it, until the next start, with sysctl kernel.yama.ptrace_scope=0;"
+        " or have the program call prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)",
+    )
+
+
+def _forbidden(ours: dict[str, str]) -> str:
+    filtered = ours.get("Seccomp", "0") == "2"
+    return "the system does not allow to trace it" + (" (a seccomp filter is in force here)" if filtered else "")
+
+
+def _container_hint() -> str:
+    return "in a container it has to be allowed: docker run --cap-add=SYS_PTRACE; or run ompd on the host"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""What LLDB debugs, a process or a core; and running one under it."""

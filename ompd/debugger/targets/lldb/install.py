@@ -1,0 +1,80 @@
+"""Where LLDB's Python module lies: each LLDB has its own, and it fits one minor version of Python only."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ompd.safety.trust import others_fault
+
+_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LldbInstall:
+    """One LLDB: its ``command``, the folder of its Python module, ``extension``, the file of ``liblldb``, which is the
+    module's native half, and its server for live programs.
+    """
+
+    command: str
+    folder: str
+    extension: str | None
+    server: str | None
+
+
+def find_installs() -> Iterator[LldbInstall]:
+    """Yield the LLDBs of this machine whose module fits this Python, the newest first.
+
+    The variable ``OMPD_LLDB`` names the only one that is meant, where there are several.
+    """
+    seen: set[str] = set()
+    chosen = os.environ.get("OMPD_LLDB")
+    for command in [chosen] if chosen else sorted(_commands(), key=_version_of, reverse=True):
+        real = os.path.realpath(command)
+        if real not in seen:
+            seen.add(real)
+            found = _install(command, Path(real).parent)
+            if found is not None:
+                yield found
+
+
+def _commands() -> Iterator[str]:
+    # Each of them is run, to be asked where its module is: none that a stranger put into a folder, so never that of a
+    # relative path, which is the current one.
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib").glob("llvm-*/bin"))]
+    for folder in folders:
+        for path in Path(folder).glob("lldb*") if folder.startswith("/") else ():
+            is_name = re.fullmatch(r"lldb(-\d+(\.\d+)*)?", path.name)
+            if is_name and os.access(path, os.X_OK) and others_fault(str(path), private_groups=True) is None:
+                yield str(path)
+
+
+def _version_of(command: str) -> tuple[int, ...]:
+    # The numbers in the file name behind all links: lldb-22, /usr/lib/llvm-22/bin/lldb.
+    found = re.search(r"(?:lldb|llvm)-(\d+(?:\.\d+)*)", os.path.realpath(command))
+    return tuple(map(int, found[1].split("."))) if found else (0,)
+
+
+def _install(command: str, binaries: Path) -> LldbInstall | None:
+    try:
+        done = subprocess.run(
+            [command, "-P"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # LLDB 14 of Debian names a folder that does not exist.
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    beside = [binaries.parent / "lib" / python / name for name in ("site-packages", "dist-packages")]
+    for folder in (Path(done.stdout.strip() or "/nowhere"), *beside):
+        if python in folder.parts and (folder / "lldb" / "__init__.py").is_file():
+            server = binaries / "lldb-server"
+            library = next(iter(sorted((binaries.parent / "lib").glob("liblldb*.so*"))), None)
+            return LldbInstall(
+                command, str(folder), str(library) if library else None, str(server) if server.exists() else None
+            )
+    return None

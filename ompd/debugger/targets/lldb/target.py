@@ -1,0 +1,509 @@
+"""A process under LLDB, live or from a core file, as LLDB's ``SBProcess`` gives it.
+
+LLDB tells memory, registers, threads and which files are loaded where. Symbols, unwinding, thread-local storage and
+lines are ours, as on every kind of target, so that no two kinds can disagree.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, SignalInfo, parse_auxv
+from ompd.binary.elf.elf import PF_R, PF_W, PF_X, parse_header
+from ompd.debugger.architecture import ARCHITECTURES, Architecture
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
+from ompd.debugger.targets.core import CoreTarget
+from ompd.debugger.targets.lldb.install import LldbInstall, find_installs
+from ompd.errors import (
+    BadInput,
+    MalformedFile,
+    MemoryFault,
+    OmpdError,
+    StaleHandle,
+    TargetError,
+    TargetGone,
+    Unavailable,
+    Unsupported,
+)
+from ompd.safety.isolation import AwayFromHere
+
+_PAGE = 4096
+# LLDB takes as much memory as is asked for before it looks whether that can be read.
+_MAX_READ = 1 << 28
+# Arguments, environment and auxiliary vector of a Linux program (fs/exec.c), and how much of the last there can be.
+_MAX_STACK_TOP = 6 << 20
+_MAX_AUXV_KEY = 1 << 10
+_MAX_ARGUMENTS = 1 << 12
+# What LLDB calls otherwise than the kernel's elf_gregset_t.
+# Members of LLDB's own siginfo_t, in the order of SignalInfo's.
+_SIGINFO = (".si_signo", ".si_code", "._sifields._kill.si_pid", "._sifields._sigfault.si_addr")
+_REGISTER_NAMES = {"rflags": "eflags"}
+# Where Debian has the package six, which LLDB 14 imports and no virtual environment has.
+_DISTRIBUTION = "/usr/lib/python3/dist-packages"
+_INSTALL_HINT = (
+    "install LLDB with its Python module (Debian: lldb) for Python {0}.{1}, or run this in LLDB itself:"
+    " ompd lldb-init tells how"
+)
+
+
+def load_lldb() -> ModuleType:
+    """Return LLDB's Python module: the one that is there, else that of the newest LLDB of this machine that fits.
+
+    :raises Unsupported: if there is none
+    """
+    try:
+        with AwayFromHere():  # a notebook looks for it in the current folder first
+            import lldb  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+    except ImportError as error:
+        reason = error
+    else:
+        return lldb  # type: ignore[no-any-return, unused-ignore]
+    for install in find_installs():
+        for name in [name for name in sys.modules if name == "lldb" or name.startswith("lldb.")]:
+            del sys.modules[name]  # what is left of an import that failed
+        try:
+            return _import_from(install)
+        except ImportError as error:
+            reason = error
+    raise Unsupported(
+        f"LLDB's Python module cannot be loaded: {reason}", hint=_INSTALL_HINT.format(*sys.version_info[:2])
+    ) from reason
+
+
+def _import_from(found: LldbInstall) -> ModuleType:
+    if found.server is not None:
+        # LLDB looks for its server beside the program that loaded it, which is Python.
+        os.environ.setdefault("LLDB_DEBUGSERVER_PATH", found.server)
+    sys.path += [found.folder, _DISTRIBUTION]
+    try:
+        if found.extension is not None and not _has_extension(Path(found.folder, "lldb")):
+            _load_extension(found.extension)
+        import lldb  # noqa: PLC0415
+    except ImportError:
+        sys.path.remove(found.folder)
+        raise
+    finally:
+        sys.path.remove(_DISTRIBUTION)
+    return lldb  # type: ignore[no-any-return, unused-ignore]
+
+
+def _has_extension(package: Path) -> bool:
+    return any(path.exists() for path in package.rglob("_lldb*.so"))
+
+
+def _load_extension(file: str) -> None:
+    # The packages of Debian have a link to liblldb.so here, which only comes with LLDB's headers. The library is the
+    # same as the extension module.
+    loader = ExtensionFileLoader("_lldb", file)
+    spec = spec_from_loader("_lldb", loader)
+    if spec is not None:
+        module = module_from_spec(spec)
+        loader.exec_module(module)
+        sys.modules["_lldb"] = module
+
+
+class LldbFiles(FileFinder):
+    """Files as LLDB has found them, before they are looked for as elsewhere. They have to prove themselves all the
+    same.
+    """
+
+    def __init__(self, process: Any) -> None:
+        self._local: dict[str, str] = {}
+        self._symbols: dict[str, str] = {}
+        super().__init__()
+        for module in process.GetTarget().module_iter():
+            name, path = _target_name(module), _path(module.GetFileSpec())
+            self._local[name] = path
+            symbols = _path(module.GetSymbolFileSpec())
+            if symbols not in ("", path):
+                self._symbols[path] = symbols
+
+    def resolve(self, name: str) -> str:
+        """Return where the target's file *name* is on this machine."""
+        return self._local.get(name) or super().resolve(name)
+
+    def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
+        if path in self._symbols:
+            yield self._symbols[path]
+        yield from super()._debug_candidates(path, target_name, name, build_id)
+
+
+def _path(spec: Any) -> str:
+    return str(spec.fullpath or "") if spec.IsValid() else ""
+
+
+def _target_name(module: Any) -> str:
+    # What the kernel calls the file, behind all links, where LLDB read it under the name that the target has for it.
+    name, local = _path(module.GetPlatformFileSpec()), _path(module.GetFileSpec())
+    return os.path.realpath(name) if name and name == local and os.path.exists(name) else name or local  # noqa: PTH110
+
+
+class LldbTarget:
+    """The process *process*, an ``SBProcess``, at its present stop.
+
+    :raises TargetGone: if there is none, or it has ended
+    :raises TargetError: if it is running, or a core of which LLDB has found no file
+    :raises Unsupported: if it is of another architecture
+    """
+
+    kind = "lldb"
+    loss: Loss | None = None  # LLDB does not tell that a core was cut off
+
+    def __init__(self, process: Any) -> None:
+        self._lldb = load_lldb()
+        self.process = process
+        check_stopped(self._lldb, process)
+        self._target = process.GetTarget()
+        self._stop = stop_of(process)
+        self._is_open = True
+        self._registers: dict[int, dict[str, int]] = {}
+        self._layouts: dict[int, tuple[tuple[str, int], ...]] = {}
+        self.is_core = process.GetPluginName().endswith("-core")
+        self.process_id: int | None = process.GetProcessID() or None
+        core = process.GetCoreFile() if self.is_core and hasattr(process, "GetCoreFile") else None
+        self.name = (_path(core) if core is not None else "") or f"process {self.process_id}"
+        self.architecture = self._find_architecture()
+        if self.is_core and not self.mappings():
+            raise TargetError(
+                f"LLDB has found no file of {self.name}", hint="name the program: target create PROGRAM --core CORE"
+            )
+        if not self.is_core and not self._is_held():
+            raise TargetGone(f"LLDB does not hold {self.name} any more", hint="attach to it again")
+
+    def _is_held(self) -> bool:
+        # LLDB may still call a process stopped that it has detached from. Small reads are answered from its cache.
+        stack = self.process.GetThreadAtIndex(0).GetFrameAtIndex(0).GetSP()
+        return self._read(stack - stack % _PAGE, _PAGE // 2) is not None
+
+    def _find_architecture(self) -> Architecture:
+        machine = (self._target.GetTriple() or "unknown").partition("-")[0]
+        for architecture in ARCHITECTURES.values():
+            same = architecture.pointer_size == self.process.GetAddressByteSize()
+            if machine in architecture.machines and same:
+                return architecture
+        known = ", ".join(a.name for a in ARCHITECTURES.values())
+        raise Unsupported(
+            f"{self.name} is of {machine}, which is not supported", hint=f"programs of these can be asked: {known}"
+        )
+
+    def check(self) -> None:
+        """Raise unless the process is still at the stop at which it was asked first.
+
+        :raises TargetGone: if the target was closed
+        :raises StaleHandle: if the process has run since
+        """
+        if not self._is_open:
+            raise TargetGone(f"the session on {self.name} was closed")
+        if stop_of(self.process) != self._stop:
+            raise StaleHandle(f"{self.name} has run since it was asked")
+
+    @cached_property
+    def signal(self) -> int | None:
+        """The signal that LLDB names as the reason of the stop; of a core, the one that ended the program."""
+        return next(iter(self._signals.values()), None)
+
+    def siginfo(self, thread: int) -> SignalInfo | None:
+        """Return what LLDB tells of the signal that *thread* took; see :meth:`Target.siginfo`.
+
+        Of a core's LLDB 14 and 19 tell no more than its number; where they name the core, its own note is read.
+        """
+        self.check()
+        number = self._signals.get(thread)
+        if number is None:
+            return None
+        # A core that gdb wrote has a signal for every thread: that of the stop.
+        is_stop = not self.is_core or len(self._signals) > 1
+        if number == signal.SIGSTOP or (is_stop and number == signal.SIGTRAP):
+            return None
+        found = self.process.GetThreadByID(thread)
+        info = found.GetSiginfo() if hasattr(found, "GetSiginfo") else None
+        values = [self._siginfo_part(info, path) for path in _SIGINFO] if info is not None else []
+        if None in values or not values or values[0] != number:
+            known = self._noted_signals.get(thread)
+            return known if known is not None and known.number == number else SignalInfo(number)
+        return SignalInfo(number, *values[1:])
+
+    @cached_property
+    def _signals(self) -> dict[int, int]:
+        # The numbers of the signals that threads were stopped by.
+        found = {}
+        for thread in self.process:
+            if thread.GetStopReason() == self._lldb.eStopReasonSignal and thread.GetStopReasonDataCount():
+                number = int(thread.GetStopReasonDataAtIndex(0))
+                if number:
+                    found[thread.GetThreadID()] = number
+        return found
+
+    @cached_property
+    def _noted_signals(self) -> dict[int, SignalInfo]:
+        found: dict[int, SignalInfo] = {}
+        if self.is_core and os.path.isfile(self.name):  # noqa: PTH113
+            with suppress(OmpdError):
+                core = CoreTarget(self.name)
+                try:
+                    for thread in self._signals:
+                        with suppress(Unavailable):
+                            info = core.siginfo(thread)
+                            found |= {thread: info} if info is not None else {}
+                finally:
+                    core.close()
+        return found
+
+    def _siginfo_part(self, info: Any, path: str) -> int | None:
+        value = info.GetValueForExpressionPath(path)
+        error = self._lldb.SBError()
+        unsigned = value.GetValueAsUnsigned(error, 0) if path.endswith("addr") else value.GetValueAsSigned(error, 0)
+        return int(unsigned) if value.IsValid() and value.GetValue() is not None and error.Success() else None
+
+    @cached_property
+    def command(self) -> str | None:
+        """The arguments as they lie on the initial stack, None if they are not there."""
+        try:
+            top = self._initial_stack
+            count = self._word(top) if top is not None else 0
+            if top is None or not 0 < count <= _MAX_ARGUMENTS:
+                return None
+            size = self.architecture.pointer_size
+            if self._word(top + (1 + count) * size):
+                return None
+            return " ".join(self._string(self._word(top + (1 + n) * size)) for n in range(count))
+        except MemoryFault:
+            return None
+
+    # Memory
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        self.check()
+        data = self._read(address, size) if 0 < size <= _MAX_READ else b"" if size == 0 else None
+        return data if data is not None else self._read_in_pages(address, size)
+
+    def _read(self, address: int, size: int) -> bytes | None:
+        error = self._lldb.SBError()
+        try:
+            data = self.process.ReadMemory(address, size, error)
+        except (OverflowError, ValueError):  # no address at all
+            return None
+        return bytes(data) if error.Success() and data is not None and len(data) == size else None
+
+    def _read_in_pages(self, address: int, size: int) -> bytes:
+        # Across the pieces of a core, or to find out what cannot be read.
+        if not 0 <= address < address + size <= 1 << 8 * self.architecture.pointer_size or size > _MAX_READ:
+            raise MemoryFault(address, size, "no process has this")
+        pieces = []
+        at, end = address, address + size
+        while at < end:
+            count = min(end - at, _PAGE - at % _PAGE)
+            data = self._read(at, count)
+            if data is None and self.is_core and any(m.start <= at < m.end for m in self.mappings()):
+                raise PageOmitted(address, size, f"the core file leaves out the page of {at:#x}")
+            if data is None:
+                raise MemoryFault(address, size, f"LLDB cannot read the page of {at:#x}")
+            pieces.append(data)
+            at += count
+        return b"".join(pieces)
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(self.read(address, self.architecture.pointer_size), self.architecture.byte_order)
+
+    def _string(self, address: int) -> str:
+        found = b""
+        while b"\0" not in found and len(found) < _MAX_STACK_TOP:
+            at = address + len(found)
+            found += self.read(at, 256 - at % 256)
+        return found.partition(b"\0")[0].decode("utf-8", "replace")
+
+    # Threads
+
+    def thread_ids(self) -> Sequence[int]:
+        """Return the threads in LLDB's order, which is that of its index numbers."""
+        return self._thread_ids
+
+    @cached_property
+    def _thread_ids(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(thread.GetThreadID() for thread in self.process))
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return the registers of *thread* that LLDB has. LLDB 14 has no ``fs_base``."""
+        self.check()
+        if thread not in self._registers:
+            self._registers[thread] = self._read_registers(thread)
+        return self._registers[thread]
+
+    def _read_registers(self, thread: int) -> dict[str, int]:
+        found = self.process.GetThreadByID(thread)
+        if not found.IsValid():
+            raise BadInput(f"no thread {thread} in {self.name}")
+        sets = found.GetFrameAtIndex(0).GetRegisters()
+        general = sets.GetValueAtIndex(0)
+        registers: dict[str, int] = {}
+        error = self._lldb.SBError()
+        for name, position in self._positions(general):
+            value = general.GetChildAtIndex(position).GetValueAsUnsigned(error, 0)
+            if error.Success():
+                registers[name] = value
+        if self.architecture.pc not in registers:
+            raise TargetError(f"LLDB does not tell the registers of thread {thread}")
+        return registers
+
+    def _positions(self, general: Any) -> tuple[tuple[str, int], ...]:
+        # Where the registers are among LLDB's general ones, by name. Asking each for its name takes long, and they are
+        # the same for all threads.
+        count = general.GetNumChildren()
+        if count not in self._layouts:
+            names = (general.GetChildAtIndex(position).GetName() for position in range(count))
+            ours = ((_REGISTER_NAMES.get(name, name), position) for position, name in enumerate(names))
+            wanted = set(self.architecture.registers)
+            self._layouts[count] = tuple((name, position) for name, position in ours if name in wanted)
+        return self._layouts[count]
+
+    # Modules
+
+    def mappings(self) -> Sequence[FileMapping]:
+        """Return the loaded segments of LLDB's modules, by address. The vDSO is no file, so it is not among them."""
+        return self._mappings
+
+    @cached_property
+    def _mappings(self) -> tuple[FileMapping, ...]:
+        rows = (row for module in self._target.module_iter() for row in self._segments(module))
+        return tuple(sorted(rows, key=lambda m: m.start))
+
+    def _segments(self, module: Any) -> Iterator[FileMapping]:
+        name = _target_name(module)
+        if not name.startswith("/"):
+            return
+        for section in module.section_iter():
+            start = section.GetLoadAddress(self._target)
+            size = section.GetFileByteSize()
+            if start == self._lldb.LLDB_INVALID_ADDRESS or not size or not section.GetName().startswith("PT_LOAD"):
+                continue
+            before = start % _PAGE
+            end = -(-(start + size) // _PAGE) * _PAGE
+            yield FileMapping(start - before, end, section.GetFileOffset() - before, name)
+
+    # The initial stack
+
+    @cached_property
+    def _initial_stack(self) -> int | None:
+        # Where the kernel left argc. The loader keeps it for others to find; before it ran there is none.
+        for context in self._target.FindSymbols("__libc_stack_end"):
+            address = context.GetSymbol().GetStartAddress().GetLoadAddress(self._target)
+            if address != self._lldb.LLDB_INVALID_ADDRESS:
+                try:
+                    if found := self._word(address):
+                        return found
+                except MemoryFault:
+                    continue
+        # At the first instruction the stack pointer tells; later there is no loader, and it lies below.
+        threads = self.thread_ids()
+        return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return what LLDB says is mapped and can be read, by address."""
+        found, row = [], self._lldb.SBMemoryRegionInfo()
+        regions = self.process.GetMemoryRegions()
+        for index in range(regions.GetSize()):
+            if regions.GetMemoryRegionAtIndex(index, row) and row.IsMapped() and row.IsReadable():
+                flags = PF_R | (PF_W if row.IsWritable() else 0) | (PF_X if row.IsExecutable() else 0)
+                found.append(MemoryRegion(row.GetRegionBase(), row.GetRegionEnd(), flags))
+        return sorted(found, key=lambda region: region.start)
+
+    def segment_starts(self) -> Sequence[int]:
+        """Return nothing: LLDB names all modules."""
+        return ()
+
+    def extract(self, start: int, kind: int) -> bytes | None:
+        """Return None: of a snapshot LLDB gives the process, and not its notes."""
+        return None
+
+    def auxiliary_vector(self) -> Mapping[int, int]:
+        """Return the auxiliary vector from the initial stack, where the kernel laid it; LLDB has no question for it."""
+        return self._auxiliary_vector
+
+    @cached_property
+    def _auxiliary_vector(self) -> dict[int, int]:
+        headers = self._program_headers
+        if headers is None:
+            return {}
+        try:
+            found = self._find_auxiliary_vector(headers)
+        except MemoryFault:
+            found = {}
+        # Without it we still know which module is the program, because LLDB does.
+        return found or {AT_PHDR: headers}
+
+    @cached_property
+    def _program_headers(self) -> int | None:
+        program = self._target.FindModule(self._target.GetExecutable())
+        first = min(self._segments(program), key=lambda m: m.start, default=None) if program.IsValid() else None
+        if first is None:
+            return None
+        try:
+            return first.start + parse_header(self.read(first.start, 64), first.name).e_phoff
+        except (MemoryFault, MalformedFile):
+            return first.start + 64
+
+    def _find_auxiliary_vector(self, headers: int) -> dict[int, int]:
+        # It follows arguments and environment, which programs rewrite. One of its entries is known.
+        top = self._initial_stack
+        if top is None:
+            return {}
+        size, order = self.architecture.pointer_size, self.architecture.byte_order
+        known = AT_PHDR.to_bytes(size, order) + headers.to_bytes(size, order)
+        raw, place = b"", -1
+        while place < 0 and len(raw) < _MAX_STACK_TOP:
+            at = top + len(raw)
+            raw += self.read(at, _PAGE - at % _PAGE)
+            place = raw.find(known)
+            while place >= 0 and place % size:
+                place = raw.find(known, place + 1)
+        if place < 0:
+            return {}
+        while place >= 2 * size:
+            key = int.from_bytes(raw[place - 2 * size : place - size], order)
+            if not AT_NULL < key < _MAX_AUXV_KEY:
+                break
+            place -= 2 * size
+        try:
+            at = top + len(raw)
+            raw += self.read(at, _PAGE - at % _PAGE)
+        except MemoryFault:
+            pass  # it ends with the page
+        return parse_auxv(raw[place:], size, order)
+
+    def close(self) -> None:
+        """Let go of the process, which stays LLDB's."""
+        self._is_open = False
+
+
+def stop_of(process: Any) -> tuple[int, int]:
+    """Return what is the same for *process* as long as nothing has run in it, expressions of the user's included."""
+    return process.GetUniqueID(), process.GetStopID(True)
+
+
+def check_stopped(lldb: ModuleType, process: Any) -> None:
+    """Raise unless *process*, an ``SBProcess``, can be looked at.
+
+    :raises TargetGone: if there is none, or it has ended
+    :raises TargetError: if it is running
+    """
+    if not process.IsValid() or process.GetState() in (lldb.eStateInvalid, lldb.eStateUnloaded, lldb.eStateConnected):
+        raise TargetGone("there is no process", hint="run the program, attach to it, or load a core file")
+    state = process.GetState()
+    if state == lldb.eStateExited:
+        raise TargetGone(f"process {process.GetProcessID()} has ended", hint="run it again")
+    if state == lldb.eStateDetached:
+        raise TargetGone("LLDB has detached from the process", hint="attach to it again")
+    if state not in (lldb.eStateStopped, lldb.eStateCrashed, lldb.eStateSuspended):
+        raise TargetError(f"process {process.GetProcessID()} is running", hint="stop it first: process interrupt")

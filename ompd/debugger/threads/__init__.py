@@ -1,0 +1,1 @@
+"""Threads as the C library keeps them, and where each one's thread-local variables are."""

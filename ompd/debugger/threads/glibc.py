@@ -1,0 +1,265 @@
+"""What glibc keeps of its threads, by the descriptions that it publishes of its own structures.
+
+glibc has 32-bit constants ``_thread_db_T_m`` for the library that debuggers load to read its threads: width in bits,
+number of elements and offset of a member, or ``_thread_db_sizeof_T``. They remain in a stripped libc, since they are
+exported (nptl_db/structs.def). So every version that has them can be read, and the library need not be loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.contract.memory import read_unsigned
+from ompd.contract.process import Module, Process
+from ompd.debugger.modules.loader import Loader
+from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
+
+_PREFIX = "_thread_db_"
+_MEMBERS = (
+    *("dtv_dtv", "dtv_t_counter", "dtv_t_pointer_val", "dtv_slotinfo_gen", "dtv_slotinfo_map"),
+    *("dtv_slotinfo_list_len", "dtv_slotinfo_list_next", "dtv_slotinfo_list_slotinfo"),
+    *("link_map_l_tls_modid", "link_map_l_tls_offset", "list_t_next"),
+    *("pthread_dtvp", "pthread_list", "pthread_specific", "pthread_tid", "__pthread_keys"),
+    *("pthread_key_data_data", "pthread_key_data_level2_data", "pthread_key_data_seq", "pthread_key_struct_seq"),
+    *("rtld_global__dl_stack_used", "rtld_global__dl_stack_user", "rtld_global__dl_tls_dtv_slotinfo_list"),
+)
+_SIZES = ("sizeof_pthread", "sizeof_pthread_key_data")
+_VARIABLES = ("__nptl_rtld_global", "__pthread_keys")
+# Before glibc 2.34, and in a program without shared libraries, these are not members of _rtld_global.
+_LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
+_NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
+
+_PROGRAM = 1  # where it comes among the modules that may have the descriptions
+
+# glibc's list of TLS modules grows by 62 at a time (TLS_SLOTINFO_SURPLUS), and Linux has at most 2^22 threads.
+_MAX_LISTS = 1 << 12
+_MAX_THREADS = 1 << 22
+
+
+class _Member(NamedTuple):
+    bits: int
+    elements: int
+    offset: int
+
+
+class GlibcThreads:
+    """glibc's structures in *process*; what is read of it is kept, but nothing that differs from thread to thread.
+
+    Every method raises Unavailable where this libc does not tell, with the reason, and MemoryFault or CorruptState
+    where its memory is not there or contradicts itself.
+
+    :param read_constant: reads memory that no one writes to, which a core need not hold
+    """
+
+    def __init__(self, process: Process, loader: Loader, read_constant: Callable[[int, int], bytes]) -> None:
+        self._process = process
+        self._loader = loader
+        self._read_constant = read_constant
+        self._described: dict[str, _Member] = {}
+
+    # Descriptions
+
+    @cached_property
+    def _home(self) -> tuple[Module, Mapping[str, int]]:
+        # The module that has the descriptions: libc since glibc 2.34, libpthread before, or the program itself.
+        missing = ""
+        candidates = [module for module in self._process.modules() if _rank(module) <= _PROGRAM]
+        if sum(_rank(module) < _PROGRAM for module in candidates) > 1:
+            # A tool loaded by LD_AUDIT or dlmopen() brings a libc of its own. The threads are those of the first one.
+            candidates.sort(key=lambda module: self._loader.position(module.start, module.end))
+        for module in sorted(candidates, key=_rank):
+            found = self._process.symbols_in(module, _NAMES)
+            if _PREFIX + "pthread_dtvp" in found:
+                return module, found
+            if not missing and _rank(module) < _PROGRAM:
+                missing = f"; {module.fault}" if module.fault else f"; {module.name} has none"
+        raise Unavailable(
+            f"the C library does not describe its threads (no {_PREFIX} symbols in any module{missing})",
+            hint="the exact libc of the target is needed: --sysroot names a copy of its files",
+        )
+
+    @cached_property
+    def _loader_symbols(self) -> Mapping[str, int]:
+        return self._process.symbols_in(self._home[0], _LOADER_VARIABLES)
+
+    def _symbol(self, name: str) -> int:
+        if name not in self._home[1]:
+            raise Unavailable(f"this C library has no symbol {name}")
+        return self._home[1][name]
+
+    def _size(self, name: str) -> int:
+        return int.from_bytes(self._read_constant(self._symbol(_PREFIX + name), 4), self._process.byte_order)
+
+    def _member(self, name: str) -> _Member:
+        if name not in self._described:
+            address = self._symbol(_PREFIX + name)
+            raw = self._read_constant(address, 12)
+            order = self._process.byte_order
+            member = _Member(*(int.from_bytes(raw[at : at + 4], order) for at in (0, 4, 8)))
+            if member.bits % 8 or not 0 < member.bits <= 1 << 24 or member.offset >= 1 << 24:
+                raise CorruptState(address, f"{_PREFIX}{name} describes {member.bits} bits at {member.offset}")
+            self._described[name] = member
+        return self._described[name]
+
+    def _address(self, name: str, structure: int, index: int = 0) -> int:
+        member = self._member(name)
+        return structure + member.offset + index * (member.bits // 8)
+
+    def _value(self, name: str, structure: int, index: int = 0) -> int:
+        # Of an element of a structure's size, what it begins with is not meant: that is no value.
+        size = self._member(name).bits // 8
+        if size > self._process.pointer_size:
+            raise CorruptState(structure, f"{_PREFIX}{name} describes a number of {size} bytes")
+        return read_unsigned(self._process, self._address(name, structure, index), size)
+
+    def _word(self, address: int) -> int:
+        return read_unsigned(self._process, address, self._process.pointer_size)
+
+    def _loader_variable(self, member: str, *names: str) -> int:
+        # Address of a variable of the loader's, which is a member of its _rtld_global where that is shared.
+        symbols = self._home[1]
+        if _PREFIX + "rtld_global_" + member in symbols and "__nptl_rtld_global" in symbols:
+            return self._address("rtld_global_" + member, self._word(self._symbol("__nptl_rtld_global")))
+        for name in names:
+            if name in self._loader_symbols:
+                return self._loader_symbols[name]
+        raise Unavailable(f"this C library has no symbol {' or '.join(names)}")
+
+    # Threads
+
+    def pthreads(self) -> Mapping[int, int]:
+        """Return the address of ``struct pthread`` of every thread, by the operating system's identifier."""
+        return self._pthreads
+
+    @cached_property
+    def _pthreads(self) -> dict[int, int]:
+        # Two rings: threads on stacks that glibc made, and those on the user's, the initial thread among them.
+        heads = (
+            self._loader_variable("_dl_stack_used", "_dl_stack_used", "stack_used"),
+            self._loader_variable("_dl_stack_user", "_dl_stack_user", "__stack_user"),
+        )
+        nodes = (node for head in heads for node in self._ring(head))
+        found = ((self._value("pthread_tid", pthread), pthread) for pthread in map(self._of_node, nodes))
+        return {thread: pthread for thread, pthread in found if thread}  # 0: ended, and not joined yet
+
+    def _of_node(self, node: int) -> int:
+        return node - self._member("pthread_list").offset
+
+    def native_id(self, pthread: int) -> int:
+        """Return the operating system's identifier of the thread that has its ``struct pthread`` at *pthread*.
+
+        :raises CorruptState: if it cannot be one: the thread has ended, or its memory is lost
+        """
+        identifier = self._value("pthread_tid", pthread)
+        if not 0 < identifier <= _MAX_THREADS:
+            raise CorruptState(pthread, f"glibc has {identifier} as the identifier of a thread")
+        return identifier
+
+    def _ring(self, head: int) -> Iterator[int]:
+        seen = {head}
+        node = self._value("list_t_next", head)
+        while node != head:
+            if node in seen or len(seen) > _MAX_THREADS or not node:
+                raise CorruptState(node, "glibc's list of threads does not come back to its head")
+            seen.add(node)
+            yield node
+            node = self._value("list_t_next", node)
+
+    @cached_property
+    def sizeof_pthread(self) -> int:
+        """Size of ``struct pthread`` in bytes."""
+        return self._size("sizeof_pthread")
+
+    # Thread-local storage
+
+    def tls_module(self, link_map: int) -> tuple[int, int]:
+        """Return ``l_tls_modid`` and ``l_tls_offset`` of a ``struct link_map``."""
+        return self._value("link_map_l_tls_modid", link_map), self._value("link_map_l_tls_offset", link_map)
+
+    def dynamic_block(self, pthread: int, module_id: int, link_map: int) -> int | None:
+        """Return where the TLS block of a module lies that is not part of static TLS, None if the thread has none yet.
+
+        :param pthread: the thread's ``struct pthread``
+        """
+        if not module_id:
+            raise CorruptState(link_map, "a module with a TLS segment has no number")
+        generation = self._generation(module_id, link_map)
+        vector = self._value("pthread_dtvp", pthread)
+        first = self._address("dtv_dtv", vector)
+        # A thread's vector is brought up to date when the thread asks for an address. Until then its entry is none, or
+        # that of a module that had this number before and was unloaded.
+        if self._value("dtv_t_counter", first) < generation:
+            return None
+        entry = self._address("dtv_dtv", vector, module_id)
+        block = self._value("dtv_t_pointer_val", entry)
+        unallocated = (1 << 8 * self._process.pointer_size) - 1  # TLS_DTV_UNALLOCATED
+        return block if block not in (0, unallocated) else None
+
+    def _generation(self, module_id: int, link_map: int) -> int:
+        # When the module was given its number, as thread's vectors count it.
+        chunk = self._word(self._loader_variable("_dl_tls_dtv_slotinfo_list", "_dl_tls_dtv_slotinfo_list"))
+        index = module_id
+        for _ in range(_MAX_LISTS):
+            if not chunk:
+                break
+            length = self._value("dtv_slotinfo_list_len", chunk)
+            if index < length:
+                slot = self._address("dtv_slotinfo_list_slotinfo", chunk, index)
+                if self._value("dtv_slotinfo_map", slot) != link_map:
+                    raise CorruptState(slot, f"TLS module {module_id} is not the one that has this number")
+                return self._value("dtv_slotinfo_gen", slot)
+            index -= length
+            chunk = self._value("dtv_slotinfo_list_next", chunk)
+        raise CorruptState(link_map, f"glibc has no TLS module {module_id}")
+
+    # POSIX thread keys
+
+    def key_value(self, pthread: int, key: int) -> int | None:
+        """Return what the thread of *pthread* stored under *key*, None if it stored nothing, or a null pointer.
+
+        :raises BadInput: if the key was not made, or was deleted
+        """
+        keys = self._member("__pthread_keys")
+        if not 0 <= key < keys.elements:
+            raise BadInput(f"POSIX thread keys are numbers from 0 to {keys.elements - 1}, not {key}")
+        key_struct = self._symbol("__pthread_keys") + key * (keys.bits // 8)
+        sequence = self._value("pthread_key_struct_seq", key_struct)
+        if not sequence & 1:  # KEY_UNUSED
+            raise BadInput(f"there is no POSIX thread key {key}")
+        in_level = self._member("pthread_key_data_level2_data").elements
+        specific = self._member("pthread_specific")
+        first, second = divmod(key, max(in_level, 1))
+        pointer_size = self._process.pointer_size
+        # Its description is of the whole array of pointers, as one element (glibc 2.36) or as many.
+        if first >= specific.bits * max(specific.elements, 1) // 8 // pointer_size:
+            raise CorruptState(pthread, f"glibc describes no room for key {key}")
+        level = self._word(pthread + specific.offset + first * pointer_size)
+        if not level:
+            return None
+        data = self._address("pthread_key_data_level2_data", level) + second * self._size("sizeof_pthread_key_data")
+        if self._value("pthread_key_data_seq", data) != sequence:
+            return None  # left from a key that had this number before
+        return self._value("pthread_key_data_data", data) or None
+
+    def read_keys(self, pthread: int) -> None:
+        """Read all that :meth:`key_value` needs for the thread of *pthread*, for a target that notes what is read."""
+        keys, specific = self._member("__pthread_keys"), self._member("pthread_specific")
+        self._process.read(self._symbol("__pthread_keys"), keys.elements * (keys.bits // 8))
+        for member in ("pthread_key_struct_seq", "pthread_key_data_seq", "pthread_key_data_data"):
+            self._member(member)
+        size = self._member("pthread_key_data_level2_data").elements * self._size("sizeof_pthread_key_data")
+        for first in range(specific.bits * max(specific.elements, 1) // 8 // self._process.pointer_size):
+            level = self._word(pthread + specific.offset + first * self._process.pointer_size)
+            if level:
+                with suppress(MemoryFault):
+                    self._process.read(self._address("pthread_key_data_level2_data", level), size)
+
+
+def _rank(module: Module) -> int:
+    file = module.name.rpartition("/")[2]
+    if file.startswith(("libc.so", "libc-", "libpthread")):
+        return 0
+    return _PROGRAM if module.is_program else _PROGRAM + 1

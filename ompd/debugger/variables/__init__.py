@@ -1,0 +1,1 @@
+"""The program's variables: by name, by type, and those of a frame."""

@@ -1,0 +1,433 @@
+"""The variables of frames: which a function has where it is, where in the frame they lie, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from ompd import outlined
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.location import (
+    FrameContext,
+    derefs_through,
+    evaluate_type,
+    expression_at,
+    find_pieces,
+    read_pieces,
+)
+from ompd.binary.dwarf.units import DW_AT_NAME, Value
+from ompd.binary.types.layouts import REFERENCES, TypeReader
+from ompd.binary.types.locals import Key, LocalVariable, declared_in, find_around, find_scopes
+from ompd.binary.types.type_names import DW_AT_TYPE, type_name
+from ompd.binary.types.types import TypeInfo
+from ompd.binary.types.values import Options, Shown, ValueFormatter
+from ompd.contract.process import Frame
+from ompd.errors import OmpdError, Unavailable, Unsupported
+
+if TYPE_CHECKING:
+    from ompd.debugger.inspected import InspectedProcess
+    from ompd.debugger.modules.modules import LoadedModule
+
+_OP_REG0 = 0x50
+_ADDRESS_OPERATIONS = frozenset((0x03, 0xA1, 0xFB))  # DW_OP_addr, DW_OP_addrx, DW_OP_GNU_addr_index
+_TLS_OPERATIONS = frozenset((0x9B, 0xE0))  # DW_OP_form_tls_address, DW_OP_GNU_push_tls_address
+_WORD, _STACK_ALIGNMENT = 8, 16  # of the processors whose code has no frame pointer and pushes arguments
+_MAX_ROWS = 512
+_MAX_REFERENCES = 64
+_MAX_BOUND_BYTES = 8
+_NO_PLACE = "the compiler did away with it"
+
+
+class LocalValue(NamedTuple):
+    """A variable of a function, as it is in one frame.
+
+    ``name`` is ``""`` for one that has none. ``type`` is as the source spells it, of a reference ``referred`` what it
+    refers to, which ``address`` and ``shown`` are of then, too. ``address`` is None for what lies in no memory;
+    ``shown`` is None if the value is not to be told, ``fault`` says why. ``depth`` counts the blocks that it lies in,
+    ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word; ``is_copy`` marks one
+    that a function around declares, too, in the same place. ``derefs`` is how it is reached through the argument of
+    gcc's code of a construct: 0 for a part of what that points to, 1 for one that a pointer there leads to; None
+    otherwise. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or
+    ``""`` where nothing tells.
+    """
+
+    name: str
+    type: str | None
+    referred: str | None
+    shown: Shown | None
+    address: int | None
+    fault: str | None
+    depth: int
+    line: int | None
+    is_parameter: bool
+    is_artificial: bool
+    is_copy: bool
+    derefs: int | None
+    storage: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionLocals:
+    """The variables of a function that a frame is in, innermost block first; ``fault`` says why they are not known."""
+
+    variables: tuple[LocalValue, ...]
+    fault: str | None = None
+
+
+class _Prepared(NamedTuple):
+    # What the file alone tells of a variable at one address.
+    variable: LocalVariable
+    told: LocalValue
+    expression: bytes | None
+    fault: str | None
+
+
+class _Code(NamedTuple):
+    # What the file tells of an address: the functions there, innermost first, and the base of their frame. Where that
+    # is the stack pointer, frame_size is how far below the CFA it is kept, None if that is not to be told.
+    scopes: list[list[_Prepared]]
+    known: dict[Key, _Prepared]
+    frame_base: bytes | None
+    by_stack_pointer: bool
+    frame_size: int | None
+
+
+class _FrameTypes(TypeReader):
+    # Types whose arrays may have bounds that the frame tells.
+
+    frame: FrameContext | None = None
+    bound: Callable[[Place], int] | None = None
+
+    def evaluate(self, place: Place, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
+        if self.frame is None or initial:
+            return super().evaluate(place, expression, address, initial)
+        return evaluate_type(place.unit, expression, self.frame, address)
+
+    def bound_in(self, place: Place) -> int:
+        return self.bound(place) if self.bound is not None else super().bound_in(place)
+
+
+class _ModuleLocals:
+    """The variables of one module's functions.
+
+    :param info: its types, of the same units as its lines
+    """
+
+    def __init__(self, process: InspectedProcess, module: LoadedModule, info: TypeInfo, options: Options) -> None:
+        self._process = process
+        self._module = module
+        self._info = info
+        self._types = _FrameTypes(info, process.read_data, module.bias)
+        self._formatter = ValueFormatter(self._types, options, process.symbolize)
+        self._codes: dict[int, _Code | OmpdError] = {}
+        self._around: dict[Key, set[tuple[str, int | None]]] = {}
+
+    def _code(self, address: int) -> _Code:
+        code = self._codes.get(address)
+        if code is None:
+            try:
+                code = self._read(address)
+            except OmpdError as error:
+                code = error
+            self._codes[address] = code
+        if isinstance(code, OmpdError):
+            raise code
+        return code
+
+    def names_at(self, address: int) -> set[str]:
+        """Return the names of the variables of the functions at *address* of the target.
+
+        :raises OmpdError: if the debug information does not tell them
+        """
+        code = self._code(address - self._module.bias)
+        return {row.told.name for rows in code.scopes for row in rows if row.told.name}
+
+    def variables(self, frame: Frame, thread: int | None) -> list[FunctionLocals]:
+        """Return the variables of each function that the frame is in, innermost first.
+
+        :raises OmpdError: if the debug information does not tell them
+        """
+        code = self._code(frame.call_site - self._module.bias)
+        registers = frame.registers
+        if code.by_stack_pointer:
+            number = self._process.stack_pointer
+            registers = {key: value for key, value in registers.items() if key != number}
+            if code.frame_size is not None and frame.cfa is not None:
+                registers[number] = frame.cfa - code.frame_size
+        context = FrameContext(
+            registers=registers,
+            read=self._process.read_data,
+            cfa=frame.cfa,
+            bias=self._module.bias,
+            pointer_size=self._process.pointer_size,
+            byte_order=self._process.byte_order,
+            thread_local=partial(self._thread_local, thread),
+            frame_base=code.frame_base,
+        )
+        self._types.frame = context
+        self._types.bound = partial(self._bound, context, code.known)
+        try:
+            return [
+                FunctionLocals(tuple(self._value(row, context) for row in rows if row.told.name))
+                for rows in code.scopes
+            ]
+        finally:
+            self._types.frame = self._types.bound = None
+
+    def _thread_local(self, thread: int | None, offset: int) -> int:
+        if thread is None:
+            raise Unavailable("it is thread-local")
+        return self._process.thread_local_address(self._module.record, offset, 0, "a variable", thread)
+
+    # What the file tells
+
+    def _read(self, address: int) -> _Code:
+        entry = self._module.lines.function_entry(address) if self._module.lines is not None else None
+        if entry is None:
+            raise Unavailable("no debug information tells the variables of its function")
+        function = Place(*entry)
+        scopes = find_scopes(self._info, function, address)
+        base = scopes[-1].frame_base
+        frame_base = expression_at(function.unit, base, address) if base is not None else None
+        found: list[list[_Prepared]] = []
+        for scope in scopes:
+            outer = self._declared_around(scope.place)
+            expressions = [self._expression(variable, address) for variable in scope.variables]
+            argument = next(
+                (
+                    expression
+                    for variable, (expression, _) in zip(scope.variables, expressions, strict=True)
+                    if outer and variable.is_parameter and variable.is_artificial and not variable.name
+                ),
+                None,
+            )
+            rows = [
+                _Prepared(variable, self._told(variable, expression, argument, outer), expression, fault)
+                for variable, (expression, fault) in zip(scope.variables, expressions, strict=True)
+            ]
+            # What is declared in an inner block hides others, as a variable does that has the name of a parameter.
+            rows.sort(key=lambda row: (-row.told.depth, row.told.is_parameter))
+            found.append(rows)
+        by_stack_pointer = frame_base == bytes((_OP_REG0 + self._process.stack_pointer,))
+        known = {key: row for rows in found for row in rows for key in row.variable.entries}
+        return _Code(
+            found, known, frame_base, by_stack_pointer, self._frame_size(address) if by_stack_pointer else None
+        )
+
+    def _frame_size(self, address: int) -> int | None:
+        # LLVM tells places by the stack pointer as it is between calls. Where it pushes arguments of one, the pointer
+        # lies lower, which no debugger can tell from the place: how low it is between calls is told by unwind data.
+        row = self._module.row(address)
+        if row is None:
+            return None
+        rows: list[tuple[int, int]] = []
+        at = row.function_start
+        while at < row.function_end and len(rows) < _MAX_ROWS:
+            step = self._module.row(at)
+            if step is None or step.end <= at:
+                return None
+            rows.append((step.cfa.register if not step.cfa.expression else -1, step.cfa.offset))
+            at = step.end
+        if at < row.function_end or any(register != self._process.stack_pointer for register, _ in rows):
+            return None
+        size = kept_frame_size([offset for _, offset in rows])
+        # Before it is that large the frame is not there yet, or not any more.
+        return size if size is not None and row.cfa.offset >= size else None
+
+    def _declared_around(self, function: Place) -> set[tuple[str, int | None]]:
+        # Names and lines of what the functions around code of gcc's declare.
+        key = function.unit.section, function.unit.offset, function.offset
+        if key not in self._around:
+            name = function.unit.string(self._info.index.entry(function)[1].get(DW_AT_NAME))
+            around = find_around(function) if name is not None and outlined.is_by_gcc(name) else []
+            found: set[tuple[str, int | None]] = set()
+            for place in around:
+                found |= declared_in(self._info, place)
+            self._around[key] = found
+        return self._around[key]
+
+    def _expression(self, variable: LocalVariable, address: int) -> tuple[bytes | None, str | None]:
+        if variable.location is None:
+            return None, None
+        try:
+            return expression_at(variable.unit, variable.location, address), None
+        except OmpdError as error:
+            return None, str(error)
+
+    def _told(
+        self,
+        variable: LocalVariable,
+        expression: bytes | None,
+        argument: bytes | None,
+        outer: set[tuple[str, int | None]],
+    ) -> LocalValue:
+        type_ = referred = None
+        if variable.type is not None:
+            type_ = type_name(self._info, variable.type)
+            target = self._referred(variable.type)
+            referred = type_name(self._info, target) if target is not None else None
+        derefs = None
+        if argument is not None and expression is not None and expression is not argument:
+            derefs = derefs_through(argument, expression, self._process.byte_order)
+        return LocalValue(
+            name=variable.name,
+            type=type_,
+            referred=referred,
+            shown=None,
+            address=None,
+            fault=None,
+            depth=variable.depth,
+            line=variable.line,
+            is_parameter=variable.is_parameter,
+            is_artificial=variable.is_artificial,
+            is_copy=(variable.name, variable.line) in outer,
+            derefs=derefs,
+            storage=_storage(expression) if variable.location is not None else "",
+        )
+
+    def _referred(self, place: Place) -> Place | None:
+        # What a reference refers to in the end, None for what is none.
+        target: Place | None = None
+        try:
+            for _ in range(_MAX_REFERENCES):
+                found, tag, attributes, _ = self._types.resolve(target or place)
+                if tag not in REFERENCES or DW_AT_TYPE not in attributes:
+                    break
+                target = self._info.target(found.unit, attributes[DW_AT_TYPE])
+        except OmpdError:
+            return target
+        return target
+
+    # What the frame tells
+
+    def _value(self, row: _Prepared, context: FrameContext) -> LocalValue:
+        try:
+            place, source = self._source(row, context)
+            address = source if isinstance(source, int) else None
+        except OmpdError as error:
+            return row.told._replace(fault=str(error))
+        try:
+            return row.told._replace(shown=self._formatter.show(place, source), address=address)
+        except OmpdError as error:
+            return row.told._replace(fault=str(error), address=address)
+
+    def _source(self, row: _Prepared, context: FrameContext) -> tuple[Place, int | bytes]:
+        # Type and address, or bytes, of what the variable is or refers to.
+        variable = row.variable
+        if row.fault is not None:
+            raise Unsupported(row.fault)
+        if variable.type is None:
+            raise Unavailable("no debug information tells its type")
+        return self._types.follow(variable.type, self._raw(row, variable.type, context))
+
+    def _raw(self, row: _Prepared, type_: Place, context: FrameContext) -> int | bytes:
+        variable = row.variable
+        if not row.expression:
+            if variable.constant is None or variable.location is not None:
+                raise Unavailable(_NO_PLACE)
+            return self._constant(variable.constant, self._info.size_at(type_))
+        pieces = find_pieces(variable.unit, row.expression, context)
+        if len(pieces) == 1 and pieces[0].address is not None:
+            return pieces[0].address
+        return read_pieces(pieces, self._info.size_at(type_), context.read, context.byte_order)
+
+    def _constant(self, value: Value, size: int) -> bytes:
+        if isinstance(value.raw, bytes):
+            return value.raw[:size]
+        if size > 16:
+            raise Unsupported(f"a constant of {size} bytes as a number")
+        return (value.raw & (1 << 8 * size) - 1).to_bytes(size, self._process.byte_order)
+
+    def _bound(self, context: FrameContext, known: dict[Key, _Prepared], place: Place) -> int:
+        row = known.get((place.unit.section, place.unit.offset, place.offset))
+        if row is None or row.variable.type is None:
+            raise Unsupported("an array whose bounds lie in a variable of another function")
+        size = self._info.size_at(row.variable.type)
+        if not 0 < size <= _MAX_BOUND_BYTES:
+            raise Unsupported(f"an array with a bound of {size} bytes")
+        source = self._raw(row, row.variable.type, context)
+        raw = self._process.read_data(source, size) if isinstance(source, int) else source
+        number = int.from_bytes(raw[:size], context.byte_order, signed=True)
+        return number & (1 << 8 * place.unit.address_size) - 1
+
+
+def kept_frame_size(offsets: Sequence[int]) -> int | None:
+    """Return how far below the CFA the stack pointer is between calls, in a function without a frame pointer.
+
+    :param offsets: how far it is below, row by row of the function's unwind data
+    :returns: None if they are not those of a function that makes its frame once
+    """
+    top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1
+    if top + 1 >= len(offsets):
+        return offsets[top] if offsets else None  # it never returns
+    # What ends the frame undoes its last step first. Arguments are pushed word by word, so that the stack is aligned at
+    # the call, and taken off in one step.
+    last = offsets[top] - offsets[top - 1] if top else 0
+    size = offsets[top + 1]
+    if offsets[top] - size == last:
+        return offsets[top]
+    if size not in offsets[:top] or size % _STACK_ALIGNMENT:
+        return None
+    pushed = offsets[offsets.index(size) : top + 1]
+    return size if all(after - before == _WORD for before, after in pairwise(pushed)) else None
+
+
+def _storage(expression: bytes | None) -> str:
+    if not expression:
+        return "frame"
+    if expression[-1] in _TLS_OPERATIONS:
+        return "thread"
+    return "static" if expression[0] in _ADDRESS_OPERATIONS else "frame"
+
+
+class Locals:
+    """The variables of the frames of one stop. What files tell is kept for other frames at the same address.
+
+    :param elements: how many elements of an array, and characters of a string, are shown
+    """
+
+    def __init__(self, process: InspectedProcess, *, elements: int = 200, x87: bool = False) -> None:
+        self._process = process
+        self._options = Options(elements=elements, x87=x87, bare=True)
+        self._modules: dict[int, _ModuleLocals | None] = {}
+
+    def names_at(self, frame: Frame) -> Collection[str]:
+        """Return the names of the variables of the functions that a frame is in, as far as files tell them."""
+        try:
+            return self._in_module(frame).names_at(frame.call_site)
+        except OmpdError:
+            return ()
+
+    def of_frame(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
+        """Return the variables of each function that a frame is in, one for each of ``source_frames(frame.call_site)``.
+
+        :param thread: the native id of the thread that the frame is of, for thread-local variables
+        """
+        count = len(self._process.source_frames(frame.call_site))
+        try:
+            if frame.guessed:
+                raise Unavailable("the frame is a guess, by which no variable is found for certain")
+            if frame.is_signal_frame:
+                raise Unavailable("the frame is the kernel's")
+            found = self._in_module(frame).variables(frame, thread)
+        except OmpdError as error:
+            return [FunctionLocals((), str(error))] * count
+        missing = FunctionLocals((), "no debug information tells the variables of its function")
+        return [*[missing] * (count - len(found)), *found[max(len(found) - count, 0) :]]
+
+    def _in_module(self, frame: Frame) -> _ModuleLocals:
+        module = self._process.loaded_module_at(frame.call_site)
+        if module is None:
+            raise Unavailable("its code is in no module")
+        if module.start not in self._modules:
+            info = self._process.types_of(module) if module.lines is not None else None
+            self._modules[module.start] = (
+                _ModuleLocals(self._process, module, info, self._options) if info is not None else None
+            )
+        found = self._modules[module.start]
+        if found is None:
+            raise Unavailable(f"{module.record.name} has no debug information")
+        return found

@@ -1,0 +1,140 @@
+"""Names of variables: as a user may write them, as the source has them, and as the linker does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ompd.binary.types.parts import Dereference, Step, parse_steps
+from ompd.binary.types.type_names import shortened
+from ompd.debugger.threads.emutls import PREFIX
+from ompd.errors import BadInput
+
+BLANK = "__BLNK__"
+"""What compilers call the COMMON block that has no name."""
+
+_BLOCK = re.compile(r"/([^\W\d]?\w*)/(.*)", re.DOTALL)
+_NAME = re.compile(r"([^\W\d]\w*(?:\$\w+)*)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableName:
+    """What a user may call a variable: ``file.c::x``, ``ns::Class::x``, ``function::x``, ``/block/member``, ``x.a[2]``.
+
+    ``scopes`` are from outside in; ``block`` is the COMMON block's name, ``""`` the blank one's, None without one.
+    ``name`` is empty where a whole block is meant.
+    """
+
+    text: str
+    scopes: tuple[str, ...]
+    block: str | None
+    name: str
+    steps: tuple[Step, ...]
+    is_global: bool = False
+
+
+def parse_name(text: str) -> VariableName:
+    """Return what *text* names.
+
+    :raises BadInput: if it can be no variable's name
+    """
+    rest = text.strip()
+    stars = len(rest) - len(rest.lstrip("* "))
+    dereferences = (Dereference(),) * rest[:stars].count("*")
+    rest = rest[stars:]
+    block = _BLOCK.fullmatch(rest)
+    if block is not None:
+        name = _NAME.fullmatch(block[2]) if block[2] else None
+        if block[2] and name is None:
+            raise _no_name(text)
+        member, steps = (name[1], parse_steps(name[2])) if name is not None else ("", ())
+        return VariableName(text, (), block[1], member, (*steps, *dereferences))
+    parts = split_scopes(rest)
+    last = _NAME.fullmatch(parts[-1].strip())
+    if last is None:
+        raise _no_name(text)
+    scopes = tuple(re.sub(r"\(.*\)$", "", part.strip().strip("'\"")) for part in parts[:-1])
+    is_global = len(scopes) > 0 and not scopes[0]
+    steps = parse_steps(last[2])
+    return VariableName(text, tuple(s for s in scopes if s), None, last[1], (*steps, *dereferences), is_global)
+
+
+def _no_name(text: str) -> BadInput:
+    return BadInput(
+        f"{text!r} is no name of a variable", hint="as in x, file.c::x, ns::x, function::x, /block/x, x.a[2]"
+    )
+
+
+def split_scopes(text: str) -> list[str]:
+    """Return the parts of *text* between ``::``, but for those in brackets and quotes."""
+    parts, depth, start, quote = [], 0, 0, ""
+    index = 0
+    while index < len(text):
+        character = text[index]
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "<([{":
+            depth += 1
+        elif character in ">)]}" and not text.startswith("->", index - 1):
+            depth -= 1
+        elif depth <= 0 and text.startswith("::", index):
+            parts.append(text[start:index])
+            start = index + 2
+            index += 1
+        index += 1
+    return [*parts, text[start:]]
+
+
+def is_called(name: str, wanted: str, fold: bool) -> bool:
+    """Tell whether a scope called *name* may be written *wanted*: without arguments of templates, too.
+
+    :param fold: upper and lower case are the same
+    """
+    if fold:
+        return name.lower() == wanted.lower()
+    if "<" not in name:
+        return name == wanted
+    return name.partition("<")[0] == wanted or canonical(name) == canonical(wanted)
+
+
+def canonical(name: str) -> str:
+    """Return *name* with arguments of templates as one compiler spells them, without spaces."""
+    return shortened(name).replace(" ", "")
+
+
+def linker_names(name: VariableName) -> Iterator[str]:
+    """Yield what compilers call a variable of that name in symbol tables, as far as that needs no type of it."""
+    if name.block is not None:
+        if name.name:
+            return  # nothing tells where in its block a member lies
+        yield f"{name.block.lower()}_" if name.block else BLANK
+        return
+    yield "::".join((*name.scopes, name.name)) if name.scopes else name.name
+    if name.scopes:
+        parts = "".join(f"{len(part)}{part}" for part in (*name.scopes, name.name))
+        yield f"_ZN{parts}E"
+        if len(name.scopes) == 1:
+            scope, last = name.scopes[0].lower(), name.name.lower()
+            yield f"__{scope}_MOD_{last}"
+            yield f"_QM{scope}E{last}"
+
+
+def source_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield what the source may call the symbols *names*, of those that can be variables of the user's."""
+    from ompd.binary.demangle import demangle  # noqa: PLC0415  few names need it
+
+    for name in names:
+        module = re.fullmatch(r"__(\w+)_MOD_(\w+)|_QM([a-z0-9_]+)E([a-z0-9_]+)", name)
+        if module is not None:
+            yield f"{module[1] or module[3]}::{module[2] or module[4]}"
+        elif re.fullmatch(r"[a-z]\w*_", name):
+            yield f"/{name[:-1]}/"
+        elif re.fullmatch(r"_ZN[\w]+E", name):
+            yield from filter(None, (demangle(name),))
+        elif not name.startswith(("_", ".")):
+            yield name.removeprefix(PREFIX).partition(".")[0]
+        elif name.startswith(PREFIX):
+            yield name.removeprefix(PREFIX)

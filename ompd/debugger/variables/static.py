@@ -1,0 +1,553 @@
+"""Finds variables of a process by the names that its source has for them.
+
+The program is searched first: its debug information, then its symbols; other modules only if it has no variable of that
+name, or if the name is qualified by theirs. A symbol alone tells address and size, and no type.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ompd.binary.dwarf.index import Place
+from ompd.binary.elf.elf import PT_TLS
+from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
+from ompd.binary.types.named import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
+from ompd.binary.types.type_names import shortened
+from ompd.binary.types.types import TypeInfo
+from ompd.contract.process import Module
+from ompd.debugger.threads.emutls import PREFIX
+from ompd.debugger.variables.names import (
+    BLANK,
+    VariableName,
+    canonical,
+    is_called,
+    linker_names,
+    source_names,
+    split_scopes,
+)
+from ompd.errors import MalformedFile, NoAnswer, OmpdError, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.modules.modules import LoadedModule
+
+TLS, EMUTLS, GLOBAL = "tls", "emutls", "global"
+"""Mechanisms: native and emulated thread-local storage, one place for all threads."""
+
+_DATA = frozenset((STT_OBJECT, STT_COMMON, STT_NOTYPE))
+_MAX_LISTED = 20
+_MAX_NEAR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StaticVariable:
+    """A variable that was found, or a part of one.
+
+    ``name`` is how the source would name it, ``mechanism`` one of :data:`TLS` …, None for one that has no place.
+    ``offset`` is a target address, of thread-local ones an offset in the module's TLS block, of emulated ones the
+    address of the control object. ``type`` is None where nothing tells it, ``members`` those of a COMMON block, from
+    its start. ``constant`` are the bytes of one that the compiler made a constant of. ``fault`` says why it has no
+    place.
+    """
+
+    name: str
+    module: Module
+    mechanism: str | None
+    offset: int
+    size: int | None
+    info: TypeInfo | None
+    type: Place | None
+    file: str | None = None
+    line: int | None = None
+    linkage: str | None = None
+    is_fortran: bool = False
+    members: tuple[tuple[str, int, Place], ...] = ()
+    constant: bytes | None = None
+    fault: str | None = None
+    short_name: str = ""
+    scopes: tuple[Scope, ...] = field(default=(), repr=False)
+
+
+class Variables:
+    """Finds variables in the files of a process's modules. What is found is kept: it does not change between stops.
+
+    :param info_of: gives a module's types, None without debug information
+    """
+
+    def __init__(self, modules: Iterable[LoadedModule], info_of: Callable[[LoadedModule], TypeInfo | None]) -> None:
+        self._modules = list(modules)
+        self._info_of = info_of
+        self._found: dict[str, tuple[StaticVariable, ...]] = {}
+
+    def find(self, name: VariableName) -> tuple[StaticVariable, ...]:
+        """Return the variables that *name* may mean, those of one place once; several differ in their names.
+
+        :raises NoAnswer: if there is none
+        """
+        if name.text not in self._found:
+            self._found[name.text] = tuple(self._find(name))
+        return self._found[name.text]
+
+    def _find(self, name: VariableName) -> list[StaticVariable]:
+        faults: dict[str, str] = {}
+        for modules, wanted in self._searches(name):
+            found = self._in_modules(modules, wanted, faults)
+            if found:
+                return _told_apart(_best(found, wanted))
+        raise self._not_found(name, faults)
+
+    def _searches(self, name: VariableName) -> Iterator[tuple[list[LoadedModule], VariableName]]:
+        # A name that begins with a module's asks for that module.
+        if name.scopes:
+            named = [m for m in self._modules if _is_path_end(name.scopes[0], m.record.name)]
+            if named:
+                yield named, replace(name, scopes=name.scopes[1:])
+        program = [m for m in self._modules if m.record.is_program]
+        others = [m for m in self._modules if not m.record.is_program]
+        yield program, name
+        yield [m for m in others if not m.record.is_system_library], name
+        if name.scopes:
+            # The C library and the loader have hundreds of names that users have too, as "data".
+            yield self._system_libraries(), name
+
+    def _system_libraries(self) -> list[LoadedModule]:
+        return [m for m in self._modules if m.record.is_system_library]
+
+    def _in_modules(
+        self, modules: Sequence[LoadedModule], name: VariableName, faults: dict[str, str]
+    ) -> list[StaticVariable]:
+        found: list[StaticVariable] = []
+        for module in modules:
+            try:
+                found += self._in_debug_information(module, name)
+            except NoAnswer:
+                raise
+            except OmpdError as error:
+                faults[module.record.name] = str(error)
+        if not found:
+            for module in modules:
+                try:
+                    found += self._in_symbols(module, name)
+                except OmpdError as error:
+                    faults[module.record.name] = str(error)
+        return found
+
+    # Debug information
+
+    def _in_debug_information(self, module: LoadedModule, name: VariableName) -> list[StaticVariable]:
+        info = self._info_of(module)
+        if info is None:
+            return []
+        if name.block is not None:
+            return self._in_blocks(module, info, name)
+        entries = [_in_function(module, entry) for entry in _spelled(info, name.name)]
+        entries = [entry for entry in entries if _matches(entry, name)]
+        placed = {_identity(entry) for entry in entries if entry.location.kind in ("address", "tls", "constant")}
+        found: list[StaticVariable] = []
+        for entry in entries:
+            if entry.location.kind in ("declared", "none") and _identity(entry) in placed:
+                continue
+            variable = self._variable(module, info, entry)
+            if variable is not None:
+                found.append(variable)
+        if not found and not name.scopes:
+            # A COMMON block may be meant, which the source names between slashes.
+            found = self._in_blocks(module, info, replace(name, block=name.name, name=""))
+        return found
+
+    def _variable(self, module: LoadedModule, info: TypeInfo, entry: NamedVariable) -> StaticVariable | None:
+        made = StaticVariable(
+            name=_qualified(entry),
+            module=module.record,
+            mechanism=None,
+            offset=0,
+            size=_size(info, entry.type),
+            info=info,
+            type=entry.type,
+            file=entry.file,
+            line=entry.line,
+            linkage=entry.linkage or entry.name,
+            is_fortran=entry.is_fortran,
+            short_name=entry.name,
+            scopes=entry.scopes,
+        )
+        kind, number, raw = entry.location
+        if kind == "address":
+            return self._preempted(module, entry, replace(made, mechanism=GLOBAL, offset=number + module.bias))
+        if kind == "tls":
+            return replace(made, mechanism=TLS, offset=_block_offset(module, number))
+        if kind == "constant" and (copy := _storage_of(module, entry.name)) is not None:
+            # gcc writes down what a static variable begins with where constructs alone use it (12, -O0).
+            return replace(made, fault=f"its debug information tells its first value alone; its storage may be {copy}")
+        if kind == "constant":
+            size = made.size or 8
+            order = module.elf.byte_order if module.elf is not None else "little"
+            constant = raw or (number & (1 << 8 * size) - 1).to_bytes(size, order)
+            return replace(made, constant=constant, fault="the compiler made a constant of it, which lies nowhere")
+        emulated = self._emulated(module, entry)
+        if emulated is not None:
+            return replace(made, mechanism=EMUTLS, offset=emulated)
+        if kind == "declared":
+            return self._declared(made)
+        return replace(made, fault="its debug information tells no place: the compiler may have left it out")
+
+    def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
+        # A variable of a library of which the program has the only copy in use: the loader binds both to what the
+        # program exports, which may be a copy that the linker made room for.
+        name = entry.linkage or entry.name
+        if module.record.is_program or not entry.is_external or name not in _exported(module):
+            return made
+        for program in (m for m in self._modules if m.record.is_program):
+            symbol = _exported(program).get(name)
+            if symbol is not None:
+                return replace(made, offset=symbol.address + program.bias)
+        return made
+
+    def _declared(self, made: StaticVariable) -> StaticVariable | None:
+        # What another file defines, without debug information of its own: its symbol tells where.
+        for module in sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library)):
+            symbol = _symbol(module, made.linkage or made.short_name)
+            if symbol is None:
+                continue
+            if symbol.type == STT_TLS:
+                return replace(made, module=module.record, mechanism=TLS, offset=symbol.address)
+            if symbol.type in _DATA:
+                return replace(made, module=module.record, mechanism=GLOBAL, offset=symbol.address + module.bias)
+        return None
+
+    def _emulated(self, module: LoadedModule, entry: NamedVariable) -> int | None:
+        # The control object of a variable: called after its linker's name, one in a function after both.
+        symbols = _symbols(module)
+        function = next((scope.name for scope in reversed(entry.scopes) if scope.kind == "function"), None)
+        names = [entry.linkage or entry.name]
+        if function is not None:
+            names = [*([entry.linkage] if entry.linkage else []), f"{function}.{entry.name}"]
+        found = symbols.find_many([PREFIX + name for name in names])
+        addresses = {symbol.address for symbol in found.values()}
+        if not addresses and function is not None:
+            local = re.compile(rf"(?:{re.escape(entry.name)}\.\d+|_ZZ.*E\d+{re.escape(entry.name)}(?:_\d+)?)")
+            every = symbols.find_prefix(PREFIX)
+            addresses = {s.address for s in every if local.fullmatch(s.name.removeprefix(PREFIX))}
+        return addresses.pop() + module.bias if len(addresses) == 1 else None
+
+    def _in_blocks(self, module: LoadedModule, info: TypeInfo, name: VariableName) -> list[StaticVariable]:
+        assert name.block is not None
+        spellings = dict.fromkeys((name.block, name.block.lower(), name.block.upper()) if name.block else (BLANK,))
+        blocks = [block for spelling in spellings for block in find_common(info, spelling)]
+        found: dict[Location, StaticVariable] = {}
+        for block in blocks:
+            for made in self._of_block(module, info, block, name.name.lower()):
+                found.setdefault(Location(made.mechanism or "", made.offset), made)
+        if blocks and not found:
+            members = dict.fromkeys(member.name for block in blocks for member in block.members)
+            raise NoAnswer(
+                f"the debug information of {module.record.name} tells no place of a member {name.name} of the COMMON"
+                f" block /{name.block}/",
+                hint=f"it tells that of {', '.join(members)}" if members else "",
+            )
+        return list(found.values())
+
+    def _of_block(
+        self, module: LoadedModule, info: TypeInfo, block: CommonBlock, member: str
+    ) -> Iterator[StaticVariable]:
+        if member:
+            for entry in block.members:
+                if entry.name.lower() == member:
+                    made = self._variable(module, info, entry)
+                    if made is not None:
+                        yield made
+            return
+        start = block.location.number
+        rows = [(entry.name, entry.location.number - start, entry.type) for entry in block.members]
+        members = tuple((name, offset, type_) for name, offset, type_ in rows if type_ is not None and offset >= 0)
+        ends = [offset + (_size(info, type_) or 0) for _, offset, type_ in members]
+        is_tls = block.location.kind == "tls"
+        shown = "" if block.name == BLANK else block.name
+        yield StaticVariable(
+            name=f"/{shown}/",
+            module=module.record,
+            mechanism=TLS if is_tls else GLOBAL,
+            offset=_block_offset(module, start) if is_tls else start + module.bias,
+            size=max(ends, default=0),
+            info=info,
+            type=None,
+            file=block.file,
+            line=block.line,
+            is_fortran=True,
+            members=members,
+            short_name=shown,
+        )
+
+    # Symbols
+
+    def _in_symbols(self, module: LoadedModule, name: VariableName) -> Iterator[StaticVariable]:
+        symbols = _symbols(module)
+        spellings = list(linker_names(name))
+        found = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
+        for spelling, symbol in found.items():
+            made = StaticVariable(
+                name=spelling.removeprefix(PREFIX),
+                module=module.record,
+                mechanism=GLOBAL,
+                offset=symbol.address + module.bias,
+                size=symbol.size or None,
+                info=None,
+                type=None,
+                linkage=spelling.removeprefix(PREFIX),
+                short_name=name.name,
+            )
+            if spelling.startswith(PREFIX):
+                yield replace(made, mechanism=EMUTLS, size=None)
+            elif symbol.type == STT_TLS:
+                yield replace(made, mechanism=TLS, offset=symbol.address)
+            elif symbol.type in _DATA:
+                yield made
+
+    def guards(self, variable: StaticVariable) -> list[Symbol]:
+        """Return the thread-local symbols that may say whether a thread-local *variable* of C++ is initialised.
+
+        Empty for one that needs no code for it (Itanium C++ ABI, 2.8, and the thread wrappers of gcc and clang).
+        """
+        module = next(m for m in self._modules if m.start == variable.module.start)
+        symbols, linkage = _symbols(module), variable.linkage or variable.short_name
+        mangled = linkage[2:] if linkage.startswith("_Z") else f"{len(linkage)}{linkage}"
+        own = symbols.find(f"_ZGV{mangled}")
+        if own is not None:
+            return [own] if own.type == STT_TLS else []
+        if symbols.find(f"_ZTH{mangled}") is not None:
+            return [symbol for symbol in symbols.find_prefix("__tls_guard") if symbol.type == STT_TLS]
+        if any(scope.kind == "function" for scope in variable.scopes) and linkage == variable.short_name:
+            # clang does not tell the linker's name of a variable in a function.
+            local = re.compile(rf"_ZGVZ.*E{len(linkage)}{re.escape(linkage)}(?:_\d+)?")
+            function = next(s.name.partition("<")[0] for s in reversed(variable.scopes) if s.kind == "function")
+            return [
+                symbol
+                for symbol in symbols.find_prefix("_ZGVZ")
+                if symbol.type == STT_TLS
+                and local.fullmatch(symbol.name)
+                and f"{len(function)}{function}" in symbol.name
+            ]
+        return []
+
+    # What is said of a name that there is not
+
+    def _not_found(self, name: VariableName, faults: Mapping[str, str]) -> NoAnswer:
+        near = self._near(name)
+        hint = f"there is {', '.join(near)}" if near else "names are those of the source: x, file.c::x, ns::x, /block/x"
+        unread = [f"{module} could not be searched: {fault}" for module, fault in list(faults.items())[:_MAX_NEAR]]
+        without = [
+            m.record.name.rpartition("/")[2]
+            for m in self._modules
+            if not m.record.is_system_library and (m.elf is None or self._info_of(m) is None)
+        ]
+        if without:
+            more = "" if len(without) <= _MAX_NEAR else f" and {len(without) - _MAX_NEAR} more"
+            unread.append(f"no debug information of {', '.join(without[:_MAX_NEAR])}{more}")
+        reasons = f" ({'; '.join(unread)})" if unread else ""
+        beneath = self._in_modules(self._system_libraries(), name, {}) if not name.scopes else []
+        if beneath:
+            named = list(dict.fromkeys(_in_module(variable).name for variable in _best(beneath, name)))
+            return NoAnswer(
+                f"no variable {name.text} of the program or its libraries in static storage{reasons}",
+                hint=f"the C library and the loader have variables of their own: {', '.join(named[:_MAX_NEAR])}",
+            )
+        return NoAnswer(f"no variable {name.text} in static storage{reasons}", hint=hint)
+
+    def _near(self, name: VariableName) -> list[str]:
+        wanted = name.name or name.block or ""
+        known: dict[str, None] = {}
+        for module in self._modules:
+            if module.record.is_system_library:
+                continue
+            try:
+                known.update(dict.fromkeys(source_names(_symbols(module).data_names())))
+            except MalformedFile:
+                continue
+        by_end: dict[str, str] = {}
+        for spelling in known:
+            by_end.setdefault(re.split(r"::|/", spelling.rstrip("/"))[-1], spelling)
+        ends = difflib.get_close_matches(wanted, by_end, n=_MAX_NEAR, cutoff=0.6)
+        return [by_end[end] for end in ends]
+
+
+def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
+    """Return what is said where several variables are called so: each by a name that tells it from the others."""
+    shown = [variable.name for variable in found[:_MAX_LISTED]]
+    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+    return NoAnswer(
+        f"{name.text} may be any of {len(found)} variables: {', '.join(shown)}{more}", hint="name one of them"
+    )
+
+
+# Names
+
+
+def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
+    # Fortran's names have no case; its compilers write them in one.
+    found = find_named(info, name)
+    for other in dict.fromkeys((name.lower(), name.upper())):
+        if other != name:
+            found += [entry for entry in find_named(info, other) if entry.is_fortran]
+    return found
+
+
+def _matches(entry: NamedVariable, name: VariableName) -> bool:
+    wanted = list(name.scopes)
+    if name.is_global:
+        return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not wanted
+    if wanted and entry.file is not None and _is_path_end(wanted[0], entry.file):
+        rest = wanted[1:]
+        return not rest or _ends_with(entry.scopes, rest, entry.is_fortran)
+    return not wanted or _ends_with(entry.scopes, wanted, entry.is_fortran)
+
+
+def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
+    # Whether the innermost scopes are called *wanted*, but for those that the source may leave out.
+    rest = list(wanted)
+    for scope in reversed(scopes):
+        if not rest:
+            return True
+        if is_called(scope.name, rest[-1], fold):
+            rest.pop()
+        elif not scope.optional:
+            return False
+    return not rest
+
+
+def _is_path_end(wanted: str, path: str) -> bool:
+    # A file by its name, or by the end of its path.
+    return path == wanted or path.endswith("/" + wanted.removeprefix("./"))
+
+
+def _identity(entry: NamedVariable) -> tuple[object, ...]:
+    if entry.is_external:
+        return entry.name, tuple(scope.name for scope in entry.scopes), entry.block
+    return entry.name, tuple(scope.name for scope in entry.scopes), entry.block, entry.file
+
+
+def _qualified(entry: NamedVariable) -> str:
+    if entry.block is not None:
+        return f"/{'' if entry.block == BLANK else entry.block}/{entry.name}"
+    return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
+
+
+def _best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
+    # Those at one place once; those that have a place before others; those called exactly so before others.
+    unique: dict[object, StaticVariable] = {}
+    for variable in found:
+        key: object = (variable.module.start, variable.mechanism, variable.offset)
+        if variable.mechanism is None:
+            key = (variable.module.start, variable.name, variable.file)
+        unique.setdefault(key, variable)
+    variables = list(unique.values())
+    placed = [variable for variable in variables if variable.mechanism is not None or variable.constant is not None]
+    variables = placed or variables
+    if name.scopes:
+        wanted = "::".join((*name.scopes, name.name))
+        exact = [variable for variable in variables if canonical(variable.name) == canonical(wanted)]
+        variables = exact or variables
+    return variables
+
+
+def _told_apart(found: Sequence[StaticVariable]) -> list[StaticVariable]:
+    # Names that are shared, or might be taken for one of those in scopes, get their file's in front, or their module's.
+    if len(found) < 2:
+        return list(found)
+    named = [_in_file(v) if "::" not in v.name and "/" not in v.name else v for v in found]
+    for qualify in (_in_file, _in_module):
+        shared = {v.name for v in named if sum(other.name == v.name for other in named) > 1}
+        named = [qualify(v) if v.name in shared else v for v in named]
+    return sorted(named, key=lambda variable: variable.name)
+
+
+def _in_file(variable: StaticVariable) -> StaticVariable:
+    file = (variable.file or "").rpartition("/")[2]
+    if not file or variable.name.startswith(f"{file}::"):
+        return variable
+    return replace(variable, name=f"{file}::{variable.name}")
+
+
+def _in_module(variable: StaticVariable) -> StaticVariable:
+    return replace(variable, name=f"{variable.module.name.rpartition('/')[2]}::{variable.name}")
+
+
+def _symbols(module: LoadedModule) -> SymbolTable:
+    if module.symbols is None:
+        raise Unavailable(f"there is no file of {module.record.name}")
+    return module.symbols
+
+
+def _block_offset(module: LoadedModule, number: int) -> int:
+    # With split debug information gcc has the linker write an address where the offset in the TLS block belongs.
+    segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
+    if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
+        return number - segment.p_vaddr
+    return number
+
+
+def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
+    # clang forgets the name of a function that it has inlined everywhere. The linker's name of the variable has it.
+    nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
+    if not nameless or entry.location.kind not in ("address", "tls", "none"):
+        return entry
+    try:
+        symbols = _symbols(module)
+        number, ending = entry.location.number, f".{entry.name}"
+        if entry.location.kind == "none":
+            end = re.compile(rf"(?:\.|E\d+){re.escape(entry.name)}(?:_\d+)?$")
+            found = [symbol for symbol in symbols.find_prefix(PREFIX) if end.search(symbol.name)]
+            symbol = found[0] if len(found) == 1 else None
+        else:
+            symbol = symbols.at(number) if entry.location.kind == "address" else symbols.thread_local_at(number)
+            symbol = symbol if symbol is not None and symbol.address == number else None
+    except OmpdError:
+        return entry
+    if symbol is None:
+        return entry
+    name = symbol.name.removeprefix(PREFIX)
+    around = [name.removesuffix(ending)] if name.endswith(ending) else _around(name, entry.name)
+    if not around:
+        return entry
+    named = (*(Scope("type", part) for part in around[:-1]), Scope("function", around[-1]))
+    return entry._replace(scopes=(*entry.scopes[: nameless[-1]], *named))
+
+
+def _around(symbol: str, name: str) -> list[str]:
+    # What a variable of a function of C++ lies in, as the linker's name tells.
+    from ompd.binary.demangle import demangle  # noqa: PLC0415  few names need it
+
+    parts = split_scopes(demangle(symbol) or "")
+    return parts[:-1] if parts[-1] == name else []
+
+
+def _exported(module: LoadedModule) -> Mapping[str, Symbol]:
+    try:
+        return module.symbols.exported_variables if module.symbols is not None else {}
+    except OmpdError:
+        return {}  # damaged symbols tell nothing
+
+
+def _symbol(module: LoadedModule, name: str) -> Symbol | None:
+    try:
+        return _symbols(module).find(name)
+    except OmpdError:
+        return None  # no file, or a damaged table: it names nothing
+
+
+def _storage_of(module: LoadedModule, name: str) -> str | None:
+    # What the linker calls a static variable of a function: its name and a number.
+    try:
+        symbols = module.symbols.find_prefix(f"{name}.") if module.symbols is not None else ()
+    except MalformedFile:
+        return None
+    return next((symbol.name for symbol in symbols if symbol.name[len(name) + 1 :].isdecimal()), None)
+
+
+def _size(info: TypeInfo, type_: Place | None) -> int | None:
+    try:
+        return info.size_at(type_) if type_ is not None else None
+    except OmpdError:
+        return None

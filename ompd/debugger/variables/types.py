@@ -1,0 +1,164 @@
+"""Types of the target's modules, by their debug information: what DMPL's callbacks ask, and layouts for our plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.binary.types.types import DwarfType, TypeInfo
+from ompd.binary.types.variables import find_variables
+from ompd.contract.callbacks import TypeRef
+from ompd.contract.memory import Field, StructLayout
+from ompd.contract.process import Module
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.modules.told_layouts import SOURCE
+from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
+
+if TYPE_CHECKING:
+    from ompd.debugger.variables.static import Variables
+
+
+class Types:
+    """The types of all modules of a process. A module's debug information is opened at the first need of it."""
+
+    def __init__(self, modules: ModuleList) -> None:
+        self._modules = modules
+        self._infos: dict[int, TypeInfo | None] = {}
+
+    def find(self, name: str) -> TypeRef:
+        """Return the type *name* of the first module that defines it: the program, then other modules by address, C
+        and compiler libraries last.
+
+        :raises TypeNotFound: if none does
+        """
+        fault: MalformedFile | Unsupported | None = None
+        order = sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library))
+        for module in order:
+            try:
+                found = self._find_in(module, name)
+            except (MalformedFile, Unsupported) as error:
+                fault = fault or error
+                continue
+            if found is not None:
+                return TypeRef(found)
+        raise TypeNotFound(name, f"the modules' debug information ({fault})" if fault else "") from fault
+
+    def find_in(self, module: Module, name: str) -> TypeRef:
+        """Return the type *name* of one module.
+
+        :raises TypeNotFound: if its debug information does not define it
+        :raises LayoutUnavailable: if it has none
+        """
+        return TypeRef(self._of(module, name))
+
+    def layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
+        """Return where *members* of the structure *name* of *module* lie, bit fields as masks.
+
+        What it does not have, or has at no fixed place, is absent.
+
+        :raises TypeNotFound: if the module's debug information does not define it
+        :raises LayoutUnavailable: if it has none
+        """
+        loaded = self._loaded(module)
+        told = loaded.layouts.get(name, members) if loaded is not None else None
+        if told is not None:
+            return told
+        found = self._of(module, name)
+        layout = _layout(found, name, members)
+        info = self._info(loaded) if loaded is not None else None
+        if loaded is not None and info is not None and info.index.files.is_whole:
+            loaded.layouts.put(members, layout)
+        return layout
+
+    def variables(self, module: Module, names: Collection[str]) -> list[tuple[str, int]]:
+        """Return expressions and link-time addresses of all that is of one of the types *names* in static storage.
+
+        :raises MalformedFile: if the module's debug information is damaged
+        """
+        loaded = self._loaded(module)
+        info = self._info(loaded) if loaded is not None else None
+        return find_variables(info, names) if info is not None else []
+
+    @cached_property
+    def named(self) -> Variables:
+        """The variables of all modules by their names."""
+        from ompd.debugger.variables.static import Variables  # noqa: PLC0415  for one question alone
+
+        return Variables(self._modules, self.info_of)
+
+    def info_of(self, module: LoadedModule) -> TypeInfo | None:
+        """Return the types of one module, None if it has no debug information."""
+        return self._info(module)
+
+    def _loaded(self, module: Module) -> LoadedModule | None:
+        return next((m for m in self._modules if m.start == module.start), None)
+
+    def _of(self, module: Module, name: str) -> DwarfType:
+        loaded = self._loaded(module)
+        if loaded is None or self._info(loaded) is None:
+            raise LayoutUnavailable(
+                f"{module.name} has no debug information",
+                hint="install its separate debug file, or name the folder of it with --debug-dir",
+            )
+        found = self._find_in(loaded, name)
+        if found is None:
+            raise TypeNotFound(name, f"the debug information of {module.name}")
+        return found
+
+    def _find_in(self, module: LoadedModule, name: str) -> DwarfType | None:
+        info = self._info(module)
+        return info.find(name) if info is not None else None
+
+    def _info(self, module: LoadedModule) -> TypeInfo | None:
+        if module.start not in self._infos:
+            elf = module.types_elf
+            self._infos[module.start] = (
+                TypeInfo(elf, module.companions, module.debug_files(elf)) if elf is not None else None
+            )
+        return self._infos[module.start]
+
+
+def sizeof(type_ref: TypeRef) -> int:
+    """Return the size of a type in bytes.
+
+    :raises BadInput: if it is not one that :class:`Types` gave
+    """
+    return _checked(type_ref).size
+
+
+def field_offset(type_ref: TypeRef, field: str) -> int:
+    """Return the offset of member *field* in bytes; ``a.b`` is member b of the structure in member a.
+
+    :raises FieldNotFound: if the type has none of that name
+    :raises Unsupported: if it is a bit field
+    """
+    found = _checked(type_ref)
+    member = found.member(field)
+    if member.bits is not None:
+        raise Unsupported(f"{found.name}.{field} is a bit field, whose place is not a number of bytes")
+    return member.offset
+
+
+def _checked(type_ref: TypeRef) -> DwarfType:
+    if not isinstance(type_ref, DwarfType):
+        raise BadInput(f"{type_ref!r} is not a type of this process")
+    return type_ref
+
+
+def _layout(found: DwarfType, name: str, members: Sequence[str]) -> StructLayout:
+    fields: dict[str, Field] = {}
+    masks: dict[str, int] = {}
+    size = found.size
+    for path in members:
+        try:
+            member = found.member(path)
+        except (FieldNotFound, Unsupported):
+            continue
+        if member.bits is None or member.first_bit is None:
+            fields[path] = Field(member.offset, member.size)
+        else:
+            above = size * 8 - member.first_bit - member.bits
+            low = member.first_bit if found.byte_order == "little" else above
+            masks[path] = ((1 << member.bits) - 1) << low
+    return StructLayout(name, size, fields, SOURCE, masks)

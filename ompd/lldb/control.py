@@ -1,0 +1,259 @@
+"""Sessions on a process under LLDB: asked at one stop, and run to the next where a script wants that."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, TypeVar
+
+from ompd.contract.memory import read_unsigned
+from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
+from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget
+from ompd.errors import BadInput, Unavailable
+from ompd.inspection import Inspection
+from ompd.safety.isolation import AwayFromHere
+from ompd.session.session import LoadedRuntime
+
+EVENTS = ("parallel_begin", "parallel_end", "task_begin", "task_end", "thread_begin", "thread_end")
+"""What the OpenMP specification has places for at which a debugger may stop: ``ompd_bp_*``."""
+
+SECONDS = 60.0
+"""How long a program may take to come to a place unless something else is said."""
+
+_STATE = "ompd_state"
+_STATE_BREAKPOINTS = 1  # OMPD_ENABLE_BP of LLVM's ompd-specific.h
+_T = TypeVar("_T")
+# LLDB's Python looks for modules in the current folder, too, where those that are optional here may be anybody's.
+_AWAY = AwayFromHere()
+_PLACE = "ompd_bp_parallel_begin"
+_OUTLINED = r"(\._omp_fn\.[0-9]+|[._]omp_outlined(_debug__)?(\.[0-9]+)?)$"
+_NO_EVENTS = "the runtime passes its places for events only if the program was started with OMP_DEBUG=enabled"
+_NO_PLACES = "{} has no places for events (ompd_bp_*)"
+_NO_PLACES_HINT = (
+    "libgomp has none in any build; an LLVM libomp has them unless it was stripped, as distributions' are; Intel's"
+    " libiomp5 has them"
+)
+# Names of places that are no events.
+_BEGUN, _UNSEEN = "a runtime has begun", "unseen: "
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A thread has come to a place: the ``name`` of an event, or the place as it was asked for."""
+
+    name: str
+    native_thread_id: int
+
+
+class LldbInspection(Inspection):
+    """A process under LLDB, an ``SBProcess``, at one stop.
+
+    When the process runs, what belongs to the old stop raises StaleHandle. The methods here run it, after which the
+    session is one of the new stop. If it was launched here, closing the session ends it.
+    """
+
+    target: LldbTarget
+
+    def __init__(self, process: Any, run: LldbRun | None = None) -> None:
+        super().__init__(LldbTarget(process), LldbFiles(process))
+        self._run = run
+
+    def ask(self, question: Callable[[LldbInspection], _T]) -> _T:
+        """See :meth:`Session.ask`."""
+        with _AWAY:
+            return super().ask(question)
+
+    @property
+    def runtimes(self) -> tuple[LoadedRuntime, ...]:
+        """See :attr:`Session.runtimes`.
+
+        :raises StaleHandle: if the process has run since
+        """
+        self.target.check()
+        with _AWAY:
+            return super().runtimes
+
+    def close(self) -> None:
+        """Let go of the process; one that was launched here is ended."""
+        super().close()
+        if self._run is not None:
+            self._run.close()
+
+    def continue_to(self, place: str, *, seconds: float = SECONDS) -> Event:
+        """Run until a thread comes to *place*, and return which; the session is one of that stop then.
+
+        :param place: an event of the specification (:data:`EVENTS`), a line ``file.c:12``, or the name of a function
+        :raises BadInput: if there is no such place in the program
+        :raises Unavailable: if the runtime will not pass its places for events
+        :raises TargetGone: if the program ended
+        :raises TimeLimit: if it took longer than *seconds*; the session is one of where it was then
+        """
+        return self._continue([place], seconds)[0]
+
+    def step_into_region(self, *, seconds: float = SECONDS) -> Event:
+        """Run until the thread that is selected in LLDB begins the code of a region or task, and return it.
+
+        :raises Unavailable: if the program's symbols name no such code
+        """
+        run = self._running()
+        thread = run.process.GetSelectedThread().GetThreadID()
+        what = f"the code of a region in thread {thread}"
+        return self._run_to({what: lambda: run.at_functions_like(_OUTLINED, thread)}, what, seconds)[0]
+
+    def events(self, *names: str, seconds: float = SECONDS, limit: int | None = None) -> Iterator[Event]:
+        """Run the program, and yield each of its events (:data:`EVENTS`; all without *names*) at the stop it makes.
+
+        Ends with the program, or after *limit* events. Each event costs the program some milliseconds.
+
+        :param seconds: how long the program may take from one event to the next
+        :raises Unavailable: if the runtime will not pass its places for events
+        """
+        wanted = names or EVENTS
+        for name in wanted:
+            if name not in EVENTS:
+                raise BadInput(f"there is no event {name!r}", hint=f"there are {', '.join(EVENTS)}")
+        count = 0
+        while True:
+            try:
+                found = self._continue(wanted, seconds)
+            except ProgramEnded:
+                return
+            for event in found:
+                yield event
+                count += 1
+                if count == limit:
+                    return
+
+    # Running
+
+    def _running(self) -> LldbRun:
+        if self.target.is_core:
+            raise Unavailable("a core file does not run")
+        if self._run is None:
+            self._run = LldbRun(self.target.process)
+        return self._run
+
+    def _continue(self, places: Sequence[str], seconds: float) -> list[Event]:
+        run = self._running()
+        wants_events = any(place in EVENTS for place in places)
+        if wants_events:
+            self._check_events()
+        makers = {place: lambda place=place: self._breakpoint(run, place) for place in places}
+        what = " or ".join(places) if len(places) < 3 else "an event"
+        deadline = time.monotonic() + seconds
+        while True:
+            watch = _Watch(run) if wants_events else None  # its breakpoints are gone with the stop
+            hits = self._run_to(makers, what, seconds, watch, deadline)
+            unseen = next((hit.name for hit in hits if hit.name.startswith(_UNSEEN)), None)
+            if unseen is not None:
+                raise _no_places([unseen.removeprefix(_UNSEEN)])
+            if any(hit.name == _BEGUN for hit in hits):
+                self._check_events()
+            found = [hit for hit in hits if hit.name in places]
+            if found:
+                return found
+
+    def _run_to(
+        self,
+        makers: Mapping[str, Any],
+        what: str,
+        seconds: float,
+        watch: _Watch | None = None,
+        deadline: float | None = None,
+    ) -> list[Event]:
+        run = self._running()
+        more = watch.new if watch is not None else None
+        try:
+            return [Event(*hit) for hit in run.run_to(makers, what, seconds, more, deadline)]
+        finally:
+            self._renew(run)
+
+    def _renew(self, run: LldbRun) -> None:
+        # Everything that was read belongs to the stop before. What was handed out knows that it is stale.
+        if run.can_be_asked():
+            self.process.close()
+            self.__dict__.clear()
+            LldbInspection.__init__(self, run.process, run)
+
+    def _breakpoint(self, run: LldbRun, place: str) -> Any:
+        if place in EVENTS:
+            return run.at_symbol(f"ompd_bp_{place}")
+        line = re.fullmatch(r"(.+):(\d+)", place)
+        return run.at_line(line[1], int(line[2])) if line is not None else run.at_function(place)
+
+    def _check_events(self) -> None:
+        # Whether runtimes that have begun pass their places: each decides so then, by its environment.
+        for runtime in self.runtimes:
+            module = runtime.found.module
+            if self.process.symbol_in(module, _PLACE) is None or runtime.found.dll_locations(self.process) is None:
+                continue
+            address = self.process.symbol_in(module, _STATE)
+            if address is not None:
+                passes = bool(read_unsigned(self.process, address, 8) & _STATE_BREAKPOINTS)
+            else:
+                passes = runtime.space is not None and runtime.space.keeps_states()
+            if not passes:
+                raise Unavailable(_NO_EVENTS)
+
+
+class _Watch:
+    """Looks at runtimes as they are loaded: where nothing would be seen of one, that is said, and no event is missed
+    in silence.
+    """
+
+    def __init__(self, run: LldbRun) -> None:
+        self._run = run
+        self._seen: set[str] = set()
+
+    def new(self) -> list[tuple[str, Any]]:
+        """Return breakpoints for the runtimes that are loaded now.
+
+        :raises Unavailable: if none of them has places for events
+        """
+        run, known = self._run, self._run.runtimes()
+        without = [runtime for runtime in known if not runtime.has_events]
+        if without and len(without) == len(known):
+            raise _no_places([runtime.name for runtime in without])
+        found: list[tuple[str, Any]] = []
+        for runtime in known:
+            if runtime.name in self._seen:
+                continue
+            self._seen.add(runtime.name)
+            if runtime.has_events:
+                found += [(_BEGUN, breakpoint) for breakpoint in run.at_begin(runtime)]
+            else:
+                found += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
+        return found
+
+
+def _no_places(names: Sequence[str]) -> Unavailable:
+    return Unavailable(_NO_PLACES.format(" and ".join(names)), hint=_NO_PLACES_HINT)
+
+
+def launch(
+    arguments: Sequence[str | PathLike[str]],
+    *,
+    env: Mapping[str, str | None] | None = None,
+    cwd: str | PathLike[str] | None = None,
+    omp_debug: bool = True,
+) -> LldbInspection:
+    """Return a session on a program that was started; see :func:`ompd.launch`."""
+    environment: dict[str, str | None] = {
+        **os.environ,
+        **({"OMP_DEBUG": "enabled"} if omp_debug else {}),
+        **(env or {}),
+    }
+    run = LldbRun.launch(
+        [fspath(argument) for argument in arguments],
+        {name: value for name, value in environment.items() if value is not None},
+        fspath(cwd) if cwd is not None else None,
+    )
+    try:
+        return LldbInspection(run.process, run)
+    except BaseException:
+        run.close()
+        raise

@@ -1,0 +1,52 @@
+"""What is the same for runtimes that keep copies of threadprivate variables in lists of their own, if any, and that say
+what is wrong with their structures to whoever asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState
+
+if TYPE_CHECKING:
+    from ompd.contract.dmpl import RtlNames
+
+
+class Common:
+    """Parts of :class:`ompd.contract.plugin.Plugin`. ``ROUTINES`` are what ``rtl_names`` returns."""
+
+    ROUTINES: ClassVar[tuple[str, str]]
+
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Plugin.rtl_names`: they are the same for all languages."""
+        import ompd.runtimes.common.demangling as demangling  # noqa: PLC0415  no command asks for names by itself
+
+        return demangling.rtl_names(language, *self.ROUTINES)
+
+    def demangle_name(self, name: str) -> str | None:
+        """See :meth:`Plugin.demangle_name`."""
+        import ompd.runtimes.common.demangling as demangling  # noqa: PLC0415
+
+        return demangling.source_name(name)
+
+    def early_copies(self, process: Process, module: Module) -> None:
+        """See :meth:`Plugin.early_copies`: threads get theirs from the runtime once it runs."""
+
+
+class Plain:
+    """Parts of :class:`ompd.contract.plugin.AddressSpace`, for a plugin's own to begin with."""
+
+    @property
+    def threadprivate_mechanism(self) -> str:
+        """See :attr:`AddressSpace.threadprivate_mechanism`."""
+        return "cached"
+
+    def threadprivate_of_other(self, thread: int, address: int) -> int | None:
+        """See :meth:`AddressSpace.threadprivate_of_other`: they keep none of threads that they do not know."""
+        return None
+
+    def damage(self) -> Sequence[CorruptState]:
+        """See :meth:`AddressSpace.damage`."""
+        return ()

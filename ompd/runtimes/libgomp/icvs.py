@@ -1,0 +1,107 @@
+"""Internal control variables: a task keeps those that are its own (``gomp_task_icv``).
+
+Those of the whole process lie in variables that stripped builds do not name. What the routines that ask for them
+answer, an emulator can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ompd.contract.ompd import Scope
+from ompd.contract.plugin import IcvDescription
+from ompd.errors import Unavailable
+from ompd.runtimes.common import icv_readers
+from ompd.runtimes.common.icv_readers import Value
+from ompd.runtimes.libgomp.regions import Region
+from ompd.runtimes.libgomp.tasks import InitialTask, Task
+from ompd.runtimes.libgomp.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libgomp.plugin import Runtime
+
+
+def describe() -> list[IcvDescription]:
+    """Return the ICVs that can be asked for."""
+    return icv_readers.describe(_READERS)
+
+
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """See :func:`ompd.runtimes.common.icv_readers.read`."""
+    return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
+
+
+def _of_thread(reader: Callable[[Task | InitialTask], Value]) -> Callable[[Thread], Value]:
+    return icv_readers.of_thread(Thread.current_task, reader)
+
+
+def _member(name: str, convert: Callable[[int], Value] = int) -> Callable[[Task | InitialTask], Value]:
+    def read_it(task: Task | InitialTask) -> Value:
+        if isinstance(task, InitialTask):
+            return _global(task, name, convert)
+        if f"icv.{name}" not in task.view.layout.fields:
+            return convert(_queried(task.runtime, task.runtime.threads()[0], _ASKED[name]))
+        return convert(task.view.unsigned(f"icv.{name}"))
+
+    return read_it
+
+
+# Routines that read the variable of the calling thread's task, or, if it has none, the process's own.
+_ASKED = {
+    "nthreads_var": "omp_get_max_threads",
+    "dyn_var": "omp_get_dynamic",
+    "max_active_levels_var": "omp_get_max_active_levels",
+    "thread_limit_var": "omp_get_thread_limit",
+    "default_device_var": "omp_get_default_device",
+    "bind_var": "omp_get_proc_bind",
+}
+
+
+def _global(task: InitialTask, name: str, convert: Callable[[int], Value]) -> Value:
+    thread = task.of
+    if task.status() != "executing" or name not in _ASKED:
+        raise Unavailable("the thread has no task of its own, and the variable of the process has no symbol")
+    return convert(_queried(thread.runtime, thread, _ASKED[name]))
+
+
+def _queried(runtime: Runtime, thread: Thread, routine: str) -> int:
+    address = runtime.process.symbol_in(runtime.module, routine)
+    if address is None:
+        raise Unavailable(f"{runtime.module.name} does not export {routine}")
+    return runtime.process.evaluate(address, thread.native).value & 0xFFFFFFFF
+
+
+def _run_sched(task: Task | InitialTask) -> str:
+    if isinstance(task, InitialTask):
+        raise Unavailable("the thread has no task of its own, and the variable of the process has no symbol")
+    kind, chunk = task.view.unsigned("icv.run_sched_var"), task.view.signed("icv.run_sched_chunk_size")
+    return icv_readers.schedule(kind, chunk, task.address)
+
+
+def _limit(value: int) -> int:
+    return min(value, 0x7FFFFFFF)  # as omp_get_thread_limit() answers
+
+
+def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:
+    return lambda runtime: convert(_queried(runtime, runtime.threads()[0], routine))
+
+
+_HANDLES: icv_readers.Handles = {
+    Scope.THREAD: Thread,
+    Scope.PARALLEL: Region,
+    Scope.TASK: (Task, InitialTask),
+}
+
+_READERS: icv_readers.Readers = {
+    "dyn-var": (Scope.THREAD, _of_thread(_member("dyn_var", bool))),
+    "run-sched-var": (Scope.TASK, _run_sched),
+    "cancel-var": (Scope.ADDRESS_SPACE, _process_wide("omp_get_cancellation", bool)),
+    "max-task-priority-var": (Scope.ADDRESS_SPACE, _process_wide("omp_get_max_task_priority")),
+    "nthreads-var": (Scope.THREAD, _of_thread(_member("nthreads_var"))),
+    "default-device-var": (Scope.THREAD, _of_thread(_member("default_device_var"))),
+    "thread-limit-var": (Scope.TASK, _member("thread_limit_var", _limit)),
+    "max-active-levels-var": (Scope.TASK, _member("max_active_levels_var")),
+    "bind-var": (Scope.TASK, _member("bind_var", icv_readers.binding)),
+    **icv_readers.COMMON,
+}

@@ -1,0 +1,133 @@
+"""Layouts of libgomp's structures, and copies of those that are read whole.
+
+libgomp publishes nothing. Debug information of the very build tells all; else a table that was proven on this image
+(:mod:`ompd.runtimes.libgomp.proof`). Names are those of ``libgomp.h``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ompd.contract.memory import ByteOrder, Field, Memory, StructLayout, StructView
+from ompd.errors import LayoutUnavailable
+
+NO_TOOL_DATA = "libgomp has no OMPT, so that it keeps no tool's data"
+
+# What is read of each structure. Members that are in some releases only are left out where they are not.
+WANTED: Mapping[str, tuple[str, ...]] = {
+    "gomp_thread": (
+        *("fn", "ts.team", "ts.work_share", "ts.team_id", "ts.level", "ts.active_level"),
+        *("task", "release", "thread_pool"),
+    ),
+    "gomp_team": (
+        *("nthreads", "prev_ts.team", "prev_ts.team_id", "prev_ts.level", "prev_ts.active_level", "ordered_release"),
+        *("barrier.total", "barrier.generation", "barrier.awaited", "barrier.awaited_final"),
+        *("task_queue", "task_count", "task_queued_count", "task_running_count", "task_lock", "implicit_task"),
+        "master_release",
+    ),
+    "gomp_task": (
+        *("parent", "children_queue", "taskgroup", "dependers", "taskwait", "depend_count", "num_dependees", "pnode"),
+        *("icv.nthreads_var", "icv.run_sched_var", "icv.run_sched_chunk_size", "icv.default_device_var"),
+        *("icv.thread_limit_var", "icv.dyn_var", "icv.max_active_levels_var", "icv.bind_var", "icv"),
+        *("fn", "kind", "final_task"),
+    ),
+    "gomp_thread_pool": ("threads", "threads_size", "threads_used", "last_team", "threads_dock.bar.generation"),
+    "gomp_taskgroup": ("prev", "taskgroup_queue", "taskgroup_sem", "num_children"),
+    "gomp_taskwait": ("taskwait_sem",),
+    "gomp_work_share": ("ordered_team_ids", "ordered_num_used", "ordered_owner", "ordered_cur"),
+    "omp_nest_lock_t": ("lock", "count", "owner"),
+}
+
+# A variable of the whole process in GCC 9 and 10.
+OPTIONAL = frozenset(("icv.max_active_levels_var",))
+
+# priority_queue.h and splay-tree.h, the same since GCC 7 in all of them: a queue is the root of a tree of lists, NULL
+# while all its tasks have one priority, then that one list; a list has its priority and first node; a node of the tree
+# has its list, then both subtrees. Each task is in three lists by as many pairs of pointers, one after the other.
+QUEUE_ROOT, QUEUE_LIST = 0, 8
+LIST_TASKS = 8
+TREE_LIST, TREE_LEFT, TREE_RIGHT = 0, 24, 32
+NODE_SIZE = 16  # the next node, and the one before
+# libgomp.h, the same since GCC 5: the tasks that wait for another, a count and, behind how many there is room for,
+# pointers to them; and behind a task the items of its depend clause, each with an address and whether its type is in.
+DEPENDERS_COUNT, DEPENDERS_TASKS = 0, 16
+DEPEND_ADDRESS, DEPEND_IS_IN, DEPEND_SIZE = 0, 32, 40
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """The layouts of one runtime: the structures of :data:`WANTED`, who says so, and of which releases it is.
+
+    ``proof`` is what shows that a table's fit this very image.
+    """
+
+    structs: Mapping[str, StructLayout]
+    source: str
+    of: str
+    proof: str | None = None
+
+    def __getitem__(self, name: str) -> StructLayout:
+        return self.structs[name]
+
+    def size(self, name: str) -> int:
+        """Return the size of a structure in bytes.
+
+        :raises LayoutUnavailable: if it is not known
+        """
+        size = self.structs[name].size
+        if not size:
+            raise LayoutUnavailable(f"the size of {name} is not known")
+        return size
+
+
+def chosen(found: Mapping[str, StructLayout], source: str, of: str) -> Layouts:
+    """Return the layouts of what is read, from all that a source has.
+
+    :raises LayoutUnavailable: if a structure or a member is missing
+    """
+    structs: dict[str, StructLayout] = {}
+    for name, members in WANTED.items():
+        if name not in found:
+            raise LayoutUnavailable(f"nothing tells the layout of {name}")
+        missing = [member for member in members if member not in found[name].fields and member not in OPTIONAL]
+        if missing:
+            raise LayoutUnavailable(f"nothing tells where {name} has {missing[0]}")
+        structs[name] = found[name]
+    return Layouts(structs, source, of)
+
+
+_PAGE = 4096
+
+
+class Copy:
+    """Memory of which a part was read before; what lies outside of it is read when asked for."""
+
+    def __init__(self, memory: Memory, address: int, size: int) -> None:
+        self._memory = memory
+        self._start = address
+        # Page by page: what was lost of it reads as zeros, and that is noticed for a page.
+        edges = [address, *range(address - address % _PAGE + _PAGE, address + size, _PAGE), address + size]
+        self._data = b"".join(memory.read(start, end - start) for start, end in pairwise(edges))
+        self.byte_order: ByteOrder = memory.byte_order
+        self.pointer_size = memory.pointer_size
+
+    def read(self, address: int, size: int) -> bytes:
+        """See :meth:`ompd.contract.memory.Memory.read`."""
+        at = address - self._start
+        if at >= 0 and at + size <= len(self._data):
+            return self._data[at : at + size]
+        return self._memory.read(address, size)
+
+
+def copied(memory: Memory, layout: StructLayout, address: int, members: Sequence[str]) -> StructView:
+    """Return a view of a structure of which *members*, and what lies between them, are read at once."""
+    fields = [layout.field(name) for name in members if name not in OPTIONAL or name in layout.fields]
+    first = min(fields, key=lambda field: field.offset).offset
+    end = max(_end(field) for field in fields)
+    return StructView(Copy(memory, address + first, end - first), layout, address)
+
+
+def _end(field: Field) -> int:
+    return field.offset + field.size

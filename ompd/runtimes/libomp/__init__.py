@@ -1,0 +1,1 @@
+"""LLVM's runtime and Intel's."""

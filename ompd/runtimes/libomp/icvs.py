@@ -1,0 +1,295 @@
+"""Internal control variables: which there are, whose they are, and where the runtime keeps each.
+
+Names are those of OpenMP 5.1 and, for the same variable, those of 5.0 with ``ompd-``. What the runtime keeps in a
+task's ``td_icvs`` belongs to the task; OMPD gives some of these the scope of a thread, whose current task is then
+meant. A few that OMPD's libraries leave out are known from the settings that the runtime displays (``ompd_env_block``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
+from ompd.contract.ompd import Scope, ThreadIdKind
+from ompd.contract.plugin import IcvDescription
+from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
+from ompd.runtimes.common import icv_readers
+from ompd.runtimes.common.icv_readers import Value
+from ompd.runtimes.libomp.regions import Region
+from ompd.runtimes.libomp.tasks import Task
+from ompd.runtimes.libomp.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libomp.plugin import Runtime
+
+_MAX_STRING = 1 << 16
+_MAX_ENVIRONMENT = 1 << 16  # some 60 lines
+_MAX_LIST = 1 << 12  # levels that OMP_NUM_THREADS and the like have values for
+
+# kmp_sched_t of kmp.h: kinds as a schedule clause names them; two bits above them are modifiers.
+_SCHEDULES = {
+    **dict.fromkeys((33, 34, 40, 41), "static"),
+    35: "dynamic",
+    **dict.fromkeys((36, 42, 43), "guided"),
+    38: "auto",
+    39: "trapezoidal",
+    44: "static_steal",
+}
+_UNCHUNKED_STATIC = (34, 41)
+_MONOTONIC, _NONMONOTONIC = 1 << 29, 1 << 30
+# kmp_proc_bind_t
+_BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
+# enum __kmp_tool of ompt-general.cpp
+_TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
+
+# The environment variables that these are read from, and what their words stand for.
+_BINDING_WORDS = {"false": 0, "true": 1, "master": 2, "primary": 2, "close": 3, "spread": 4}
+_LISTS: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "__kmp_nested_nth": ("OMP_NUM_THREADS", {}),
+    "__kmp_nested_proc_bind": ("OMP_PROC_BIND", _BINDING_WORDS),
+}
+
+# What OMPD leaves out and no routine changes, by the environment variable under which the runtime displays it.
+_DISPLAYED = {
+    "wait-policy-var": "OMP_WAIT_POLICY",
+    "target-offload-var": "OMP_TARGET_OFFLOAD",
+}
+
+
+def describe(runtime: Runtime) -> list[IcvDescription]:
+    """Return the ICVs that can be asked of *runtime*."""
+    known = icv_readers.describe(_READERS)
+    try:
+        displayed = display_control_vars(runtime)
+    except (Unavailable, MemoryFault, CorruptState):
+        displayed = {}  # which of them there are, is not known; who asks for them all is told why
+    return known + [
+        IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
+    ]
+
+
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """Return the value of ICV *name* for *handle*, which has to be of its scope.
+
+    :raises BadInput: if there is no such ICV, or *handle* is of another kind
+    """
+    if name in _DISPLAYED:
+        try:
+            return display_control_vars(runtime)[_DISPLAYED[name]]
+        except KeyError:
+            raise Unavailable(f"the runtime does not display {_DISPLAYED[name]}") from None
+    return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
+
+
+def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
+    """Return ``ompd_env_block``: the settings, a line each, that the runtime wrote down when it initialised."""
+    block = read_pointer(runtime.process, runtime.global_address("ompd_env_block"))
+    size = read_unsigned(runtime.process, runtime.global_address("ompd_env_block_size"), runtime.process.pointer_size)
+    if block is None:
+        raise Unavailable("the runtime has freed its settings: it has shut down")
+    if size > _MAX_ENVIRONMENT:
+        raise CorruptState(block, f"ompd_env_block of {size} bytes")
+    text = runtime.heap.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
+    pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+# A task's
+
+
+def _icvs(task: Task) -> StructView:
+    runtime = task.runtime
+    view = StructView(runtime.heap, runtime.layouts["kmp_internal_control_t"], task.view.address_of("td_icvs"))
+    if not _sched(task, view).unsigned("r_sched_type"):
+        raise Unavailable("the runtime has not given the task its variables yet")
+    return view
+
+
+def _sched(task: Task, icvs: StructView) -> StructView:
+    return StructView(task.runtime.heap, task.runtime.layouts["kmp_r_sched_t"], icvs.address_of("sched"))
+
+
+def _of_thread(reader: Callable[[Task], Value]) -> Callable[[Thread], Value]:
+    return icv_readers.of_thread(Thread.icv_task, reader)
+
+
+def _dynamic(task: Task) -> bool:
+    return _icvs(task).unsigned("dynamic") != 0
+
+
+def _run_sched(task: Task) -> str:
+    view = _sched(task, _icvs(task))
+    kind, chunk = view.unsigned("r_sched_type"), view.signed("chunk")
+    plain = kind & ~(_MONOTONIC | _NONMONOTONIC)
+    name = _SCHEDULES.get(plain)
+    if name is None:
+        raise CorruptState(view.address, f"schedule of kind {kind:#x}")
+    modifier = "monotonic:" if kind & _MONOTONIC else "nonmonotonic:" if kind & _NONMONOTONIC else ""
+    # A schedule without chunks keeps 0 or 1 there, which is no chunk size the user gave.
+    return f"{modifier}{name}" + (f",{chunk}" if plain not in _UNCHUNKED_STATIC and chunk > 0 else "")
+
+
+def _list(task: Task, global_name: str, member: str) -> list[int]:
+    # What a list in the environment gives for levels inside of the task's.
+    runtime = task.runtime
+    layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
+    address = runtime.process.symbol_in(runtime.module, global_name)
+    if address is None:
+        if runtime.stripped is None:
+            raise Unavailable(f"the runtime has no {global_name}")
+        address = _list_of_team(task) if member == "nth" else None
+        if address is None:
+            address = _list_by_content(runtime, global_name, layout, member)
+        if address is None:
+            return []
+    view = StructView(runtime.process, layout, address)
+    used = view.signed("used")
+    array = view.pointer(member)
+    if not 0 <= used <= _MAX_LIST:
+        raise CorruptState(address, f"{global_name} has {used} entries")
+    first = task.team().t_level + 1
+    if array is None or used <= first:
+        return []
+    raw = runtime.process.read(array + 4 * first, 4 * (used - first))
+    order = runtime.process.byte_order
+    return [int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 4)]
+
+
+def _list_of_team(task: Task) -> int | None:
+    # Since LLVM 19 each team leads to the list that its regions take their sizes from (t_nested_nth).
+    try:
+        view = task.runtime.structures.view("kmp_base_team_t.t_nested_nth", task.team().address)
+        return view.pointer("t_nested_nth")
+    except (LayoutUnavailable, FieldNotFound):
+        return None
+
+
+def _list_by_content(runtime: Runtime, global_name: str, layout: StructLayout, member: str) -> int | None:
+    # Where the runtime keeps what these variables list, None if they give one value or none: then the runtime has no
+    # more either. Only they make it a list, so that it is known by what it holds.
+    variable, codes = _LISTS[global_name]
+    given = runtime.process.environment().get(variable, "")
+    if "," not in given:
+        return None
+    untold = Unavailable(f"{variable} is a list, and the runtime has no symbols that would tell where it keeps it")
+    try:
+        values = [codes[word] if codes else int(word) for word in given.lower().replace(" ", "").split(",")]
+    except (KeyError, ValueError):
+        raise untold from None
+    order = runtime.process.byte_order
+    expected = b"".join(value.to_bytes(4, order, signed=True) for value in values)
+    found = []
+    for address in runtime.stripped.variables.pointers() if runtime.stripped is not None else ():
+        view = StructView(runtime.process, layout, address)
+        try:
+            array, used, size = view.pointer(member), view.signed("used"), view.signed("size")
+            if array is not None and used == len(values) <= size <= _MAX_LIST:
+                found += [address] if runtime.process.read(array, len(expected)) == expected else []
+        except MemoryFault:
+            continue
+    if len(found) != 1:
+        raise untold
+    return found[0]
+
+
+def _nthreads(task: Task) -> int | str:
+    values = [_icvs(task).signed("nproc"), *_list(task, "__kmp_nested_nth", "nth")]
+    return values[0] if len(values) == 1 else ",".join(map(str, values))
+
+
+def _bind(task: Task) -> str:
+    values = [_icvs(task).signed("proc_bind"), *_list(task, "__kmp_nested_proc_bind", "bind_types")]
+    if not all(0 <= value < len(_BINDINGS) for value in values):
+        raise CorruptState(task.address, f"proc_bind is {values}")
+    return ",".join(_BINDINGS[value] for value in values)
+
+
+def _member(name: str) -> Callable[[Task], int]:
+    return lambda task: _icvs(task).signed(name)
+
+
+# The address space's
+
+
+def _global(name: str, size: int, query: str | None = None) -> Callable[[Runtime], int]:
+    # *query* is the routine of the API that returns it, which a stripped runtime still has.
+    def read_it(runtime: Runtime) -> int:
+        if query is None or runtime.stripped is None:
+            return read_unsigned(runtime.process, runtime.global_address(name), size)
+        return _ask(runtime, query)
+
+    return read_it
+
+
+def _flag(name: str, query: str | None = None) -> Callable[[Runtime], bool]:
+    number = _global(name, 4, query)
+    return lambda runtime: number(runtime) != 0
+
+
+def _ask(runtime: Runtime, query: str) -> int:
+    # What one of the runtime's own routines answers, run in an emulator on a thread that the runtime knows: on others
+    # it would begin to initialise. Its result is a C int.
+    routine = runtime.process.symbol_in(runtime.module, query)
+    if routine is None:
+        raise Unavailable(f"the runtime exports no {query}")
+    untold = "no thread is in a team"
+    for thread in runtime.threads():
+        if thread.team is None:
+            continue
+        native = runtime.process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+        try:
+            value = runtime.process.call(routine, native).value & 0xFFFFFFFF
+        except (Unavailable, Unsupported) as error:
+            untold = str(error)
+            break
+        return value - (1 << 32) if value >> 31 else value
+    raise Unavailable(f"the runtime has no symbols that would tell it, and {query}() cannot be asked: {untold}")
+
+
+def _debug(runtime: Runtime) -> bool:
+    return read_signed(runtime.process, runtime.global_address("ompd_state"), 8) > 0
+
+
+def _tool(runtime: Runtime) -> str:
+    value = read_unsigned(runtime.process, runtime.global_address("__kmp_tool"), 4)
+    return _TOOL.get(value, str(value))
+
+
+def _string(name: str) -> Callable[[Runtime], str]:
+    def read_it(runtime: Runtime) -> str:
+        address = read_pointer(runtime.process, runtime.global_address(name))
+        if address is None:
+            return ""
+        runtime.heap.read(address, 1)  # which tells an empty string from one whose page is lost
+        return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
+
+    return read_it
+
+
+_HANDLES: icv_readers.Handles = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
+
+_READERS: icv_readers.Readers = {
+    "dyn-var": (Scope.THREAD, _of_thread(_dynamic)),
+    "run-sched-var": (Scope.TASK, _run_sched),
+    "stacksize-var": (Scope.ADDRESS_SPACE, _global("__kmp_stksize", 8)),
+    "cancel-var": (Scope.ADDRESS_SPACE, _flag("__kmp_omp_cancellation", "omp_get_cancellation")),
+    "max-task-priority-var": (
+        Scope.ADDRESS_SPACE,
+        _global("__kmp_max_task_priority", 4, "omp_get_max_task_priority"),
+    ),
+    "debug-var": (Scope.ADDRESS_SPACE, _debug),
+    "nthreads-var": (Scope.THREAD, _of_thread(_nthreads)),
+    "display-affinity-var": (Scope.ADDRESS_SPACE, _flag("__kmp_display_affinity")),
+    "affinity-format-var": (Scope.ADDRESS_SPACE, _string("__kmp_affinity_format")),
+    "default-device-var": (Scope.THREAD, _of_thread(_member("default_device"))),
+    "tool-var": (Scope.ADDRESS_SPACE, _tool),
+    "tool-libraries-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_libraries")),
+    "tool-verbose-init-var": (Scope.ADDRESS_SPACE, _string("__kmp_tool_verbose_init")),
+    "thread-limit-var": (Scope.TASK, _member("thread_limit")),
+    "max-active-levels-var": (Scope.TASK, _member("max_active_levels")),
+    "bind-var": (Scope.TASK, _bind),
+    "num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
+    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _global("__kmp_avail_proc", 4, "omp_get_num_procs")),
+    **icv_readers.COMMON,
+}

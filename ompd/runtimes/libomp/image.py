@@ -1,0 +1,227 @@
+"""The runtime's table of threads, found without its symbols.
+
+``__kmp_threads`` is a variable of the runtime's: a pointer to an array of ``kmp_info_t *`` by gtid, behind which, in
+the same block, lies that of ``__kmp_root`` (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and
+``__kmp_expand_threads``). So among all words of the runtime's variables two are looked for: the one leads to pointers
+to structures that tell their own place in it (``ds_gtid``), the other to pointers that those structures have too
+(``th_root``), back to which they lead themselves (``r_uber_thread``). One pair alone may be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ompd.contract.memory import StructView, read_pointer, read_words
+from ompd.contract.process import Module, Process
+from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
+from ompd.runtimes.layout.table import Table
+
+# A runtime's own variables are some 100 KB; those of a program that it is linked into may be more.
+_MAX_VARIABLES = 16 << 20
+# More threads than this no array is taken for one of.
+_MAX_CAPACITY = 1 << 22
+# The initial thread is number 0, or the first worker number 9: among so many of the first there is one.
+_FIRST = 32
+_TRIED = 3
+_MOST_DAMAGED = 1 / 3
+_LOWEST_ADDRESS = 1 << 16
+# Above it lie the heaps of programs that are loaded anywhere, and all that is mapped.
+_CERTAIN_ADDRESS = 1 << 40
+
+
+@dataclass(frozen=True)
+class ThreadTable:
+    """``__kmp_threads``: where the pointer to it and the array lie, how many places it has, and the threads
+    (``kmp_info_t``) by gtid.
+    """
+
+    variable: int
+    array: int
+    capacity: int
+    threads: dict[int, int]
+    roots: dict[int, int]
+
+
+class Variables:
+    """All words of the variables of a runtime, at multiples of a pointer's size."""
+
+    def __init__(self, process: Process, module: Module) -> None:
+        """Read them.
+
+        :raises Unavailable: if there are none to be read, or too many
+        """
+        self.process = process
+        self.module = module
+        size = process.pointer_size
+        self.words: dict[int, int] = {}
+        self._zeros: list[range] = []  # where there were zeros to begin with
+        for start, zeros, end in process.variable_ranges(module):
+            start += -start % size
+            if end - start > _MAX_VARIABLES:
+                raise Unavailable(f"{module.name} has too many variables ({end - start} bytes) to look through")
+            words = read_words(process, start, max(end - start, 0) // size)
+            self.words.update((start + at * size, word) for at, word in enumerate(words) if word)
+            self._zeros.append(range(zeros, end))
+
+    def pointers(self) -> dict[int, int]:
+        """Return those words, by their address, that may be pointers to other memory than the module's own."""
+        inside = range(self.module.start, self.module.end)
+        step = self.process.pointer_size
+        return {
+            where: word
+            for where, word in self.words.items()
+            if word >= _LOWEST_ADDRESS and word % step == 0 and word not in inside
+        }
+
+    def has_allocated(self) -> bool:
+        """Tell whether one that was zero to begin with points to memory outside of all modules, or did so before that
+        was lost.
+        """
+        return any(
+            any(where in zeros for zeros in self._zeros) and self._is_outside(word)
+            for where, word in self.pointers().items()
+        )
+
+    def _is_outside(self, word: int) -> bool:
+        if self.process.module_at(word) is not None:
+            return False
+        if word >= _CERTAIN_ADDRESS:
+            return True
+        try:
+            self.process.read(word, 1)
+        except MemoryFault:
+            return False  # two numbers side by side
+        return True
+
+
+def find_threads(variables: Variables, table: Table, *, is_proven: bool = False) -> ThreadTable:
+    """Return the runtime's table of threads.
+
+    :param is_proven: the table is known to fit, so that a thread in three may be damaged
+    :raises NotInitialised: if the runtime has not allocated anything
+    :raises Unavailable: if nothing there, or more than one place, proves to be it
+    """
+    pointers = variables.pointers()
+    name = variables.module.name
+    if not variables.has_allocated():
+        raise NotInitialised(
+            f"{name} is loaded, but no OpenMP construct or routine has run yet",
+            hint="look again after the program's first OpenMP construct",
+        )
+    found = list(_candidates(variables, pointers, table, _MOST_DAMAGED if is_proven else 0))
+    known = {(candidate.array, candidate.capacity) for candidate in found}
+    if len(known) == 1:
+        return found[0]
+    if not known:
+        raise Unavailable(f"none of {name}'s variables leads to an array of threads")
+    raise Unavailable(f"{len(known)} of {name}'s variables lead to arrays that may be those of its threads")
+
+
+def _candidates(
+    variables: Variables, pointers: dict[int, int], table: Table, most_damaged: float
+) -> Iterator[ThreadTable]:
+    values = sorted(set(pointers.values()))
+    where = {word: address for address, word in reversed(pointers.items())}
+    size = variables.process.pointer_size
+    natives = {variables.process.thread_pointer(thread) for thread in variables.process.threads()}
+    for number, array in enumerate(values):
+        if not _begins_well(variables, array, table):
+            continue
+        known = _known_root(variables, array, table)
+        if known is None:
+            continue
+        for behind in values[number + 1 :]:
+            if behind - array > _MAX_CAPACITY * size:
+                break
+            try:
+                if read_pointer(variables.process, behind + known[0] * size) != known[1]:
+                    continue  # one word tells, where the arrays may be as long as what lies between
+                candidate = _candidate(variables, where[array], array, behind, table, most_damaged)
+            except OmpdError:
+                continue
+            if candidate is not None and natives & _native_ids(variables, candidate, table):
+                yield candidate
+
+
+def _begins_well(variables: Variables, array: int, table: Table) -> bool:
+    try:
+        places = read_words(variables.process, array, _FIRST)
+    except OmpdError:
+        return False
+    used = [(gtid, thread) for gtid, thread in enumerate(places) if thread][:_TRIED]
+    return any(_is_in_place(variables, gtid, thread, table) for gtid, thread in used)
+
+
+def _known_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
+    # The number and the root of an initial thread to which one of the array's threads belongs.
+    process = variables.process
+    info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
+    for gtid, thread in enumerate(read_words(process, array, _FIRST)):
+        if not thread or not _is_in_place(variables, gtid, thread, table):
+            continue
+        try:
+            root = StructView(process, info, thread).pointer("th_root")
+            owner = StructView(process, base, root).pointer("r_uber_thread") if root is not None else None
+            if root is not None and owner is not None:
+                number = _gtid(variables, owner, table)
+                if 0 <= number < _MAX_CAPACITY and _is_in_place(variables, number, owner, table):
+                    return number, root
+        except OmpdError:
+            continue
+    return None
+
+
+def _is_in_place(variables: Variables, gtid: int, thread: int, table: Table) -> bool:
+    try:
+        return _gtid(variables, thread, table) == gtid
+    except OmpdError:
+        return False
+
+
+def _gtid(variables: Variables, thread: int, table: Table) -> int:
+    return StructView(variables.process, table.layout("kmp_base_info"), thread).signed("th_info.ds.ds_gtid")
+
+
+def _candidate(
+    variables: Variables, variable: int, array: int, behind: int, table: Table, most_damaged: float
+) -> ThreadTable | None:
+    capacity, rest = divmod(behind - array, variables.process.pointer_size)
+    if rest or not 0 < capacity <= _MAX_CAPACITY:
+        return None
+    roots = dict(_used(read_words(variables.process, behind, capacity)))
+    if not roots:
+        return None
+    threads = dict(_used(read_words(variables.process, array, capacity)))
+    damaged, allowed = 0, int(len(threads) * most_damaged)
+    for gtid, thread in threads.items():
+        damaged += not _is_in_place(variables, gtid, thread, table)
+        if damaged > allowed:
+            return None
+    info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
+    used = 0
+    for gtid, root in roots.items():
+        owner = StructView(variables.process, base, root).pointer("r_uber_thread")
+        if owner is None:
+            continue  # its initial thread has ended; it is kept for the next one, its place may be a worker's
+        used += 1
+        if threads.get(gtid) != owner or StructView(variables.process, info, owner).pointer("th_root") != root:
+            return None
+    if not used:
+        return None
+    return ThreadTable(variable, array, capacity, threads, roots)
+
+
+def _used(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return ((number, pointer) for number, pointer in enumerate(places) if pointer)
+
+
+def _native_ids(variables: Variables, candidate: ThreadTable, table: Table) -> set[int]:
+    layout = table.layout("kmp_base_info")
+    found = set()
+    for thread in candidate.threads.values():
+        try:
+            found.add(StructView(variables.process, layout, thread).unsigned("th_info.ds.ds_thread"))
+        except MemoryFault:
+            continue
+    return found

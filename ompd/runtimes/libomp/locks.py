@@ -1,0 +1,280 @@
+"""The lock that a thread waits for, who holds it, and the user's variable that stands for it.
+
+A thread that waits has the address of the lock in a register or on its stack, among words that are stale or data. None
+is taken for the lock that does not prove to be it. A queuing lock holds its own address and has the thread in its
+queue. A ticket or drdpa lock is one that the runtime has made, by its table, and more threads have drawn a ticket than
+were served; how it is laid out only debug information tells. A test-and-set or futex lock is the user's variable
+itself and names another thread as its holder. A variable has to lead to the lock through the runtime's table.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd import outlined
+from ompd.contract.code import RUNTIME, is_runtime_file
+from ompd.contract.memory import StructView, read_pointer, read_unsigned
+from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.plugin import LOCK_TYPES, LockState
+from ompd.errors import MemoryFault, OmpdError, Unavailable
+from ompd.runtimes.libomp import constructs
+from ompd.runtimes.libomp.lock_table import COUNTING, LockTable
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame, Module
+    from ompd.runtimes.libomp.plugin import Runtime
+    from ompd.runtimes.libomp.structures import Structures
+    from ompd.runtimes.libomp.threads import Thread
+
+# The runtime's own number of the kind that locks have unless a hint asks for another; those up to 2 are direct.
+_LOCK_KIND, _LOCK_KIND_TAS, _LOCK_KIND_FUTEX = "__kmp_user_lock_seq", 1, 2
+# kmp_indirect_locktag_t of nestable locks, whatever their kind.
+_NESTABLE = frozenset(range(5, 10))
+# Routines that ask for a lock, and what their callers call it.
+LOCK_ROUTINES = {
+    "__kmpc_critical": "critical",
+    "__kmpc_critical_with_hint": "critical",
+    "GOMP_critical_start": "critical",
+    "GOMP_critical_name_start": "critical",
+    "GOMP_atomic_start": "atomic",
+    "__kmpc_set_lock": "lock",
+    "__kmpc_set_nest_lock": "lock",
+    "omp_set_lock": "lock",
+    "omp_set_nest_lock": "lock",
+}
+# kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
+# bit of that says that somebody waits.
+_DIRECT_TAS, _DIRECT_FUTEX = 3, 5
+_DIRECT_TAGS = {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}
+# A stack from a lock routine to user code is some hundred bytes.
+_MAX_STACK = 1 << 16
+
+
+class Locks:
+    """Finds the locks that the threads of one runtime wait for."""
+
+    def __init__(self, runtime: Runtime, structures: Structures, by_gtid: dict[int, Thread]) -> None:
+        self._runtime = runtime
+        self._process = runtime.process
+        self._structures = structures
+        self._by_gtid = by_gtid
+        self._queues: dict[int, tuple[int, ...]] = {}
+        self._table = LockTable(runtime, structures)
+
+    def _native(self, gtid: int) -> int | None:
+        thread = self._by_gtid.get(gtid)
+        return self._native_of(thread) if thread is not None else None
+
+    def _native_of(self, thread: Thread) -> int | None:
+        try:
+            return self._process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+        except OmpdError:
+            return None
+
+    def lock(self, thread: Thread) -> LockState | None:
+        """See :meth:`RuntimeInternals.lock`.
+
+        :raises Unavailable: if it waits for one that cannot be told
+        """
+        frames = _innermost_frames(thread)
+        routines = [constructs.routine_of(self._runtime, frame) for frame in reversed(frames[:-1])]
+        asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
+        if asked is None:
+            return None
+        in_registers, on_stack = self._candidates(thread, frames)
+        candidates = list(dict.fromkeys(in_registers + on_stack))
+        address = next((address for address in candidates if thread.address in self._queue(address)), None)
+        if address is not None:
+            return self._named(address, asked, candidates, self._queuing(address).signed("owner_id"))
+        direct = self._direct_lock(thread, asked, candidates)
+        if direct is not None:
+            return direct
+        untold: OmpdError = Unavailable("none of the runtime's locks proves to be the one that the thread waits for")
+        try:
+            # What was left on the stack by an earlier call may be another lock's; registers that the runtime's frames
+            # hold are in use.
+            for words in (in_registers, on_stack):
+                counting = {word for word in words if self._counts_waiting(word)}
+                if len(counting) == 1:
+                    (address,) = counting
+                    return self._named(address, asked, candidates, self._counting(address).signed("owner_id"))
+                if counting:
+                    break
+        except OmpdError as error:
+            untold = error
+        if asked == "critical":
+            held = {self._descriptor_of(variable): variable for variable in self._criticals}
+            used = [lock for lock in held if lock is not None and lock in candidates]
+            if len(used) == 1:
+                return LockState(used[0], asked, None, (), held[used[0]])
+        raise untold
+
+    def asks_for_one(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
+        """Tell whether *frames* hold the address of a lock that *thread* proves to wait for."""
+        in_registers, on_stack = self._candidates(thread, frames)
+        candidates = list(dict.fromkeys(in_registers + on_stack))
+        return (
+            any(thread.address in self._queue(address) for address in candidates)
+            or any(self._counts_waiting(address) for address in candidates)
+            or self._direct_lock(thread, "critical", candidates) is not None
+        )
+
+    def _direct_lock(self, thread: Thread, asked: str, candidates: list[int]) -> LockState | None:
+        direct = {self._direct(thread, candidate) for candidate in candidates} - {None}
+        if len(direct) != 1:
+            return None
+        ((address, gtid),) = filter(None, direct)
+        # Nestable locks of these kinds are objects of the runtime's too.
+        variable = self._variable(address, asked, candidates) if asked == "lock" else None
+        return LockState(address, asked, self._native(gtid), (), variable or address)
+
+    def _named(self, address: int, asked: str, candidates: list[int], owner_id: int) -> LockState:
+        # owner_id is a gtid + 1, kept by nestable locks and where the runtime was told to check what programs do.
+        owner = self._native(owner_id - 1) if owner_id > 0 else None
+        return LockState(address, asked, owner, self._waiters(address), self._variable(address, asked, candidates))
+
+    def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> tuple[list[int], list[int]]:
+        # The words that may be an address of what the routine was given: what OMPT noted, and those in the registers of
+        # the runtime's frames; then the user's registers, and the words on the stack.
+        noted = [thread.kept_state()[1]] if self._runtime.states_are_kept else []
+        size, order = self._process.pointer_size, self._process.byte_order
+        start, end = frames[0].sp, frames[-1].sp
+        words: list[int] = []
+        if 0 < end - start <= _MAX_STACK:
+            raw = self._process.read(start, end - start)
+            words = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
+        inner = [frame for frame in frames if constructs.owner_at(self._runtime, frame.call_site) == RUNTIME]
+        held = [value for frame in inner for value in frame.registers.values()]
+        rest = [value for frame in frames for value in frame.registers.values()]
+        return _addresses(noted + held), _addresses(rest + words)
+
+    def _queuing(self, address: int) -> StructView:
+        return self._structures.view("kmp_base_queuing_lock_t", address)
+
+    def _waiters(self, address: int) -> tuple[int, ...]:
+        natives = (self._native_of(self._runtime.thread_at(waiter)) for waiter in self._queue(address))
+        return tuple(native for native in natives if native is not None)
+
+    def _queue(self, address: int) -> tuple[int, ...]:
+        # The threads (kmp_info_t) that wait for the queuing lock at *address*, first in line first; none if it is none.
+        if address not in self._queues:
+            self._queues[address] = self._read_queue(address)
+        return self._queues[address]
+
+    def _read_queue(self, address: int) -> tuple[int, ...]:
+        try:
+            lock = self._queuing(address)
+            if lock.pointer("initialized") != address:
+                return ()
+            gtid, last = lock.signed("head_id") - 1, lock.signed("tail_id") - 1
+            found: dict[int, None] = {}
+            info = self._structures.layout("kmp_base_info_t")
+            while gtid >= 0:
+                thread = self._by_gtid.get(gtid)
+                if thread is None or thread.address in found:
+                    return ()
+                found[thread.address] = None
+                if gtid == last:
+                    return tuple(found)
+                gtid = StructView(self._runtime.heap, info, thread.address).signed("th_next_waiting") - 1
+        except MemoryFault:
+            pass
+        return ()
+
+    def _variable(self, lock: int, asked: str, candidates: list[int]) -> int | None:
+        # The user's variable that leads to *lock*: a critical section's holds the address of the lock's descriptor.
+        if asked == "critical":
+            return next((variable for variable in self._criticals if self._descriptor_of(variable) == lock), None)
+        # A lock's variable holds its number, of which 0 is also what a variable never set holds, and others remain in
+        # one whose lock was destroyed or copied. So only one that the routine was given counts.
+        leading: dict[int, Module] = {}
+        for candidate in candidates:
+            module = self._process.module_at(candidate)
+            users = module is not None and not (module.is_system_library or is_runtime_file(module.name))
+            if module is not None and users and self._lock_of(candidate) == lock:
+                leading[candidate] = module
+        found = [
+            variable.address
+            for module in set(leading.values())
+            for variable in self._process.variables_of_type(module, LOCK_TYPES)
+            if variable.address in leading
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _lock_of(self, variable: int) -> int | None:
+        # The lock of which *variable* holds the number, None if it holds none.
+        try:
+            word = read_unsigned(self._process, variable, 4)
+            return self._table.numbered(word >> 1) if word % 2 == 0 else None
+        except MemoryFault:
+            return None
+
+    def _counting(self, address: int) -> StructView:
+        return self._structures.view(COUNTING[self._table.tags[address]], address)
+
+    def _counts_waiting(self, address: int) -> bool:
+        # Whether a ticket or drdpa lock lies at *address* that somebody waits for: of the tickets drawn the one now
+        # served is its holder's.
+        tag = self._table.tags.get(address)
+        if tag not in COUNTING or not self._table.proves(address, tag):
+            return False
+        lock = self._counting(address)
+        bits = 8 * lock.layout.field("next_ticket").size
+        return 2 <= (lock.unsigned("next_ticket") - lock.unsigned("now_serving")) % (1 << bits) <= len(self._by_gtid)
+
+    @cached_property
+    def _criticals(self) -> list[int]:
+        # Each library has a variable of its own for the same name.
+        return [address for _, address in self._process.symbols_with_prefix(outlined.CRITICAL_PREFIX)]
+
+    def _descriptor_of(self, variable: int) -> int | None:
+        try:
+            descriptor = read_pointer(self._process, variable)
+            return read_pointer(self._process, descriptor) if descriptor is not None else None
+        except MemoryFault:
+            return None
+
+    @cached_property
+    def _direct_tags(self) -> frozenset[int]:
+        # What a direct lock's word may begin with, nothing where locks are not direct: then a word that looks like one
+        # is chance.
+        address = self._process.symbol_in(self._runtime.module, _LOCK_KIND)
+        if address is None and self._runtime.stripped is not None:
+            # Then all locks that the runtime made itself are of kinds that are direct unless they can be nested.
+            own = set(self._table.tags.values()) - _NESTABLE
+            return frozenset() if own else frozenset(_DIRECT_TAGS.values())
+        kind = read_unsigned(self._process, address, 4) if address is not None else 0
+        return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
+
+    def _direct(self, thread: Thread, candidate: int) -> tuple[int, int] | None:
+        # (variable, owner's gtid) if *candidate* is a test-and-set or futex lock that another thread holds.
+        try:
+            module = self._process.module_at(candidate)
+            if module is not None and (module == self._runtime.module or module.is_system_library):
+                return None
+            word = read_unsigned(self._process, candidate, 4)
+        except MemoryFault:
+            return None
+        payload = word >> 8
+        tag = word & 0xFF
+        if tag not in self._direct_tags:
+            return None
+        gtid = (payload >> 1 if tag == _DIRECT_FUTEX else payload) - 1
+        owner = self._by_gtid.get(gtid)
+        return (candidate, gtid) if owner is not None and owner.address != thread.address else None
+
+
+def _addresses(words: list[int]) -> list[int]:
+    return [word for word in dict.fromkeys(words) if word > 0xFFFF and word % 4 == 0]
+
+
+def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
+    # From the innermost to the first that is the user's.
+    process = thread.runtime.process
+    native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+    frames = process.stack(native).frames
+    for index, frame in enumerate(frames):
+        if constructs.is_users(thread.runtime, frame):
+            return frames[: index + 1]
+    return frames

@@ -1,0 +1,129 @@
+"""Tasks that no thread executes: in the queues of threads, and in those of priorities (``kmp_base_task_team_t``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView, read_pointer, read_words
+from ompd.errors import CorruptState, LayoutUnavailable
+from ompd.runtimes.layout import dwarf
+from ompd.runtimes.libomp.names import defined_as
+
+if TYPE_CHECKING:
+    from ompd.runtimes.libomp.plugin import Runtime
+    from ompd.runtimes.libomp.structures import Structures
+    from ompd.runtimes.libomp.tasks import Task
+
+_MAX_QUEUED_TASKS = 1 << 20
+# A team has a queue for each priority that tasks were given; omp_get_max_task_priority() is seldom above ten.
+_MAX_PRIORITIES = 1 << 16
+_LOCK = "kmp_base_task_team_t.tt_threads_lock"
+_PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
+
+
+class Queues:
+    """The task queues of one runtime."""
+
+    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+        self._runtime = runtime
+        self._process = runtime.process
+        self._heap = runtime.heap
+        self._structures = structures
+        self._queued: list[Task] | None = None
+
+    def queued(self) -> list[Task]:
+        """Return the tasks in the queues (``td_deque``) of all threads of live teams, each in its order."""
+        if self._queued is None:
+            found: dict[int, None] = {}
+            for view in self._queues():
+                found.update(dict.fromkeys(self._deque(view)))
+            self._queued = self._tasks_at(found)
+        return self._queued
+
+    def _tasks_at(self, addresses: Collection[int]) -> list[Task]:
+        self._runtime.heads.read(addresses)
+        return [self._runtime.task_at(address) for address in addresses]
+
+    def places(self) -> list[int]:
+        """Return what all places of these queues hold, those too that tasks have left."""
+        found: dict[int, None] = {}
+        for view in self._queues():
+            array, size = view.pointer("td_deque"), view.signed("td_deque_size")
+            if array is not None and 0 < size <= _MAX_QUEUED_TASKS:
+                found.update(dict.fromkeys(read_words(self._heap, array, size)))
+        return [address for address in found if address]
+
+    def _queues(self) -> Iterator[StructView]:
+        td = self._structures.layout("kmp_thread_data_t")
+        for nproc, address in self._task_teams():
+            view = self._structures.view("kmp_base_task_team_t", address)
+            data = view.pointer("tt_threads_data")
+            if data is None or not td.size:
+                continue
+            for number in range(min(nproc, max(view.signed("tt_nproc"), 0))):
+                yield StructView(self._heap, td, data + number * td.size)
+
+    def prioritized(self) -> list[Task]:
+        """Return the queued tasks that were given a priority, highest first (``tt_task_pri_list``).
+
+        :raises LayoutUnavailable: if no debug information tells where they are
+        """
+        stripped = self._runtime.stripped
+        if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
+            return []  # LLVM 14 and those before had no such queues
+        node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
+        found: dict[int, None] = {}
+        for _, address in self._task_teams():
+            here = read_pointer(self._heap, address + self._first_priority())
+            seen: set[int] = set()
+            while here is not None:
+                if here in seen or len(seen) >= _MAX_PRIORITIES:
+                    raise CorruptState(here, "the queues of priorities do not end")
+                seen.add(here)
+                view = StructView(self._heap, node, here)
+                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, view.address_of("td")))))
+                here = view.pointer("next")
+        return self._tasks_at(found)
+
+    def _first_priority(self) -> int:
+        # The offset of the pointer to the first queue.
+        layout = self._structures.layout(_PRIORITIES)
+        for name in ("tt_task_pri_list.begin", "tt_task_pri_list"):
+            where = layout.fields.get(name)
+            if where is not None and where.size == self._process.pointer_size:
+                return where.offset
+        raise LayoutUnavailable("the runtime keeps tasks with priorities in another form than is known")
+
+    def _task_teams(self) -> Iterator[tuple[int, int]]:
+        # Number of threads and task team (kmp_base_task_team_t) of all live teams; each team has two, used in turns.
+        field = self._structures.layout("kmp_base_team_t").field("t_task_team")
+        seen: set[int] = set()
+        for team in self._runtime.live_teams():
+            for at in range(field.offset, field.offset + field.size, self._process.pointer_size):
+                address = read_pointer(self._heap, team.address + at)
+                if address is not None and address not in seen and self._is_task_team(address):
+                    seen.add(address)
+                    yield team.t_nproc, address
+
+    def _is_task_team(self, address: int) -> bool:
+        # Since LLVM 18 the second word of a serialized team leads to a list of task teams instead. What a task team
+        # begins with, a lock, holds its own address.
+        # Intel's builds have another lock, and neither what they say of themselves nor debug information has this one.
+        stripped, told = self._runtime.stripped, self._structures.layout("kmp_base_task_team_t")
+        if stripped is None and (told.source != dwarf.SOURCE or not self._structures.layout(_LOCK).fields):
+            return True
+        return self._structures.view(_LOCK, address).pointer("tt_threads_lock.lk.self") == address
+
+    def _deque(self, view: StructView) -> list[int]:
+        array = view.pointer("td_deque")
+        if array is None:
+            return []
+        size, head, count = (view.signed(name) for name in ("td_deque_size", "td_deque_head", "td_deque_ntasks"))
+        if not (0 <= count <= size <= _MAX_QUEUED_TASKS and 0 <= head <= size):
+            raise CorruptState(view.address, f"task queue of {count} tasks in {size} places")
+        width, order = self._process.pointer_size, self._process.byte_order
+        raw = self._heap.read(array, size * width) if count else b""
+        places = [(head + i) % size for i in range(count)]
+        found = [int.from_bytes(raw[at * width : at * width + width], order) for at in places]
+        return [address for address in found if address]

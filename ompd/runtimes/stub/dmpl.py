@@ -1,0 +1,300 @@
+"""The stub's DMPL library: what ``runtime_stub`` would ship as a shared object, written against DMPL's callbacks alone.
+
+Its threadprivate variables lie in storage that every thread has under a POSIX thread key, as the paper's Figure 10
+sketches: the key is in ``__omp_stub_tls_key``, its value in a thread points at that thread's storage, and a variable
+is some distance from there. Debug information tells another address, that of the initial value; the runtime has a
+record of each variable that leads from the one to the other (``struct omp_stub_private``,
+``runtime_stub/include/omp_stub.h``).
+
+The library itself remembers nothing but the callbacks. What it finds out about a process or a thread it has the
+debugger keep, packed into storage that the debugger gives.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ompd.contract.dmpl import (
+    INTERFACE_COMPATIBILITY,
+    CallbackTable,
+    DemangledName,
+    Info,
+    Language,
+    Result,
+    RtlNames,
+    SourceOf,
+    ThreadRef,
+    TypeFunctions,
+)
+from ompd.contract.memory import StructLayout
+from ompd.errors import OmpdError
+from ompd.runtimes.common import demangling
+from ompd.runtimes.stub import structures
+
+KEY = "__omp_stub_tls_key"
+PROCESS = "omp_stub_process"
+RECORD = "omp_stub_private"
+_MEMBERS = ("next", "variable", "size", "offset", "number")
+
+NO_MEMORY = Result.FIRST_USER_CODE
+NOT_THREADPRIVATE = Result.FIRST_USER_CODE + 1
+DAMAGED = Result.FIRST_USER_CODE + 2
+_NOT_INITIALISED = Result.FIRST_USER_CODE + 3
+
+_MEANINGS = {
+    Result.OK: "ok",
+    Result.TLS_UNALLOCATED: "the thread has no storage for its copy yet",
+    Result.NAME_TOO_LONG: "the name is longer than the buffer",
+    Result.NAME_UNCHANGED: "no compiler made this name",
+    NO_MEMORY: "the debugger gives no memory",
+    NOT_THREADPRIVATE: "the runtime keeps no copies of what lies there",
+    DAMAGED: "the runtime's list of threadprivate variables is damaged",
+    _NOT_INITIALISED: "the library has not been initialised",
+}
+
+_MAX_VARIABLES = 1 << 16
+# A thread's storage is one mapping of this size.
+_CAPACITY = 1 << 20
+
+# Who meets a region calls the first; on each of its threads the second calls the region's code.
+ROUTINES = ("GOMP_parallel", "run_implicit")
+
+
+class _ProcessInfo(NamedTuple):
+    # Of a process: how wide a pointer is, where the key and the first record are noted, where members of a record lie.
+    pointer_size: int
+    key: int
+    first: int
+    size: int
+    next: int
+    variable: int
+    extent: int
+    offset: int
+    number: int
+
+    @classmethod
+    def unpack(cls, info: Info) -> _ProcessInfo:
+        return cls(*_PROCESS_INFO.unpack(info))
+
+
+_PROCESS_INFO = struct.Struct("=9Q")
+_THREAD_INFO = struct.Struct("=Q")  # where its storage begins
+
+
+class _Variable(NamedTuple):
+    # A record, as omp_stub_private has it.
+    variable: int
+    size: int
+    offset: int
+    number: int
+
+
+class Failed(Exception):
+    """A function of the library ends with ``code``."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class StubLibrary:
+    """See :class:`ompd.contract.dmpl.Library`."""
+
+    def __init__(self) -> None:
+        self._callbacks: CallbackTable | None = None
+        self._types: TypeFunctions | None = None
+
+    def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
+        """See :meth:`Library.initialise`."""
+        self._callbacks, self._types = callbacks, types
+        return Result.OK
+
+    initialize = initialise
+
+    def version_compatibility(self) -> int:
+        """See :meth:`Library.version_compatibility`."""
+        return INTERFACE_COMPATIBILITY
+
+    def version_string(self) -> str:
+        """See :meth:`Library.version_string`."""
+        return "ompd: DMPL for libomp_stub 1.0"
+
+    def error_string(self, code: int) -> str:
+        """See :meth:`Library.error_string`; a callback's code has the debugger's text."""
+        own = _MEANINGS.get(code)
+        if own is not None or self._callbacks is None:
+            return own or f"code {code}"
+        return self._callbacks.error_string(code)
+
+    def destroy_process_info(self, info: Info) -> int:
+        """See :meth:`Library.destroy_process_info`."""
+        return self._free(info)
+
+    def destroy_thread_info(self, info: Info) -> int:
+        """See :meth:`Library.destroy_thread_info`."""
+        return self._free(info)
+
+    def _free(self, info: Info) -> int:
+        if self._callbacks is None:
+            return _NOT_INITIALISED
+        self._callbacks.free(info)
+        return Result.OK
+
+    def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
+        """See :meth:`Library.demangle_name`."""
+        return demangling.demangle(mangled, buf_len, source_of)
+
+    def get_rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Library.get_rtl_names`: the same for all languages that gcc compiles."""
+        return demangling.rtl_names(language, *ROUTINES)
+
+    def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
+        """See :meth:`Library.get_tls_address`.
+
+        :param address: what debug information tells, that of the initial value, or a variable's distance from the
+            beginning of the storage, as Figure 10 has it
+        """
+        if self._callbacks is None or self._types is None:
+            return _NOT_INITIALISED, 0
+        try:
+            return Result.OK, _Lookup(self._callbacks, self._types, thread).address(address)
+        except Failed as end:
+            return end.code, 0
+        except OmpdError:
+            return DAMAGED, 0
+
+
+class _Lookup:
+    """One call of ``DMPL_get_tls_address``."""
+
+    def __init__(self, callbacks: CallbackTable, types: TypeFunctions, thread: ThreadRef) -> None:
+        self._callbacks, self._types, self._thread = callbacks, types, thread
+        self._process = callbacks.get_process(thread)
+        self._info = self._process_info()
+
+    def address(self, address: int) -> int:
+        """Return where the thread has its copy.
+
+        :raises Failed: if it has none
+        """
+        variable, inside = self._find(address)
+        base = self._base()
+        # The word before the storage counts the variables that have their initial values in it.
+        if variable.number >= self._read(base - self._info.pointer_size):
+            raise Failed(Result.TLS_UNALLOCATED)
+        return base + variable.offset + inside
+
+    def _find(self, address: int) -> tuple[_Variable, int]:
+        found = None
+        for variable in self._variables():
+            if variable.variable <= address < variable.variable + variable.size:
+                return variable, address - variable.variable
+            if variable.offset <= address < variable.offset + variable.size:
+                found = variable, address - variable.offset
+        if found is None:
+            raise Failed(NOT_THREADPRIVATE)
+        return found
+
+    def _variables(self) -> Iterator[_Variable]:
+        info = self._info
+        here, seen = self._read(info.first), set[int]()
+        while here:
+            if here in seen or len(seen) >= _MAX_VARIABLES:
+                raise Failed(DAMAGED)
+            seen.add(here)
+            members = (info.variable, info.extent, info.offset, info.number)
+            variable = _Variable(*(self._read(here + member) for member in members))
+            if variable.offset + variable.size > _CAPACITY:
+                raise Failed(DAMAGED)
+            yield variable
+            here = self._read(here + info.next)
+
+    # What is kept of the thread and the process
+
+    def _base(self) -> int:
+        info = self._callbacks.get_thread_info(self._thread)
+        if info is None:
+            # A thread keeps its storage for as long as it lives.
+            base = self._ask_base()
+            info = self._callbacks.malloc(_THREAD_INFO.size)
+            if info is None:
+                raise Failed(NO_MEMORY)
+            _THREAD_INFO.pack_into(info, 0, base)
+            self._callbacks.put_thread_info(self._thread, info)
+        return int(_THREAD_INFO.unpack(info)[0])
+
+    def _ask_base(self) -> int:
+        key = self._read(self._info.key)
+        if key == (1 << 8 * self._info.pointer_size) - 1:
+            raise Failed(Result.TLS_UNALLOCATED)  # no thread has used any such variable
+        code, base = self._callbacks.get_pthread_key(self._thread, key)
+        self._check(code)
+        if not base:
+            raise Failed(Result.TLS_UNALLOCATED)
+        return base
+
+    def _process_info(self) -> _ProcessInfo:
+        info = self._callbacks.get_process_info(self._process)
+        if info is None:
+            found = self._ask_process()
+            info = self._callbacks.malloc(_PROCESS_INFO.size)
+            if info is None:
+                raise Failed(NO_MEMORY)
+            _PROCESS_INFO.pack_into(info, 0, *found)
+            self._callbacks.put_process_info(self._process, info)
+        return _ProcessInfo.unpack(info)
+
+    def _ask_process(self) -> _ProcessInfo:
+        code, sizes = self._callbacks.get_type_sizes(self._process)
+        self._check(code)
+        if not 0 < sizes.pointer_size <= 8:
+            raise Failed(DAMAGED)
+        key, process = self._symbol(KEY), self._symbol(PROCESS)
+        size, members = self._layout()
+        if any(not 0 <= member < size for member in members):
+            raise Failed(DAMAGED)
+        first = process + self._published("stub_process").field("privates").offset
+        return _ProcessInfo(sizes.pointer_size, key, first, size, *members)
+
+    def _symbol(self, name: str) -> int:
+        code, address = self._callbacks.find_symbol(self._process, name)
+        self._check(code)
+        return address
+
+    def _layout(self) -> tuple[int, list[int]]:
+        # By debug information, as DMPL offers it; a stub without has its table.
+        found = self._callbacks.find_type(self._process, f"struct {RECORD}", Language.C)
+        if found is not None:
+            return self._types.sizeof(found), [self._types.field_offset(found, name) for name in _MEMBERS]
+        layout = self._published(RECORD)
+        return layout.size or 0, [layout.field(name).offset for name in _MEMBERS]
+
+    def _published(self, name: str) -> StructLayout:
+        try:
+            return structures.read_table(self._symbol(structures.TABLE), self._bytes, self._host)[name]
+        except (OmpdError, KeyError) as error:
+            raise Failed(DAMAGED) from error
+
+    # Reading
+
+    def _bytes(self, address: int, size: int) -> bytes:
+        code, raw = self._callbacks.get_data(self._thread, address, size)
+        self._check(code)
+        return raw
+
+    def _host(self, raw: bytes) -> int:
+        return int.from_bytes(self._callbacks.target_to_host(self._thread, raw), sys.byteorder)
+
+    def _read(self, address: int) -> int:
+        return self._host(self._bytes(address, self._info.pointer_size))
+
+    def _check(self, code: int) -> None:
+        if code != Result.OK:
+            self._callbacks.prints(f"{_NAME}: {self._callbacks.error_string(code)}")
+            raise Failed(code)
+
+
+_NAME = "DMPL for libomp_stub"

@@ -1,0 +1,68 @@
+"""Internal control variables: a task has its own (``struct stub_icvs``), those of the process are in its root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ompd.contract.ompd import Scope
+from ompd.contract.plugin import IcvDescription
+from ompd.runtimes.common import icv_readers
+from ompd.runtimes.common.icv_readers import Value
+from ompd.runtimes.stub.regions import Region
+from ompd.runtimes.stub.tasks import Task
+from ompd.runtimes.stub.threads import Thread
+
+if TYPE_CHECKING:
+    from ompd.runtimes.stub.plugin import Runtime
+
+
+def describe() -> list[IcvDescription]:
+    """Return the ICVs that can be asked for."""
+    return icv_readers.describe(_READERS)
+
+
+def read(runtime: Runtime, name: str, handle: object) -> Value:
+    """See :func:`ompd.runtimes.common.icv_readers.read`."""
+    return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
+
+
+def _of_task(name: str, convert: Callable[[int], Value] = int) -> Callable[[Task], Value]:
+    def read_it(task: Task) -> Value:
+        icvs = task.runtime.embedded(task.view, "icvs", "stub_icvs")
+        return convert(icvs.signed(name))
+
+    return read_it
+
+
+def _of_thread(name: str, convert: Callable[[int], Value] = int) -> Callable[[Thread], Value]:
+    return icv_readers.of_thread(Thread.current_task, _of_task(name, convert))
+
+
+def _of_process(name: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:
+    return lambda runtime: convert(runtime.root.unsigned(name))
+
+
+def _schedule(task: Task) -> str:
+    icvs = task.runtime.embedded(task.view, "icvs", "stub_icvs")
+    return icv_readers.schedule(icvs.unsigned("schedule_kind"), icvs.signed("schedule_chunk"), task.address)
+
+
+_HANDLES: icv_readers.Handles = {Scope.THREAD: Thread, Scope.PARALLEL: Region, Scope.TASK: Task}
+
+_READERS: icv_readers.Readers = {
+    "dyn-var": (Scope.THREAD, _of_thread("dynamic", bool)),
+    "run-sched-var": (Scope.TASK, _schedule),
+    "stacksize-var": (Scope.ADDRESS_SPACE, _of_process("stack_size")),
+    "cancel-var": (Scope.ADDRESS_SPACE, _of_process("cancellation", bool)),
+    "max-task-priority-var": (Scope.ADDRESS_SPACE, _of_process("max_task_priority")),
+    "debug-var": (Scope.ADDRESS_SPACE, _of_process("debug_enabled", bool)),
+    "nthreads-var": (Scope.THREAD, _of_thread("nthreads")),
+    "default-device-var": (Scope.THREAD, _of_thread("default_device")),
+    "thread-limit-var": (Scope.TASK, _of_task("thread_limit")),
+    "max-active-levels-var": (Scope.TASK, _of_task("max_active_levels")),
+    "bind-var": (Scope.TASK, _of_task("proc_bind", icv_readers.binding)),
+    "num-procs-var": (Scope.ADDRESS_SPACE, _of_process("num_procs")),
+    "ompd-num-procs-var": (Scope.ADDRESS_SPACE, _of_process("num_procs")),
+    **icv_readers.COMMON,
+}

@@ -1,0 +1,78 @@
+"""Whether the stub's structures agree with each other: all of them, whatever a question asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ompd.errors import CorruptState, OmpdError
+
+if TYPE_CHECKING:
+    from ompd.runtimes.stub.plugin import Runtime
+    from ompd.runtimes.stub.regions import Team
+    from ompd.runtimes.stub.tasks import Task
+    from ompd.runtimes.stub.threads import Thread
+
+_MOST = 8
+
+
+def damage(runtime: Runtime) -> Sequence[CorruptState]:
+    """Return what contradicts itself, each once, at most some."""
+    found: dict[str, CorruptState] = {}
+    for check in _checks(runtime):
+        try:
+            check()
+        except CorruptState as error:
+            found.setdefault(str(error), error)
+            if len(found) >= _MOST:
+                break
+        except OmpdError:
+            continue  # what cannot be read, or is not kept, contradicts nothing
+    return tuple(found.values())
+
+
+def _checks(runtime: Runtime) -> Iterator[Callable[[], object]]:
+    yield lambda: runtime.threads()
+    yield lambda: runtime.teams
+    yield lambda: runtime.all_tasks()
+    yield lambda: runtime.threadprivate.records()
+    internals = runtime.internals()
+    try:
+        threads, teams = runtime.threads(), runtime.teams
+    except OmpdError:
+        return  # said already
+    for team in teams.values():
+        yield from _of_team(team)
+        yield lambda team=team: internals.check_queue(team)  # type: ignore[misc]
+    for thread in threads:
+        yield from _of_thread(thread)
+        yield lambda thread=thread: internals.lock(thread)  # type: ignore[misc]
+    try:
+        tasks = runtime.all_tasks()
+    except OmpdError:
+        return
+    for task in tasks:
+        yield from _of_task(task)
+
+
+def _of_team(team: Team) -> Iterator[Callable[[], object]]:
+    yield lambda: team.level
+    yield lambda: (team.threads, team.implicit)
+    yield lambda: team.region is not None and team.region.active_level()
+    yield lambda: team.region is not None and team.runtime.internals().barriers(team.region)
+
+
+def _of_thread(thread: Thread) -> Iterator[Callable[[], object]]:
+    yield thread.thread_type
+    yield thread.current_parallel
+    yield thread.current_task
+    yield thread.state
+    yield thread.stack_bounds
+
+
+def _of_task(task: Task) -> Iterator[Callable[[], object]]:
+    yield task.kind
+    yield task.status
+    yield task.thread
+    yield task.function
+    yield task.frames

@@ -1,0 +1,163 @@
+"""Teams (``struct stub_team``), and the regions they execute: every region has one of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import StructView, read_words
+from ompd.errors import BadInput, CorruptState
+from ompd.runtimes.stub import stacks
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.runtimes.stub.plugin import Runtime
+    from ompd.runtimes.stub.tasks import Task
+    from ompd.runtimes.stub.threads import Thread
+
+# Each region takes some of the stack of its primary thread, and of the heap; a chain has each team once.
+MAX_NESTING = 1 << 20
+
+
+class Team:
+    """One ``stub_team``."""
+
+    def __init__(self, runtime: Runtime, view: StructView) -> None:
+        self.runtime = runtime
+        self.view = view
+        self.address = view.address
+
+    @cached_property
+    def size(self) -> int:
+        """Number of threads.
+
+        :raises CorruptState: if it is not between 1 and the number of threads that there are
+        """
+        size = self.view.signed("size")
+        if not 1 <= size <= self.runtime.most_threads:
+            raise CorruptState(self.address, f"team of {size} threads")
+        return size
+
+    @cached_property
+    def level(self) -> int:
+        """How many regions it is in: 0 for that of an initial thread.
+
+        :raises CorruptState: if the team around it says otherwise
+        """
+        level, parent = self.view.signed("level"), self.parent
+        if not 0 <= level <= MAX_NESTING or (level == 0) != (parent is None):
+            raise CorruptState(self.address, f"team at level {level}, {'with' if parent else 'without'} one around it")
+        if parent is not None and parent.view.signed("level") != level - 1:
+            raise CorruptState(self.address, f"team at level {level}, around it one at {parent.view.signed('level')}")
+        return level
+
+    @cached_property
+    def parent(self) -> Team | None:
+        """The team of the thread that met its region, None at level 0."""
+        address = self.view.pointer("parent")
+        return self.runtime.team_at(address) if address is not None else None
+
+    @cached_property
+    def threads(self) -> tuple[int, ...]:
+        """Where the descriptors of its threads lie, by thread number.
+
+        :raises CorruptState: if one is missing
+        """
+        return self._words("threads")
+
+    @cached_property
+    def implicit(self) -> tuple[int, ...]:
+        """Where their implicit tasks lie.
+
+        :raises CorruptState: if one is missing
+        """
+        return self._words("implicit")
+
+    def _words(self, name: str) -> tuple[int, ...]:
+        array = self.view.pointer(name)
+        if array is None:
+            raise CorruptState(self.address, f"team without {name}")
+        members = tuple(read_words(self.runtime.heap, array, self.size))
+        if 0 in members:  # a team is not to be found before it has them all
+            raise CorruptState(array, f"team without member {members.index(0)} of its {name}")
+        return members
+
+    @property
+    def region(self) -> Region | None:
+        """The region that it executes, None at level 0."""
+        return Region(self) if self.level else None
+
+    def thread(self, number: int) -> Thread:
+        """Return one of its threads."""
+        return self.runtime.thread_at(self.threads[number])
+
+    def region_task(self, thread: Thread) -> Task:
+        """Return the implicit task of one of its threads.
+
+        :raises CorruptState: if it has no such thread
+        """
+        if thread.address not in self.threads:
+            raise CorruptState(self.address, f"thread {thread.address:#x} runs a region whose team does not have it")
+        return self.runtime.task_at(self.implicit[self.threads.index(thread.address)])
+
+
+@dataclass(frozen=True)
+class Region:
+    """A parallel region, by its team."""
+
+    team: Team
+
+    @property
+    def id(self) -> str:
+        """See :attr:`ParallelHandle.id`."""
+        return f"{self.team.address:#x}"
+
+    def enclosing(self) -> Region | None:
+        """See :meth:`ParallelHandle.enclosing`."""
+        return self.team.parent.region if self.team.parent is not None else None
+
+    def size(self) -> int:
+        """Return ``size``."""
+        return self.team.size
+
+    def level(self) -> int:
+        """Return ``level``."""
+        return self.team.level
+
+    def active_level(self) -> int:
+        """Return ``active_level``.
+
+        :raises CorruptState: if it is more than the level
+        """
+        level = self.team.view.signed("active_level")
+        if not 0 <= level <= self.team.level:
+            raise CorruptState(self.team.address, f"team at active level {level}, level {self.team.level}")
+        return level
+
+    def thread(self, thread_num: int) -> Thread:
+        """See :meth:`ParallelHandle.thread`."""
+        self._check(thread_num)
+        return self.team.thread(thread_num)
+
+    def implicit_task(self, thread_num: int) -> Task:
+        """See :meth:`ParallelHandle.implicit_task`."""
+        self._check(thread_num)
+        return self.team.runtime.task_at(self.team.implicit[thread_num])
+
+    def _check(self, thread_num: int) -> None:
+        if not 0 <= thread_num < self.size():
+            raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
+
+    def function(self) -> int | None:
+        """Return ``function``."""
+        return self.team.view.pointer("function")
+
+    def encountering_frames(self) -> tuple[Frame, ...]:
+        """See :meth:`ParallelHandle.encountering_frames`."""
+        return stacks.encountering_frames(self)
+
+    def tool_data(self) -> int:
+        """Return ``tool_data``."""
+        self.team.runtime.require_debug()
+        return self.team.view.unsigned("tool_data")

@@ -1,0 +1,205 @@
+"""Whose code each part of a thread's stack is.
+
+While the runtime keeps frames they tell: the exit frame of a task is that of its routine that called the task's code,
+the reenter frame that of the user's function which met a construct. Without, functions do: that of a task, which it
+always keeps, and who called it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ompd.contract.code import RUNTIME, USER, entry_of
+from ompd.contract.ompt import FrameFlag
+from ompd.contract.plugin import ConstructCode
+from ompd.errors import CorruptState, Unavailable
+
+if TYPE_CHECKING:
+    from ompd.contract.process import Frame
+    from ompd.runtimes.stub.plugin import Runtime
+    from ompd.runtimes.stub.regions import Region, Team
+    from ompd.runtimes.stub.tasks import Task
+    from ompd.runtimes.stub.threads import Thread
+
+_FORKS = "GOMP_parallel"
+# They call the code of implicit and explicit tasks.
+_CALLERS = ("run_implicit", "call_task")
+
+
+def construct_code(thread: Thread) -> list[ConstructCode]:
+    """Return the code of regions and explicit tasks on the stack of *thread*, innermost first.
+
+    :raises OmpdError: if its stack or its tasks cannot be read
+    """
+    frames = _frames(thread)
+    if not thread.runtime.keeps_states():
+        return _by_functions(thread, frames)
+    found: list[ConstructCode] = []
+    for task in thread.hosted_tasks():
+        exit_frame, _ = task.frames()
+        if exit_frame is None:
+            continue  # an initial one, or its code has not begun or is over
+        at = _holding(frames, exit_frame.address)
+        if at is None:
+            raise CorruptState(task.address, f"no frame of its thread's stack holds {exit_frame.address:#x}")
+        # Code of a region that is not called, but executed by the function that met it, has that one's frame.
+        outermost = at if exit_frame.flags & FrameFlag.APPLICATION else at - 1
+        if outermost < 0:
+            continue  # the runtime's routine is about to call it
+        if found and outermost < found[-1].frame:
+            raise CorruptState(task.address, "its code lies inside of that of a task that it began")
+        found.append(_code(outermost, task, "runtime"))
+    return found
+
+
+def _code(frame: int, task: Task, source: str) -> ConstructCode:
+    if task.kind() == "implicit":
+        return ConstructCode(frame, "parallel", task.parallel(), task, source)
+    return ConstructCode(frame, "task", None, task, source)
+
+
+def _frames(thread: Thread) -> Sequence[Frame]:
+    return thread.runtime.process.stack(thread.native).frames
+
+
+def _holding(frames: Sequence[Frame], address: int) -> int | None:
+    # The frame that an address lies in.
+    for index, frame in enumerate(frames):
+        if frame.cfa is not None and frame.sp <= address < frame.cfa:
+            return index
+    return None
+
+
+def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode]:
+    # What the runtime called of the user's is a task's code. Implicit tasks are on the stack in the order of their
+    # regions; explicit ones have the thread, and the function: of two that have the same, nobody can tell which is
+    # which.
+    current = thread.current_task()
+    implicit = [team.region_task(thread) for team in _hosted_teams(thread) if team.level]
+    explicit = list(thread.runtime.explicit_tasks.get(thread.address, ()))
+    if current is not None and current.kind() == "explicit" and current not in explicit:
+        explicit.append(current)
+    found: list[ConstructCode] = []
+    for index, (inner, outer) in enumerate(pairwise(frames)):
+        if _is(thread.runtime, inner, USER) and _is(thread.runtime, outer, RUNTIME):
+            entry = entry_of(thread.runtime.process, inner.call_site)
+        elif _is_code_left(thread, outer):
+            entry = thread.runtime.process.function_called(outer)
+        else:
+            continue
+        next_ = next((number for number, task in enumerate(implicit) if task.function() == entry), None)
+        if next_ is None and implicit and _routine(thread, outer) == _CALLERS[0]:
+            next_ = 0  # what it called ended by a jump to what is there now
+        if next_ is not None:
+            found.append(_code(index, implicit[next_], "derived"))
+            del implicit[: next_ + 1]  # of those between, the code is over
+            continue
+        likely = [task for task in explicit if task.function() == entry]
+        task = current if not found and current in likely else likely[0] if len(likely) == 1 else None
+        if task is None:
+            found.append(ConstructCode(index, "task", None, None, None))
+        else:
+            found.append(_code(index, task, "derived"))
+            explicit.remove(task)
+    return found
+
+
+def _is_code_left(thread: Thread, outer: Frame) -> bool:
+    # Whether one of the runtime's routines called the code of a construct, which ended by a jump to what is inside.
+    return _routine(thread, outer) in _CALLERS and thread.runtime.process.calls_by_pointer(outer.pc) is True
+
+
+def _hosted_teams(thread: Thread) -> Iterator[Team]:
+    # Those whose regions' code is on a thread's stack, innermost first: up to the one in which it is a worker.
+    team = thread.team
+    while team is not None:
+        yield team
+        if team.threads[0] != thread.address:
+            return
+        team = team.parent
+
+
+def _is(runtime: Runtime, frame: Frame, owner: str) -> bool:
+    return runtime.owner_at(frame.call_site) == owner
+
+
+def encountering_frames(region: Region) -> tuple[Frame, ...]:
+    """Return the frames outside of *region* on its primary thread, from the user's that encountered it outwards.
+
+    :raises Unavailable: if that frame is not on the stack, or not to be told from others
+    """
+    primary = region.thread(0)
+    runtime, frames = primary.runtime, _frames(primary)
+    at: int | None = None
+    if runtime.keeps_states():
+        address = runtime.pointer(region.team.view, "encountering")
+        _, reenter = runtime.task_at(address).frames()
+        at = _holding(frames, reenter.address) if reenter is not None else None
+    else:
+        at = _calls_of_parallel(primary, frames).get(region.team.address)
+    if at is None or not _is(runtime, frames[at], USER):
+        raise Unavailable("the function that encountered the region is not to be told from others on the stack")
+    return tuple(frames[at:])
+
+
+def _calls_of_parallel(primary: Thread, frames: Sequence[Frame]) -> dict[int, int]:
+    # The frames that called the runtime to form teams, by the team: both are in one order.
+    calls = [
+        index + 1
+        for index, (inner, outer) in enumerate(pairwise(frames))
+        if not _is(primary.runtime, outer, RUNTIME) and _routine(primary, inner).startswith(_FORKS)
+    ]
+    met = [team.address for team in _hosted_teams(primary) if team.level and team.threads[0] == primary.address]
+    if len(calls) == len(met) + 1 and not any(_is(primary.runtime, frame, USER) for frame in frames[: calls[0]]):
+        calls = calls[1:]  # it is forming a team that it is not in yet, or has left one at the region's end
+    return dict(zip(met, calls, strict=True)) if len(met) == len(calls) else {}
+
+
+def _routine(thread: Thread, frame: Frame) -> str:
+    # The name of the runtime's routine of a frame, "" for other code and for one without a name.
+    inside = _is(thread.runtime, frame, RUNTIME)
+    return (thread.runtime.process.locate(frame.call_site).symbol or "") if inside else ""
+
+
+def runs_no_routine(thread: Thread) -> bool:
+    """Tell whether a thread is in code that is not the runtime's: the user's, or what that has jumped to."""
+    frames = _handled(thread)
+    runtime = thread.runtime
+    inside = next((i for i, frame in enumerate(frames) if _is(runtime, frame, RUNTIME)), len(frames))
+    if any(_is(runtime, frame, USER) for frame in frames[:inside]):
+        return True
+    # Of the C library the runtime's two routines that call code of constructs call nothing themselves.
+    return 0 < inside < len(frames) and _routine(thread, frames[inside]) in _CALLERS
+
+
+def innermost_entry(thread: Thread) -> str:
+    """Return the routine of the runtime that the innermost code of the user's called.
+
+    :raises Unavailable: if its name is not known, or it is in none
+    """
+    outermost = ""
+    for frame in _handled(thread):
+        if _is(thread.runtime, frame, RUNTIME):
+            outermost = _routine(thread, frame)
+        elif _is(thread.runtime, frame, USER):
+            break
+    if not outermost:
+        raise Unavailable("the stack does not name the runtime's routine that the thread is in")
+    return outermost
+
+
+def _handled(thread: Thread) -> Sequence[Frame]:
+    # The frames of a thread, those of handlers of signals aside: a handler is no end to the wait in which the signal
+    # came, unless it is in a construct itself.
+    frames = _frames(thread)
+    codes = _by_functions(thread, frames)
+    innermost = codes[0].frame if codes else len(frames)
+    first = max((i + 1 for i, frame in enumerate(frames) if frame.is_signal_frame and i <= innermost), default=0)
+    return frames[first:]
+
+
+def runs_code_of(thread: Thread, task: Task) -> bool:
+    """Tell whether the code of a task is on the stack of its thread, by its function."""
+    return any(code.task is task for code in _by_functions(thread, _frames(thread)))

@@ -1,0 +1,64 @@
+"""What a thread is doing: as the stub keeps it, in the numbers of 2015; else by the routine that user code called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ompd.contract.ompt import FROM_2015, State, is_wait
+from ompd.contract.plugin import ThreadState
+from ompd.errors import CorruptState, Unavailable
+from ompd.runtimes.common.entries import WAITING, asks_only, is_overhead
+from ompd.runtimes.stub import stacks
+
+if TYPE_CHECKING:
+    from ompd.runtimes.stub.threads import Thread
+
+_ROUTINES = {
+    **WAITING,
+    "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
+    "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
+    "GOMP_taskloop": State.WAIT_TASKGROUP,
+    "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
+}
+# stub_task.at_barrier, an enum stub_barrier_kind: what its thread came for.
+_BARRIERS = {
+    1: State.WAIT_BARRIER_EXPLICIT,
+    2: State.WAIT_BARRIER_IMPLICIT,
+    3: State.WAIT_BARRIER_IMPLICIT_PARALLEL,
+}
+
+
+def thread_state(thread: Thread) -> ThreadState:
+    """Return what *thread* is doing.
+
+    :raises CorruptState: if the runtime has a state there that there is not
+    :raises Unavailable: if it keeps none, and the stack does not tell either
+    """
+    if not thread.runtime.keeps_states():
+        return ThreadState(_derived(thread), None, "derived")
+    kept = thread.view.unsigned("state")
+    if kept not in FROM_2015:
+        raise CorruptState(thread.address, f"thread in state {kept:#x}")
+    state = FROM_2015[kept]
+    wait_id = thread.view.unsigned("wait_id") if is_wait(state) else 0
+    return ThreadState(state, wait_id or None, "runtime")
+
+
+def _derived(thread: Thread) -> State:
+    if thread.team is None:
+        return State.IDLE
+    if thread.view.pointer("waits_for_turn") is not None:
+        return State.WAIT_ORDERED
+    task = thread.current_task()
+    barrier = task.view.signed("at_barrier") if task is not None and task.kind() == "implicit" else 0
+    if barrier:
+        return _BARRIERS.get(barrier, State.WAIT_BARRIER)
+    entry = "" if stacks.runs_no_routine(thread) else stacks.innermost_entry(thread)
+    if not entry or asks_only(entry):
+        return State.WORK_PARALLEL if thread.team.level else State.WORK_SERIAL
+    state = _ROUTINES.get(entry.removesuffix("_"))
+    if state is not None:
+        return state
+    if is_overhead(entry) or (task is not None and not stacks.runs_code_of(thread, task)):
+        return State.OVERHEAD  # its code is over, or has not begun
+    raise Unavailable(f"the runtime keeps no states in this process (OMP_DEBUG=on makes it), and {entry} does not tell")

@@ -1,0 +1,84 @@
+"""Threadprivate variables: the runtime's DMPL library is asked, through DMPL's callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ompd.contract.dmpl import Result
+from ompd.contract.dmpl_debugger import Debugger
+from ompd.contract.memory import StructView
+from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
+from ompd.runtimes.stub.dmpl import DAMAGED, KEY, NOT_THREADPRIVATE, StubLibrary
+
+if TYPE_CHECKING:
+    from ompd.runtimes.stub.plugin import Runtime
+
+_MAX_VARIABLES = 1 << 16
+_CAPACITY = 1 << 20
+
+
+class Threadprivate:
+    """The copies that the stub keeps for the threads of one process at one stop."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._debugger = Debugger()
+        self._library = StubLibrary()
+        self._library.initialise(self._debugger.table, self._debugger.types)
+        self._process = self._debugger.add_process(runtime.callbacks)
+
+    def address(self, thread: int, address: int) -> int | None:
+        """Return where a thread has its copy of the variable at *address*, None if it has no storage yet.
+
+        :param thread: its native id
+        :raises BadInput: if the runtime keeps no copies of it
+        :raises OmpdError: why a callback failed
+        """
+        code, found = self._library.get_tls_address(self._debugger.thread(self._process, thread), address)
+        if code == Result.OK:
+            return found
+        if code == Result.TLS_UNALLOCATED:
+            return None
+        text = self._library.error_string(code)
+        if code == NOT_THREADPRIVATE:
+            raise BadInput(f"{address:#x}: {text}")
+        if code == DAMAGED:
+            raise CorruptState(self._runtime.root.address_of("privates"), text)
+        raise self._debugger.fault(self._process) or Unavailable(text)
+
+    def records(self) -> Sequence[StructView]:
+        """Return the records of all variables.
+
+        :raises CorruptState: if the list of them does not end
+        """
+        found: dict[int, StructView] = {}
+        here = self._runtime.root.pointer("privates")
+        while here is not None:
+            if here in found or len(found) >= _MAX_VARIABLES:
+                raise CorruptState(here, "the list of threadprivate variables does not end")
+            found[here] = self._runtime.view("omp_stub_private", here)
+            here = found[here].pointer("next")
+        return tuple(found.values())
+
+    def copies(self) -> Sequence[tuple[int, int]]:
+        """Return address and size of what each thread has of its storage, with the word in front of it.
+
+        :raises OmpdError: if the variables cannot be read
+        """
+        runtime = self._runtime
+        callbacks, word = runtime.callbacks, runtime.callbacks.pointer_size
+        ends = (record.unsigned("offset") + record.unsigned("size") for record in self.records())
+        end = max(ends, default=0)
+        if not 0 < end <= _CAPACITY:
+            return ()
+        key = runtime.word_at(callbacks.find_symbol(KEY))
+        found = []
+        for thread in runtime.process.threads():
+            try:
+                base = callbacks.pthread_key(thread, key)
+            except OmpdError:
+                continue  # that thread's own row complains
+            if base is not None:
+                found.append((base - word, end + word))
+        return found

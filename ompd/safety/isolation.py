@@ -1,0 +1,117 @@
+"""Imports of a front end inside a debugger: from where ompd was installed, and never from a stranger's folder.
+
+A debugger has a Python of its own, and its ``sys.path`` may name the current folder (LLDB appends ``.``), which may be
+anybody's: the first optional package that is not there would be taken from it, and run as whoever debugs. So while our
+code runs, ``sys.path`` is another one: Python's own library, the folder that this package was installed in, and of
+what there was before only folders that nobody else can write to. ``importlib.metadata`` searches the same list.
+
+What the debugger and its user import themselves is not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ompd.safety.trust import others_fault
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# What we import, directly or through these, and what could be loaded already from elsewhere.
+PACKAGES = ("click", "rich", "markdown_it", "mdurl", "pygments", "zstandard", "lz4", "itanium_demangler", "unicorn")
+
+
+class Isolation:
+    """What replaces ``sys.path`` in a ``with`` statement, or while a function runs that it decorates."""
+
+    def __init__(self) -> None:
+        root = Path(os.path.realpath(__file__)).parents[2]
+        # A checkout keeps what it needs in a virtual environment of its own.
+        environments = sorted(root.glob(".venv/lib/python3.*/site-packages"))
+        self.own = tuple(str(folder.resolve()) for folder in (root, *environments))
+        self.path = self._made_of(sys.path)
+        self._depth = 0
+        self._usual: list[str] = []
+
+    def _made_of(self, path: Sequence[str]) -> list[str]:
+        library = [folder for folder in path if folder in _library_folders()]
+        others = [os.path.realpath(folder) for folder in path if _is_safe(folder)]
+        return list(dict.fromkeys((*library, *self.own, *others)))
+
+    def __enter__(self) -> Isolation:
+        # Debuggers call from several threads, and commands call one another: the last one to leave restores.
+        if self._depth == 0:
+            self._usual, sys.path = sys.path, list(self.path)
+        self._depth += 1
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            sys.path = self._usual
+
+    def __call__(self, function: _Function) -> _Function:
+        """Return *function*, isolated."""
+
+        @wraps(function)
+        def isolated(*arguments: Any, **named: Any) -> Any:
+            with self:
+                return function(*arguments, **named)
+
+        return isolated  # type: ignore[return-value]
+
+    def check_loaded(self, names: Sequence[str] = PACKAGES) -> None:
+        """Raise if one of the packages is loaded already, and from a folder that is not searched here.
+
+        :raises ImportError: which says what and from where
+        """
+        for name in names:
+            module = sys.modules.get(name)
+            file = getattr(module, "__file__", None)
+            if module is None or (file is not None and self._holds(file)):
+                continue
+            raise ImportError(
+                f"the Python package {name} is loaded already, from {file or 'an unknown place'}, where others may"
+                " have put it: start the debugger in another folder, without what loads it"
+            )
+
+    def _holds(self, file: str) -> bool:
+        real = os.path.realpath(file)
+        return os.path.isabs(file) and any(real.startswith(f"{folder}/") for folder in self.path)  # noqa: PTH117
+
+
+class AwayFromHere(Isolation):
+    """The same for scripts that use the library in a debugger's Python: they may import from wherever they say, but for
+    the current folder. What ompd was installed with comes last.
+    """
+
+    def _made_of(self, path: Sequence[str]) -> list[str]:
+        return [*(folder for folder in path if os.path.isabs(folder)), *self.own]  # noqa: PTH117
+
+    def __enter__(self) -> Isolation:
+        if self._depth == 0:
+            self.path = self._made_of(sys.path)
+        return super().__enter__()
+
+
+def _library_folders() -> set[str]:
+    # Where Python has its own modules; these run before anything of ours does.
+    version = "python{}.{}".format(*sys.version_info)
+    here = os.path.dirname(os.__file__)  # noqa: PTH120
+    return {here, f"{here}/lib-dynload"} | {
+        f"{prefix}/{library}/{name}"
+        for prefix in (sys.base_prefix, sys.base_exec_prefix)
+        for library in (sys.platlibdir, "lib")
+        for name in (version, f"{version}/lib-dynload", version.replace(".", "") + ".zip")
+    }
+
+
+def _is_safe(folder: str) -> bool:
+    try:
+        return folder.startswith("/") and others_fault(folder) is None
+    except (OSError, ValueError, AttributeError):  # nothing there, or no text at all
+        return False

@@ -1,0 +1,273 @@
+"""Asking a live process: rehearse the question while it runs, stop it, copy what the answer reads, let it go.
+
+A program that makes tasks and regions all the time may have other structures at each stop, and these at other places.
+So there are a few stops, each with a limit in time; then the best of them is what is answered from, as far as it goes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from ompd.debugger.files.progress import Progress
+from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.targets.live.files import LiveFiles
+from ompd.debugger.targets.live.live import LiveProcess, Moment
+from ompd.debugger.targets.live.tracer import LONGER_STOPS, NotStopped
+from ompd.errors import BadInput, BadProcess, OmpdError, TargetGone
+from ompd.model import Answer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ompd.session.session import Session
+
+MAX_STOPS = 5
+# What a rehearsal may read: what it finds may change under its hands, and leads nowhere then. An answer may read more.
+_MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
+_LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
+_NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
+
+_T = TypeVar("_T")
+
+
+class Stopper:
+    """The stops of one session on a live process.
+
+    :param exe: the program's file, if the user named one
+    :param nonblocking: whether the process is read as it runs, and never stopped
+    """
+
+    def __init__(
+        self,
+        process: LiveProcess,
+        *,
+        exe: str | None = None,
+        sysroot: str | None = None,
+        debug_dirs: Sequence[str] = (),
+        debuginfod: bool = False,
+        progress: Progress | None = None,
+        nonblocking: bool = False,
+    ) -> None:
+        self.process = process
+        self._exe, self._sysroot, self._debug_dirs = exe, sysroot, debug_dirs
+        self._debuginfod, self._progress = debuginfod, progress
+        self._nonblocking = nonblocking
+        self._moment: Moment | None = None
+        self._best: Moment | None = None  # of an earlier stop, for an answer that may be from it
+        # Why the last answer is not whole.
+        self._shortfalls: list[str] = []
+        # What files tell is read once, before the first stop, and belongs to no moment.
+        self._base = self._look()
+
+    def _look(self) -> InspectedProcess:
+        self.process.refresh()
+        self.target = self.process.surface()
+        self.files = LiveFiles(
+            self.process.process_id,
+            self.target.mappings(),
+            self.process.auxiliary_vector,
+            self._sysroot,
+            self._debug_dirs,
+            debuginfod=self._debuginfod,
+            progress=self._progress,
+        )
+        self._code = self.target.code_mappings()
+        return InspectedProcess(self.target, self.files, self._exe)
+
+    @classmethod
+    def attach(
+        cls,
+        process_id: int,
+        *,
+        exe: str | None = None,
+        sysroot: str | None = None,
+        debug_dirs: Sequence[str] = (),
+        debuginfod: bool = False,
+        progress: Progress | None = None,
+        nonblocking: bool = False,
+        max_stop: float | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> Self:
+        """Return the stopper of the process with that number. It runs on.
+
+        :param max_stop: how long a stop may last, in milliseconds; if None, see
+            :meth:`~ompd.debugger.targets.live.live.LiveProcess.limit_ns`
+        :param clock: the time in nanoseconds, by which stops end
+        :raises BadInput: if no stop can be that long
+        :raises BadProcess: if it cannot be looked into
+        """
+        process = LiveProcess(process_id, max_stop_ns=_nanoseconds(max_stop), clock=clock)
+        try:
+            return cls(
+                process,
+                exe=exe,
+                sysroot=sysroot,
+                debug_dirs=debug_dirs,
+                debuginfod=debuginfod,
+                progress=progress,
+                nonblocking=nonblocking,
+            )
+        except BaseException:
+            process.close()
+            raise
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether there was a stop, or a glance, of which handles may be."""
+        return self._moment is not None
+
+    @property
+    def base(self) -> InspectedProcess:
+        """The process as its files tell it."""
+        return self._base
+
+    def close(self) -> None:
+        """Let go of the process and of its files."""
+        self._base.close()
+        self.process.close()
+
+    @property
+    def shortfalls(self) -> Sequence[str]:
+        """Why the last answer is not whole: what of it was not copied while the process was stopped."""
+        return tuple(self._shortfalls)
+
+    def ask(self, session: Session, question: Callable[[], _T]) -> _T:
+        """Return what *question* answers when all that it reads of *session* is of one moment.
+
+        :raises NotStopped: if the process did not stop within the limit of a stop
+        """
+        first = len(self.process.stops_ns)
+        self._shortfalls = []
+        result = self._ask(session, question)
+        answers = result if isinstance(result, tuple) else (result,)
+        if not any(isinstance(answer, Answer) for answer in answers):
+            return result
+        own = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
+        target = replace(session.record, stops_ns=tuple(self.process.stops_ns[first:]), own_thread_ids=own)
+        notes = self._notes(session)
+        told = tuple(
+            replace(
+                answer,
+                target=target,
+                complete=answer.complete and not self._shortfalls,
+                warnings=(*self._shortfalls, *answer.warnings, *notes),
+            )
+            if isinstance(answer, Answer)
+            else answer
+            for answer in answers
+        )
+        return cast("_T", told if isinstance(result, tuple) else told[0])
+
+    def _ask(self, session: Session, question: Callable[[], _T]) -> _T:
+        glance = self._show(session, self.process.glance(), rehearses=not self._nonblocking)
+        if self._nonblocking:
+            try:
+                return question()
+            finally:
+                glance.settle()
+        with suppress(OmpdError):  # what is read as it changes may contradict itself, which tells nothing
+            question()
+        needed, nearby = set(glance.missed), list(glance.pages_nearby(0))
+        best: Moment | None = None
+        stops, deep, has_ended = 0, False, False
+        while stops < MAX_STOPS:
+            try:
+                moment = self.process.stop(needed, nearby, deep=deep, are_likely=best is not None)
+            except (TargetGone, NotStopped) as error:
+                if best is None:
+                    raise
+                has_ended = isinstance(error, TargetGone)
+                break
+            stops += 1
+            self._show(session, moment, keep=best)
+            if not self._fits(moment):
+                continue
+            try:
+                result = question()
+                if not moment.missed:
+                    moment.settle()
+                    return result
+            except OmpdError:
+                if not moment.missed:
+                    raise
+            if best is None or len(moment.missed) <= len(best.missed):
+                best = moment
+            deep = deep or moment.misses_stacks()
+            needed |= moment.missed
+            nearby = [*moment.pages_nearby(stops), *nearby]
+        if best is None:
+            raise BadProcess(
+                self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"
+            )
+        return self._answer_from(session, best, stops, question, has_ended=has_ended)
+
+    def _answer_from(
+        self, session: Session, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
+    ) -> _T:
+        # What is not of that moment is not read: the answer has gaps, and is of one moment.
+        pages, left_out = len(moment.missed), moment.left_out
+        times = "one stop" if stops == 1 else f"any of {stops} stops"
+        if left_out:
+            moment.settle("it was not copied before the process had been stopped as long as it may be", LONGER_STOPS)
+        else:
+            moment.settle("the program had moved on to it when it was stopped, so that it was not copied", "try again")
+        self._show(session, moment)
+        result = question()
+        if left_out:
+            self._shortfalls.append(
+                f"the process was let go when it had been stopped as long as it may be, with {left_out} pages not yet"
+                f" copied, and some of them are needed: what they hold is missing ({LONGER_STOPS})"
+            )
+        elif has_ended:
+            self._shortfalls.append(
+                f"the process ended before it could be stopped again: {pages} pages were needed that were not copied in"
+                f" {times}, and what they hold is missing"
+            )
+        else:
+            self._shortfalls.append(
+                f"the program changes what is asked for faster than it can be copied: {pages} pages were needed that"
+                f" were not copied in {times}, and what they hold is missing"
+            )
+        return result
+
+    def _show(self, session: Session, moment: Moment, *, keep: Moment | None = None, rehearses: bool = False) -> Moment:
+        # From here on the session is of this moment. What was read at the one before is forgotten, unless it is kept.
+        if not self._fits(moment):
+            self._base.close()
+            self._base = self._look()
+            session.owners.clear()
+        for other in (self._moment, self._best):
+            if other is not None and other is not moment and other is not keep:
+                other.retire()
+        self._moment, self._best = moment, keep
+        process = self._base.at_another_stop(moment)
+        if rehearses:
+            process.limit_reads(_MAX_REHEARSED + _MAX_REHEARSED_PER_THREAD * len(moment.thread_ids()))
+        session.begin_stop(moment, process)
+        return moment
+
+    def _fits(self, moment: Moment) -> bool:
+        # Whether what is known of the files is of those that are mapped at this moment: the program may have loaded a
+        # library since, or have become another program.
+        return moment.code_mappings() == self._code
+
+    def _notes(self, session: Session) -> list[str]:
+        notes = [self.process.note] if self.process.note is not None else []
+        if self._nonblocking:
+            notes.append(_NOT_STOPPED)
+        elif isinstance(session.target, Moment):
+            threads = session.target.unstopped_threads()
+            if threads:
+                listed = ", ".join(map(str, threads))
+                notes.append(f"asleep in the kernel, so that all registers could not be read: thread {listed}")
+        return notes
+
+
+def _nanoseconds(milliseconds: float | None) -> int | None:
+    if milliseconds is not None and not 0 < milliseconds <= _LONGEST_STOP:
+        raise BadInput(f"a stop of {milliseconds:g} ms: it has to be more than 0 and no more than {_LONGEST_STOP:g} ms")
+    return int(milliseconds * 1e6) if milliseconds is not None else None
