@@ -37,6 +37,18 @@ class Facts:
             self.untold(key, error)
         return None
 
+    def known(self, what: str, ask: Callable[[], Value], otherwise: Value) -> Value:
+        """Return what *ask* answers, or *otherwise*, which says that nothing is known, where this target or plugin
+        cannot tell. What fails is noted.
+        """
+        try:
+            return ask()
+        except Unavailable:
+            return otherwise
+        except OmpdError as error:
+            self.unread(what, error)
+        return otherwise
+
     def untold(self, key: str, error: OmpdError) -> None:
         """Note why a fact is not told; unless this target cannot tell it, as unreadable."""
         self.unavailable[key] = str(error)

@@ -70,7 +70,12 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
         scope = _SCOPES[description.scope]
         return IcvRecord(runtime.id, description.name, scope, value, identifier, facts.unavailable)
 
-    pairs = ((description, pair) for description in space.icvs() for pair in handles.get(description.scope, ()))
+    try:
+        descriptions = space.icvs()
+    except OmpdError as error:
+        problems.lost(f"{runtime.id}: variables", error)
+        descriptions = ()
+    pairs = ((description, pair) for description in descriptions for pair in handles.get(description.scope, ()))
     yield from each(session, pairs, record)
     try:
         displayed = space.display_control_vars()

@@ -260,7 +260,7 @@ class _Reader:
             frames=frames,
             threads=(native,),
             thread_nums=(number,),
-            about_to_begin=found is not None and found[1].is_about_to_begin(),
+            about_to_begin=found is not None and facts.known("about_to_begin", found[1].is_about_to_begin, False),
             ancestors=(ancestors,),
             **signal_of(self._session, native, facts),
             unavailable=facts.unavailable,

@@ -192,7 +192,7 @@ def _record(
         task=task.id if task is not None else None,
         where=where,
         innermost=innermost,
-        about_to_begin=handle.is_about_to_begin(),
+        about_to_begin=facts.known("about_to_begin", handle.is_about_to_begin, False),
         address=handle.address,
         tool_data=facts.get("tool_data", handle.tool_data),
         **signal_of(session, thread, facts),
