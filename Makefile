@@ -41,15 +41,15 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml runtime_stub/plugin/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	    { echo "$(PYTHON) is older than Python 3.10; name another: make PYTHON=…"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	    { [ "$(ROOT)" = yes ] && apt-get -qq update && $(APT) install python3-venv; } || \
 	    { echo "$(PYTHON) cannot make virtual environments: install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip -q --disable-pip-version-check install -e '.[test,lint]' --config-settings editable_mode=compat
-	@$(BIN)/python -m compileall -q ompd
+	$(BIN)/python -m pip -q --disable-pip-version-check install -e '.[test,lint]' -e runtime_stub/plugin --config-settings editable_mode=compat
+	@$(BIN)/python -m compileall -q ompd runtime_stub/plugin
 	@touch $@
 
 # What tests use of the system (tests/tools.toml); without root the tests that need what is missing say so.

@@ -34,6 +34,7 @@ def open_core(
     debuginfod: bool = False,
     max_size: int = 32 << 30,
     progress: Callable[[str], None] | None = None,
+    plugins: tuple[str | PathLike[str], ...] = (),
 ) -> Inspection:
     """Return a session on the ELF core file *core*; close it, or use it in a ``with`` statement.
 
@@ -47,8 +48,9 @@ def open_core(
     :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
     :param max_size: how many bytes a compressed core may have when it is unpacked
     :param progress: called with a line to show while something takes its time: unpacking, fetching
+    :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :raises BadFile: if *core* is no readable core file, or a file it needs is another build
-    :raises BadInput: if servers are to be asked and DEBUGINFOD_URLS names none
+    :raises BadInput: if servers are to be asked and DEBUGINFOD_URLS names none, or a folder has no plugin
     """
     from ompd.inspection import Inspection  # noqa: PLC0415
 
@@ -60,6 +62,7 @@ def open_core(
         debuginfod=debuginfod,
         max_size=max_size,
         progress=progress,
+        plugins=plugins,
     )
 
 
@@ -72,6 +75,7 @@ def attach(
     debuginfod: bool = False,
     nonblocking: bool = False,
     max_stop: float | None = None,
+    plugins: tuple[str | PathLike[str], ...] = (),
 ) -> Inspection:
     """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
 
@@ -84,7 +88,8 @@ def attach(
     :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
     :param nonblocking: never stop it: what is told of different threads may then be of different moments
     :param max_stop: how long each stop may last, in milliseconds; if None, 50, and 0.2 more for each thread above 256
-    :raises BadInput: if *max_stop* is not positive, or is more than an hour
+    :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :raises BadInput: if *max_stop* is not positive, or is more than an hour, or a folder has no plugin
     :raises BadProcess: if there is no such process, or it may not be read; asking raises it if the process does not
         stop in time
     """
@@ -98,21 +103,24 @@ def attach(
         debuginfod=debuginfod,
         nonblocking=nonblocking,
         max_stop=max_stop,
+        plugins=plugins,
     )
 
 
-def from_lldb(process: Any) -> LldbInspection:
+def from_lldb(process: Any, *, plugins: tuple[str | PathLike[str], ...] = ()) -> LldbInspection:
     """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. It stays LLDB's.
 
     The session is one of this stop: once the process has run, asking on raises :class:`~ompd.errors.StaleHandle`.
 
+    :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :raises BadInput: if such a folder has no plugin
     :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running
     :raises Unsupported: if its architecture is not supported
     """
     from ompd.lldb.control import LldbInspection  # noqa: PLC0415
 
-    return LldbInspection(process)
+    return LldbInspection(process, plugins=plugins)
 
 
 def launch(
@@ -121,6 +129,7 @@ def launch(
     env: Mapping[str, str | None] | None = None,
     cwd: str | PathLike[str] | None = None,
     omp_debug: bool = True,
+    plugins: tuple[str | PathLike[str], ...] = (),
 ) -> LldbInspection:
     """Return a session on a program that is started under LLDB and stopped at its first instruction.
 
@@ -131,9 +140,10 @@ def launch(
     :param env: variables that it has besides those of this process, None removes one
     :param cwd: the folder that it runs in, by default that of this process
     :param omp_debug: whether it is started with ``OMP_DEBUG=enabled``, without which there are no events
-    :raises BadInput: if it cannot be started
+    :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :raises BadInput: if it cannot be started, or such a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """
     from ompd.lldb.control import launch as launch_it  # noqa: PLC0415
 
-    return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug)
+    return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug, plugins=plugins)

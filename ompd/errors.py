@@ -56,6 +56,18 @@ class Unsupported(OmpdError):
     rc = Rc.UNSUPPORTED
 
 
+class PluginFault(OmpdError):
+    """A plugin that ompd does not bring cannot be used, or has failed.
+
+    ``plugin`` names it and the distribution that it came with, ``fault`` says what is wrong.
+    """
+
+    def __init__(self, plugin: str, fault: str, *, hint: str = "") -> None:
+        super().__init__(f"the plugin {plugin} {fault}", hint=hint)
+        self.plugin = plugin
+        self.fault = fault
+
+
 # The target
 
 

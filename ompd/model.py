@@ -96,6 +96,7 @@ class RuntimeRecord:
     says how its structures are known, and ``layouts`` those that this answer knows otherwise; ``layout_proof`` what
     shows that a layout from a table fits, None for one that the target itself tells. ``dll_locations`` is the content
     of ``ompd_dll_locations``, ``dlls`` what became of each. ``keeps_states`` tells whether it keeps thread states.
+    ``plugin`` is the distribution whose plugin reads it, and where that is; None for one of ompd's own.
     """
 
     id: str
@@ -110,6 +111,7 @@ class RuntimeRecord:
     layouts: Mapping[str, str] = field(default_factory=dict)
     layout_proof: str | None = None
     dlls: tuple[DllRecord, ...] | None = None
+    plugin: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

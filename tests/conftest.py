@@ -13,11 +13,14 @@ import pytest
 from ompd.debugger.targets.live import live
 from tests.support import Missing
 from tests.support.machine import table
+from tests.support.stub import plugin_folder
 
 # What one test left on disk must not answer another, and the user's own cache is no test's matter.
 os.environ["OMPD_CACHE"] = "off"
 # Nor are the user's own tables of layouts: there are none in a folder that is not there, nor can anyone make it.
 os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
+# The stub's plugin is that of this checkout, whatever is installed.
+os.environ["OMPD_PLUGINS"] = str(plugin_folder())
 # A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
 # How long a stop may last by itself is for tests/test_stop_limits.py.
 USUAL_STOP_NS = live.DEFAULT_STOP_NS

@@ -22,8 +22,8 @@ from click.testing import CliRunner
 
 import ompd
 from ompd.commands.main import cli
+from ompd.contract.helpers import entries
 from ompd.model import Answer, StackFrame, ThreadRecord
-from ompd.runtimes.common import entries
 from tests.support import FULL, clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of

@@ -12,6 +12,7 @@ import pytest
 from tests.support import clean_environment, stopped
 
 PACKAGE = Path(__file__).parents[1] / "ompd"
+STUBS = Path(__file__).parents[1] / "runtime_stub" / "plugin" / "ompd_stub"
 
 # Layers from the bottom up. A module may import its own layer and those below; those that share one as halves
 # do may not import each other.
@@ -67,10 +68,17 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.modules.modules", "ompd.binary.elf.minidebuginfo"),
     ("ompd.debugger.modules.modules", "ompd.debugger.modules.images"),
     ("ompd.debugger.stacks.unwind", "ompd.debugger.stacks.guesses"),
-    ("ompd.runtimes.common.defaults", "ompd.runtimes.common.demangling"),
+    ("ompd.contract.helpers.defaults", "ompd.contract.helpers.demangling"),
+    ("ompd.session.session", "ompd.runtimes.installed"),
+    ("ompd.runtimes.installed", "importlib"),
+    ("ompd.runtimes.installed", "importlib.import_module"),
+    ("ompd.runtimes.installed", "importlib.machinery"),
+    ("ompd.runtimes.installed", "importlib.machinery.PathFinder"),
+    ("ompd.runtimes.installed", "importlib.util"),
+    ("ompd.runtimes.installed", "importlib.util.module_from_spec"),
+    ("ompd.runtimes.installed", "ompd.runtimes.guarded"),
     ("ompd.runtimes.discovery", "ompd.runtimes.libgomp.plugin"),
     ("ompd.runtimes.discovery", "ompd.runtimes.libomp.plugin"),
-    ("ompd.runtimes.discovery", "ompd.runtimes.stub.plugin"),
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb.target", "ompd.lldb_script"},
@@ -86,12 +94,12 @@ ONLY_IN = {
 }
 
 
-def modules() -> dict[str, ast.Module]:
+def modules(package: Path) -> dict[str, ast.Module]:
     return {
-        ".".join(("ompd", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): ast.parse(
+        ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
             path.read_text()
         )
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in sorted(package.rglob("*.py"))
     }
 
 
@@ -109,7 +117,8 @@ def layer(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-MODULES = modules()
+MODULES = modules(PACKAGE)
+OF_THE_STUB = modules(STUBS)
 _MOST_FILES = 15  # __init__ is one
 KNOWN_TO_BE_CROWDED = {"questions": 17, "runtimes/libomp": 23}
 
@@ -128,7 +137,27 @@ def test_imports_point_down(module: str) -> None:
         assert RANK[there] <= RANK[here], f"{module} imports {imported}"
         assert {here, there} != {"debugger", "runtimes"}, f"{module} imports {imported}"
         if here == "contract":
-            assert there in ("contract", "errors")
+            assert there in ("contract", "errors", "outlined")
+
+
+@pytest.mark.parametrize("module", OF_THE_STUB)
+def test_a_plugin_of_others_imports_the_contract_alone(module: str) -> None:
+    allowed = {"ompd.contract", "ompd.errors", "ompd_stub"}
+    for imported in imports(OF_THE_STUB[module]):
+        package = imported.partition(".")[0]
+        assert package in sys.stdlib_module_names or any(f"{imported}.".startswith(f"{name}.") for name in allowed)
+
+
+def test_imports_of_the_stubs_plugin_have_an_order() -> None:
+    # Those for type checking included.
+    waiting = {name: imports(tree) & OF_THE_STUB.keys() - {name} for name, tree in OF_THE_STUB.items()}
+    order: list[str] = []
+    while waiting:
+        ready = [name for name, needed in waiting.items() if needed <= {*order, "ompd_stub"}]
+        assert ready, f"in a circle: {sorted(waiting)}"
+        order += ready
+        waiting = {name: needed for name, needed in waiting.items() if name not in ready}
+    assert order[-1] == "ompd_stub.plugin"
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("ompd.binary")])
@@ -176,7 +205,7 @@ def loaded_after(code: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        env=clean_environment(),
+        env={name: text for name, text in clean_environment().items() if name != "OMPD_PLUGINS"},
     )
     return set(run.stderr.split())
 
@@ -201,8 +230,10 @@ def test_threads_as_json_loads_no_slow_package() -> None:
     slow |= {f"ompd.debugger.files.{name}" for name in ("compressed", "coredumps", "debuginfod")}
     slow |= {
         "ompd.runtimes.libgomp.plugin",
-        "ompd.runtimes.stub.plugin",
-        "ompd.runtimes.common.demangling",
+        "ompd.runtimes.guarded",
+        "ompd.runtimes.installed",
+        "ompd_stub",
+        "ompd.contract.helpers.demangling",
         "ompd.contract.dmpl",
     }
     assert not loaded & slow

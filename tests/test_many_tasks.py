@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ompd_stub.handles import Task as TaskOfStub
 
 from ompd.debugger.inspected import InspectedProcess
 from ompd.inspection import Inspection
@@ -22,7 +23,6 @@ from ompd.runtimes.libgomp.tasks import Task as TaskOfLibgomp
 from ompd.runtimes.libomp.heads import Heads
 from ompd.runtimes.libomp.queues import Queues
 from ompd.runtimes.libomp.tasks import Task as TaskOfLibomp
-from ompd.runtimes.stub.tasks import Task as TaskOfStub
 from tests.support import Stopped, stopped
 
 RUNTIMES = ("intel", "libomp-19", "libomp-13", "libgomp", "stub")

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ompd_stub import plugin, structures
+from ompd_stub.runtime import Runtime
 
 from ompd.contract.memory import Field, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
 from ompd.errors import OmpdError
 from ompd.questions import runtimes, threads
-from ompd.runtimes.stub import plugin, structures
-from ompd.runtimes.stub.plugin import Runtime
+from ompd.runtimes.guarded import original
 from ompd.session import Session
 from tests.stub.structures import compare as compare_structures
 from tests.stub.structures import written
@@ -219,7 +220,7 @@ def test_a_team_that_has_lost_its_members_is_damage(member: str, tmp_path: Path)
     core = on_stub("nested")
     intact = intact_of(core)
     with Session.open_core(core.core) as session:
-        space = session.runtimes[0].space
+        space = original(session.runtimes[0].space)
         assert isinstance(space, Runtime)
         arrays = [space.pointer(team.view, member) for team in space.teams.values()]
     assert len(arrays) == 11
@@ -322,7 +323,8 @@ def test_a_member_read_from_a_wrong_place_is_noticed(struct: str, member: str, m
 def test_the_plugin_is_told_apart_from_libgomps() -> None:
     with Session.open_core(on_stub("nested").core) as session:
         (runtime,) = session.runtimes
-        assert isinstance(runtime.found.plugin, plugin.StubPlugin)
+        assert runtime.found.plugin is not None
+        assert isinstance(original(runtime.found.plugin), plugin.StubPlugin)
         assert runtime.found.plugin.rtl_names(ord("c")) == ("GOMP_parallel", "run_implicit")
         assert runtime.found.plugin.demangle_name("main._omp_fn.3") == "main"
         assert {row.runtime for row in threads.ask(session).rows if row.thread_num is not None} == {"stub"}

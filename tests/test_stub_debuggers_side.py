@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ompd_stub.dmpl import StubLibrary
+from ompd_stub.runtime import Runtime
 
 from ompd.contract.callbacks import Callbacks, TypeSizes
 from ompd.contract.ompd import ThreadIdKind
@@ -21,7 +23,7 @@ from ompd.debugger.bound import BoundCallbacks
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
-from ompd.runtimes.stub.dmpl import StubLibrary
+from ompd.runtimes.guarded import original
 from ompd.session import Session
 from tests import test_stub
 from tests.stub.programs import FOLDER, built, core_of
@@ -275,14 +277,15 @@ def test_of_the_libraries_it_names_one_suits(tmp_path: Path) -> None:
     assert row.dlls[0].reason == "a library of 32 bits, and this program has 64"
     assert row.dlls[1].file == str(foreign) and "not loaded" in row.dlls[1].reason
     done = subprocess.run([OMPD, "runtimes", str(core)], capture_output=True, text=True, check=True)
-    assert "cannot serve: a library of 32 bits" in done.stdout and "ompd-stub  serves: our own plugin" in done.stdout
+    assert "cannot serve: a library of 32 bits" in done.stdout
+    assert "ompd-stub  serves: the plugin of ompd-stub 0.1.0 in " in done.stdout
 
 
 @pytest.mark.parametrize(
     ("names", "chosen", "reasons"),
     [
-        ("/nowhere/libompd.so.1:ompd-stub", 1, ("there is no such file here", "our own plugin for stub")),
-        ("ompd-stub:ompd-stub", 0, ("our own plugin for stub", "one before it serves")),
+        ("/nowhere/libompd.so.1:ompd-stub", 1, ("there is no such file here", "the plugin of ompd-stub ")),
+        ("ompd-stub:ompd-stub", 0, ("the plugin of ompd-stub ", "one before it serves")),
         (f"{FOLDER}/dll.c", None, ("not an ELF file",)),
         ("", None, ("",)),
     ],
@@ -523,7 +526,9 @@ def test_a_lock_that_leads_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     waiting = next(thread for thread in written(core)["threads"] if thread["waits_for"])
     with Session.open_core(core.core) as session:
         (runtime,) = session.runtimes
-        place = waiting["address"] + runtime.space.layouts["stub_thread"].field("waits_for").offset  # type: ignore[union-attr]
+        space = original(runtime.space)
+        assert isinstance(space, Runtime)
+        place = waiting["address"] + space.layouts["stub_thread"].field("waits_for").offset
     honest = CoreTarget.read
 
     def read(self: CoreTarget, address: int, size: int) -> bytes:

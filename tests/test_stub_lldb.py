@@ -55,5 +55,5 @@ def test_its_beginning_is_seen_and_its_copies_are_told(version: int, library: st
     rows = json.loads(told["ompd var a --json"])["var"]
     assert [(row["thread_num"], row["value"]) for row in rows] == [(0, 3), (1, 3), (2, 2), (3, 2)]
     assert {row["mechanism"] for row in rows} == {"key"}
-    assert "ompd-stub  serves: our own plugin for stub" in told["ompd runtimes"]
+    assert "ompd-stub  serves: the plugin of ompd-stub 0.1.0 in " in told["ompd runtimes"]
     assert "ompd_dll_locations_valid +" not in told["breakpoint list"]

@@ -85,6 +85,13 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         callback=_parse_size,
         help="How large a compressed core may be when it is unpacked, as 500M or 2G; 32G if not given.",
     ),
+    click.option(
+        "--plugins",
+        metavar="DIR",
+        type=click.Path(readable=False),
+        multiple=True,
+        help="Folder with plugins for other OpenMP runtimes; may be repeated.",
+    ),
     click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be of different moments."),
     click.option(
         "--max-stop",
@@ -152,6 +159,7 @@ class _Request:
     debug_dir: tuple[str, ...]
     debuginfod: bool
     max_size: int
+    plugins: tuple[str, ...]
     nonblocking: bool
     max_stop: float | None
     as_json: bool
@@ -175,6 +183,7 @@ class _Request:
                     sysroot=self.sysroot,
                     debug_dirs=self.debug_dir,
                     debuginfod=self.debuginfod,
+                    plugins=self.plugins,
                     progress=progress if sys.stderr.isatty() else None,
                 ) as session,
             ):

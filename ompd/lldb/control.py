@@ -58,8 +58,8 @@ class LldbInspection(Inspection):
 
     target: LldbTarget
 
-    def __init__(self, process: Any, run: LldbRun | None = None) -> None:
-        super().__init__(LldbTarget(process), LldbFiles(process))
+    def __init__(self, process: Any, run: LldbRun | None = None, plugins: Sequence[str | PathLike[str]] = ()) -> None:
+        super().__init__(LldbTarget(process), LldbFiles(process), plugins=plugins)
         self._run = run
 
     def ask(self, question: Callable[[LldbInspection], _T]) -> _T:
@@ -240,6 +240,7 @@ def launch(
     env: Mapping[str, str | None] | None = None,
     cwd: str | PathLike[str] | None = None,
     omp_debug: bool = True,
+    plugins: Sequence[str | PathLike[str]] = (),
 ) -> LldbInspection:
     """Return a session on a program that was started; see :func:`ompd.launch`."""
     environment: dict[str, str | None] = {
@@ -253,7 +254,7 @@ def launch(
         fspath(cwd) if cwd is not None else None,
     )
     try:
-        return LldbInspection(run.process, run)
+        return LldbInspection(run.process, run, plugins)
     except BaseException:
         run.close()
         raise

@@ -159,7 +159,7 @@ def _reason(runtime: LoadedRuntime) -> tuple[str, str]:
 
 
 NO_PLUGIN = "has ompd_dll_locations, and ompd has no plugin for its runtime"
-_NO_PLUGIN_HINT = "`ompd runtimes` shows the libraries that it names"
+_NO_PLUGIN_HINT = "`ompd runtimes` shows the libraries that it names; --plugins DIR names a folder with a plugin for it"
 _LOSS_HINT = "copy the core again, whole, or have it written where the disk and the quota hold it"
 _NAME_HINT = "; --exe FILE names the program, --sysroot DIR the folder of its libraries"
 _FILES_HINT = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ompd.contract.plugin import AddressSpace
 from ompd.debugger.files.dll_files import unsuitable
-from ompd.errors import CorruptState, MemoryFault, OmpdError, TooMuch, Unavailable
+from ompd.errors import CorruptState, MemoryFault, OmpdError, PluginFault, TooMuch, Unavailable
 from ompd.model import Answer, DllRecord, RuntimeRecord
 from ompd.questions.facts import NO_PLUGIN, Facts, Problems, answer, begin
 from ompd.runtimes import discovery
@@ -33,13 +33,16 @@ def records(session: Session, problems: Problems) -> tuple[RuntimeRecord, ...]:
 def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> RuntimeRecord:
     facts = Facts(runtime.id, problems)
     found = runtime.found
-    for fault in runtime.space.damage() if runtime.space is not None else ():
+    damage: Sequence[CorruptState] = ()
+    if runtime.space is not None:
+        damage = facts.known("damage", runtime.space.damage, damage)
+    for fault in damage:
         problems.unreadable_fact(runtime.id, fault)
 
     def space() -> AddressSpace:
         if runtime.space is not None:
             return runtime.space
-        if isinstance(runtime.fault, (CorruptState, MemoryFault, TooMuch)):
+        if isinstance(runtime.fault, (CorruptState, MemoryFault, PluginFault, TooMuch)):
             raise runtime.fault  # trying failed
         raise Unavailable(str(runtime.fault) if runtime.fault is not None else f"{found.module.name} {NO_PLUGIN}")
 
@@ -74,22 +77,29 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         dll_locations=names,
         keeps_states=facts.get("keeps_states", lambda: space().keeps_states()),
         omp_version=facts.get("omp_version", lambda: space().omp_version()),
-        layouts=_other_layouts(runtime.space),
+        layouts=facts.known("layouts", lambda: _other_layouts(runtime.space), {}),
         layout_proof=facts.get("layout_proof", lambda: space().layout_proof),
         dlls=_dlls(session, runtime, names) if names is not None else None,
+        plugin=found.selected.origin if found.selected is not None else None,
         unavailable=facts.unavailable,
     )
 
 
 def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tuple[DllRecord, ...]:
     # It is a debugger's to find one that suits it. Files that a target names are foreign code, which is not loaded.
-    chosen = discovery.chosen(names)
+    chosen = next((index for index, name in enumerate(names) if runtime.found.served_by(name)), None)
+    selected = runtime.found.selected
     found = []
     for index, name in enumerate(names):
-        plugin = discovery.built_in(name)
-        if plugin is not None:
-            told = f"our own plugin for {plugin}" if index == chosen else "one before it serves"
-            found.append(DllRecord(name, plugin, True, index == chosen, told))
+        if runtime.found.served_by(name):
+            plugin = discovery.built_in(name) or runtime.found.kind
+            if runtime.found.fault is not None:
+                found.append(DllRecord(name, None, False, False, str(runtime.found.fault)))
+                continue
+            serves = f"the plugin of {selected.origin}" if selected is not None else f"our own plugin for {plugin}"
+            found.append(
+                DllRecord(name, plugin, True, index == chosen, serves if index == chosen else "one before it serves")
+            )
             continue
         if not name:
             found.append(DllRecord(name, None, False, False, "it names nothing"))

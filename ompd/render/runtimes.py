@@ -8,9 +8,10 @@ from ompd.model import Answer, RuntimeRecord
 from ompd.render.words import clean, format_field, format_runtime_name
 
 _NOT_ASKED_FOR = "no (OMP_DEBUG=enabled or a tool makes it)"
-_NOT_KEPT = {
+_NO_STATES = {
     "libgomp": "no (libgomp has no states)",
-    "stub": "no (OMP_DEBUG=on or omp_debug_enable() makes it)",
+    "libomp": _NOT_ASKED_FOR,
+    "libiomp5": _NOT_ASKED_FOR,
 }
 
 
@@ -20,6 +21,8 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         yield clean(format_runtime_name(row))
         yield f"  file           {clean(row.file)}"
         yield f"  build-id       {format_field(row, 'build_id')}"
+        if row.plugin is not None:
+            yield f"  plugin         {clean(row.plugin)}"
         yield f"  OpenMP         {format_field(row, 'omp_version')}"
         proof = f" ({clean(row.layout_proof)})" if row.layout_proof is not None else ""
         yield f"  layout         {format_field(row, 'layout')}{proof}"
@@ -28,9 +31,7 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         for dll in row.dlls or ():
             use = "serves" if dll.chosen else "could serve" if dll.suitable else "cannot serve"
             yield f"    {clean(dll.name) or '(empty)'}  {use}: {clean(dll.reason)}"
-        kept = (
-            None if row.keeps_states is None else "yes" if row.keeps_states else _NOT_KEPT.get(row.kind, _NOT_ASKED_FOR)
-        )
+        kept = None if row.keeps_states is None else "yes" if row.keeps_states else _NO_STATES.get(row.kind, "no")
         yield f"  keeps states   {format_field(row, 'keeps_states', kept)}"
         for reason in dict.fromkeys(row.unavailable.values()):
             yield f"  unknown        {clean(reason)}"

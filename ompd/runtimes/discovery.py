@@ -3,13 +3,14 @@ exports.
 
 OpenMP 5.2, 20.2.2: the runtime defines ``const char **ompd_dll_locations``. That names libraries for a debugger to
 load, of which it has to choose one that suits it; we load none of them. What they and the module are called only
-selects one of our own plugins.
+selects a plugin: one of ours, or else one that was installed with ompd (:mod:`ompd.runtimes.installed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ompd.contract.memory import read_pointer
 from ompd.contract.ompd import DLL_LOCATIONS
@@ -17,21 +18,24 @@ from ompd.contract.plugin import Plugin
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, OmpdError
 
-# Names that select a plugin of ours: that of the stub's, which is no file, and those of libraries whose work ours do.
-_BUILT_IN = {"ompd-stub": "stub", "libompd.so": "libomp", "libiomp5_db.so": "libiomp5"}
+if TYPE_CHECKING:
+    from ompd.runtimes.installed import Plugins, Selected
+
+# Names that select a plugin of ours: those of libraries whose work it does.
+_BUILT_IN = {"libompd.so": "libomp", "libiomp5_db.so": "libiomp5"}
 # Real runtimes name one or two libraries.
 _MAX_LOCATIONS = 64
 _MAX_NAME = 4096
 
-# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp and the stub have GOMP's
-# too, so order counts.
+# Entry points by which a runtime is known without any of OMPD, and the kind each tells. libomp has GOMP's too, so order
+# counts.
 _ENTRY_POINTS = (
-    ("omp_stub_break", "stub"),
     ("__kmpc_fork_call", "libomp"),
     ("GOMP_parallel", "libgomp"),
     ("GOMP_parallel_start", "libgomp"),
 )
 _LIBOMP = ("libomp.so", "libomp-")
+_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,24 @@ class Found:
     """A module with an OpenMP runtime in it.
 
     ``locations_address`` is where its ``ompd_dll_locations`` lies, None in a runtime without OMPD or without symbols.
-    ``plugin`` is ours for it, None if there is none.
+    ``plugin`` is the one for it, None if there is none, or for ``fault`` it cannot be used. ``selected`` is the one of
+    another distribution that serves, None for one of ours.
     """
 
     module: Module
     kind: str
     locations_address: int | None
-    plugin: Plugin | None
+    plugin: Plugin | None = None
+    selected: Selected | None = None
+
+    @property
+    def fault(self) -> OmpdError | None:
+        """Why the plugin that there is for it cannot be used."""
+        return self.selected.fault if self.selected is not None else None
+
+    def served_by(self, name: str) -> bool:
+        """Tell whether a name in ``ompd_dll_locations`` selects its plugin, or one of ours."""
+        return built_in(name) is not None or (self.selected is not None and _last(name) == self.selected.name)
 
     def dll_locations(self, process: Process) -> tuple[str, ...] | None:
         """Return the names in ``ompd_dll_locations``, None while it is NULL: the runtime has not initialised yet.
@@ -66,23 +81,39 @@ class Found:
         raise CorruptState(vector, f"{DLL_LOCATIONS} names more than {_MAX_LOCATIONS} libraries")
 
 
-def discover(process: Process) -> Iterator[Found]:
-    """Yield each module of *process* that holds an OpenMP runtime, by address. One without its file is not seen."""
-    runtimes: list[Found] = []
-    for module in process.modules():
-        if module.is_system_library:
-            continue
-        try:
-            found = _probe(process, module)
-        except OmpdError:
-            continue  # a module whose symbols are damaged is not a runtime we could read
-        if found is not None:
-            runtimes.append(found)
-    for found in runtimes:
-        # A program that refers to a runtime's variable has room for it, which the runtime then uses.
-        others = (other for other in runtimes if other.locations_address == found.locations_address is not None)
-        if not (found.module.is_program and any(other.module is not found.module for other in others)):
-            yield found
+def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: bool = False) -> Iterator[Found]:
+    """Yield each module of *process* that holds an OpenMP runtime, by address. One without its file is not seen.
+
+    :param plugins: tells those of other distributions, for runtimes that none of ours is for
+    :param are_named: whether the user named some, which may be for what else would be no runtime at all
+    """
+    modules = [module for module in process.modules() if not module.is_system_library]
+    runtimes = [seen for module in modules if (seen := _look(process, module)) is not None]
+    # A program that refers to a runtime's variable has room for it, which the runtime then uses.
+    copies = [
+        seen
+        for seen in runtimes
+        if seen.module.is_program
+        and any(seen.locations == other.locations is not None for other in runtimes if other is not seen)
+    ]
+    known = {seen.module for seen in runtimes}
+    runtimes = [seen for seen in runtimes if seen not in copies]
+    if are_named or not runtimes:
+        # There may be a runtime that has nothing of what we know one by.
+        runtimes += [_Seen(module) for module in modules if module not in known]
+    found = (_found(process, seen, plugins) for seen in sorted(runtimes, key=lambda seen: seen.module.start))
+    yield from (runtime for runtime in found if runtime is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    # What a module has of an OpenMP runtime: the address of `ompd_dll_locations`, what it leads to, our kind for it. If
+    # that `is_doubtful`, another's plugin may know better.
+    module: Module
+    locations: int | None = None
+    names: tuple[str, ...] = ()
+    kind: str | None = None
+    is_doubtful: bool = True
 
 
 def built_in(name: str) -> str | None:
@@ -90,29 +121,69 @@ def built_in(name: str) -> str | None:
 
     A name selects by itself: no file is looked for.
     """
-    return _BUILT_IN.get(name.rpartition("/")[2])
+    return _BUILT_IN.get(_last(name))
 
 
-def chosen(names: Sequence[str]) -> int | None:
-    """Return the index of the first of *names* that selects a plugin of ours, None if none does."""
-    return next((index for index, name in enumerate(names) if built_in(name) is not None), None)
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
-def _probe(process: Process, module: Module) -> Found | None:
-    locations = process.symbol_in(module, DLL_LOCATIONS)
-    named = _named_kind(process, module, locations) if locations is not None else None
-    kind = named
-    if kind is None:
-        kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
-    if kind is None and locations is None:
+def _look(process: Process, module: Module) -> _Seen | None:
+    try:
+        locations = process.symbol_in(module, DLL_LOCATIONS)
+        names = _names(process, module, locations)
+        kind = next(filter(None, map(built_in, names)), None)
+        is_named = kind is not None
+        if kind is None:
+            kind = next((kind for name, kind in _ENTRY_POINTS if process.symbol_in(module, name) is not None), None)
+        if kind is None and locations is None:
+            return None
+        if kind == "libomp":
+            # Both have the same entry points; the symbol is that of one that is not stripped, as Intel's never is.
+            file = _last(module.name)
+            is_unnamed = not is_named and not file.startswith(_LIBOMP)
+            if "libiomp5" in file or (is_unnamed and process.symbol_in(module, "__kmp_version_lib_ver") is not None):
+                kind = "libiomp5"
+    except OmpdError:
+        return None  # a module whose symbols are damaged is not a runtime we could read
+    # libgomp has no OMPD. Other runtimes have its entry points, too, and LLVM's names its library when it has begun.
+    is_doubtful = not is_named and locations is not None and (bool(names) or kind in (None, "libgomp"))
+    if is_doubtful and kind == "libgomp" and "libgomp" not in module.name:
+        kind = None
+    return _Seen(module, locations, names, kind, is_doubtful)
+
+
+def _names(process: Process, module: Module, locations: int | None) -> tuple[str, ...]:
+    try:
+        return Found(module, _UNKNOWN, locations).dll_locations(process) or ()
+    except OmpdError:
+        return ()  # what is damaged there, whoever asks for the names is told
+
+
+def _found(process: Process, seen: _Seen, plugins: Callable[[], Plugins]) -> Found | None:
+    selected = _selected(process, seen, plugins()) if seen.is_doubtful else None
+    if selected is not None:
+        try:
+            kind = selected.plugin.kind if selected.plugin is not None else _UNKNOWN
+        except OmpdError:
+            kind = _UNKNOWN
+        return Found(seen.module, kind, seen.locations, selected.plugin, selected)
+    if seen.kind is None and seen.locations is None:
         return None
-    if kind == "libomp":
-        # Both have the same entry points; the symbol is that of one that is not stripped, as Intel's never is.
-        file = module.name.rpartition("/")[2]
-        is_unnamed = named is None and not file.startswith(_LIBOMP)
-        if "libiomp5" in file or (is_unnamed and process.symbol_in(module, "__kmp_version_lib_ver") is not None):
-            kind = "libiomp5"
-    return Found(module, kind or "unknown", locations, _plugin(kind))
+    return Found(seen.module, seen.kind or _UNKNOWN, seen.locations, _plugin(seen.kind))
+
+
+def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | None:
+    # By a name, in the runtime's order, else by a symbol.
+    for name in map(_last, seen.names):
+        selected = plugins.get(name)
+        if selected is not None:
+            return selected
+    try:
+        symbols = process.symbols_in(seen.module, plugins.names)
+    except OmpdError:
+        return None
+    return next((plugins.get(name) for name in plugins.names if name in symbols), None)
 
 
 def _plugin(kind: str | None) -> Plugin | None:
@@ -125,17 +196,4 @@ def _plugin(kind: str | None) -> Plugin | None:
         from ompd.runtimes.libgomp.plugin import LibgompPlugin  # noqa: PLC0415
 
         return LibgompPlugin()
-    if kind == "stub":
-        from ompd.runtimes.stub.plugin import StubPlugin  # noqa: PLC0415
-
-        return StubPlugin()
     return None
-
-
-def _named_kind(process: Process, module: Module, locations: int) -> str | None:
-    try:
-        names = Found(module, "unknown", locations, None).dll_locations(process) or ()
-    except OmpdError:
-        return None  # what is damaged there, whoever asks for the names is told
-    index = chosen(names)
-    return built_in(names[index]) if index is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
@@ -24,13 +24,14 @@ def is_ours(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.geteuid()) and not _is_writable(status, _is_users_own)
 
 
-def others_fault(path: str, *, private_groups: bool = False) -> str | None:
+def others_fault(path: str, *, private_groups: bool = False, trusted: Collection[int] = ()) -> str | None:
     """Return who else could change what is at *path*, in words; None if only root and this user could.
 
     Every folder and link on the way counts, since who can write there can put something else in place. In a sticky
     folder, as ``/tmp``, only the owner of an entry can.
 
     :param private_groups: whether a group that has no member but this user may write
+    :param trusted: numbers of other users to whom files may belong
     :raises OSError: if there is nothing at *path*
     """
     waiting = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109, PTH118
@@ -42,7 +43,7 @@ def others_fault(path: str, *, private_groups: bool = False) -> str | None:
             continue
         here = f"{at}/{part}" if part else "/"
         status = os.lstat(here)
-        if status.st_uid not in (0, os.geteuid()):
+        if status.st_uid not in (0, os.geteuid(), *trusted):
             return f"{here} belongs to {user_name(status.st_uid)}"
         if stat.S_ISLNK(status.st_mode):
             links += 1

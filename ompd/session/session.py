@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,7 +28,11 @@ from ompd.runtimes.discovery import Found, discover
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ompd.runtimes.installed import Plugins
     from ompd.session.live import Stopper
+
+PLUGINS = "OMPD_PLUGINS"
+"""The environment variable that names folders with plugins where a program, or a debugger's commands, name none."""
 
 _T = TypeVar("_T")
 
@@ -70,8 +75,12 @@ class Session:
         *,
         process: InspectedProcess | None = None,
         stopper: Stopper | None = None,
+        plugins: Sequence[str | PathLike[str]] = (),
     ) -> None:
         self.target = target
+        self.plugin_folders = _folders(plugins)
+        if self.plugin_folders:
+            self.plugins  # noqa: B018  which have to be there
         self._is_open = True
         self._stopper = stopper
         self._is_asking = False
@@ -97,6 +106,7 @@ class Session:
         debuginfod: bool = False,
         max_size: int = MAX_SIZE,
         progress: Progress | None = None,
+        plugins: Sequence[str | PathLike[str]] = (),
     ) -> Self:
         """Return a session on a core file; see :func:`ompd.open_core`."""
         finder = FileFinder(
@@ -116,7 +126,7 @@ class Session:
                 name, f"{unpacked.fault}; what there is of it {error.fault}", hint="copy the file again, whole"
             ) from error
         try:
-            session = cls(target, finder, fspath(exe) if exe is not None else None)
+            session = cls(target, finder, fspath(exe) if exe is not None else None, plugins=plugins)
         except BaseException:
             target.close()
             raise
@@ -136,6 +146,7 @@ class Session:
         progress: Progress | None = None,
         nonblocking: bool = False,
         max_stop: float | None = None,
+        plugins: Sequence[str | PathLike[str]] = (),
     ) -> Self:
         """Return a session on a live process; see :func:`ompd.attach`."""
         from ompd.session.live import Stopper  # noqa: PLC0415  cores need neither ctypes nor threads
@@ -150,7 +161,11 @@ class Session:
             nonblocking=nonblocking,
             max_stop=max_stop,
         )
-        return cls(stopper.target, stopper.files, process=stopper.base, stopper=stopper)
+        try:
+            return cls(stopper.target, stopper.files, process=stopper.base, stopper=stopper, plugins=plugins)
+        except BaseException:
+            stopper.close()
+            raise
 
     def ask(self, question: Callable[[Self], _T]) -> _T:
         """Return what *question* answers when it is called with this session: all that it reads is of one moment.
@@ -213,12 +228,22 @@ class Session:
         return self._runtimes
 
     @cached_property
+    def plugins(self) -> Plugins:
+        """The plugins of other distributions.
+
+        :raises BadInput: if a folder that the user named has none
+        """
+        from ompd.runtimes.installed import Plugins  # noqa: PLC0415  most runtimes need none
+
+        return Plugins(self.plugin_folders)
+
+    @cached_property
     def _runtimes(self) -> tuple[LoadedRuntime, ...]:
         loaded: list[LoadedRuntime] = []
-        for found in discover(self.process):
+        for found in discover(self.process, lambda: self.plugins, are_named=bool(self.plugin_folders)):
             same = sum(1 for other in loaded if other.found.kind == found.kind)
             space: AddressSpace | None = None
-            fault: OmpdError | None = None
+            fault = found.fault
             if found.plugin is not None:
                 try:
                     self._check(found.module)
@@ -305,6 +330,11 @@ class Session:
             incomplete=target.loss.what if target.loss is not None else None,
             unproven=tuple(self.process.unproven),
         )
+
+
+def _folders(plugins: Sequence[str | PathLike[str]]) -> tuple[str, ...]:
+    named = [fspath(folder) for folder in plugins]
+    return tuple(named or [folder for folder in os.environ.get(PLUGINS, "").split(os.pathsep) if folder])
 
 
 def signal_name(number: int | None) -> str | None:

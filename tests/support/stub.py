@@ -1,18 +1,19 @@
-"""The stub runtime (``runtime_stub``), built by its own Makefile, once for all test processes."""
+"""The stub runtime (``runtime_stub``), built by its own Makefile, once for all test processes, and its plugin."""
 
 from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from tests.support.cache import CHECKOUT, entry, key_of
-from tests.support.machine import clean_environment, require
+from tests.support.machine import clean_environment, require, tomllib
 
 SOURCES = CHECKOUT / "runtime_stub"
 INCLUDE = SOURCES / "include"
+PLUGIN = SOURCES / "plugin"
 DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
 """Makes programs write down the runtime's structures."""
 
@@ -57,3 +58,28 @@ def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:
     if done.returncode:
         raise AssertionError(f"make {' '.join(arguments)} in runtime_stub:\n{done.stdout}\n{done.stderr}")
     return done.stdout + done.stderr
+
+
+@cache
+def plugin_folder() -> Path:
+    """Return a folder as `pip install --target` makes one of the stub's plugin, but with a link to this checkout's."""
+    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
+
+    def make(folder: Path) -> None:
+        install_plugin(folder, project["name"], project["version"], project["entry-points"]["ompd.runtimes"])
+        (folder / "ompd_stub").symlink_to(PLUGIN / "ompd_stub")
+
+    return entry("stub-plugin", key_of(project, str(PLUGIN)), make)
+
+
+def install_plugin(folder: Path, name: str, version: str, points: Mapping[str, str]) -> Path:
+    """Write into *folder* what installers say of a distribution with entry points for ompd, and return where that is.
+
+    :param points: the objects of the entry points by their names
+    """
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = "".join(f"{key} = {value}\n" for key, value in points.items())
+    (metadata / "entry_points.txt").write_text(f"[console_scripts]\nother = other:main\n\n[ompd.runtimes]\n{lines}")
+    return metadata

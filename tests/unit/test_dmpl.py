@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from ompd_stub.dmpl import DAMAGED, NO_MEMORY, NOT_THREADPRIVATE, StubLibrary
 
 from ompd.contract import dmpl
 from ompd.contract.callbacks import TypeRef, TypeSizes
@@ -28,7 +29,6 @@ from ompd.contract.dmpl_debugger import Debugger, code_of, error_text
 from ompd.contract.memory import ByteOrder
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import BadInput, FieldNotFound, MemoryFault, SymbolNotFound, TypeNotFound, Unavailable
-from ompd.runtimes.stub.dmpl import DAMAGED, NO_MEMORY, NOT_THREADPRIVATE, StubLibrary
 
 # A process of invented memory
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from ompd.contract.helpers.pages import Heap
 from ompd.contract.memory import ByteOrder
 from ompd.errors import CorruptState
-from ompd.runtimes.common.pages import Heap
 
 PAGE = 4096
 BASE = 0x10000

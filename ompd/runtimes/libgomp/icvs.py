@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers import icv_readers
+from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import Unavailable
-from ompd.runtimes.common import icv_readers
-from ompd.runtimes.common.icv_readers import Value
 from ompd.runtimes.libgomp.regions import Region
 from ompd.runtimes.libgomp.tasks import InitialTask, Task
 from ompd.runtimes.libgomp.threads import Thread
@@ -28,7 +28,7 @@ def describe() -> list[IcvDescription]:
 
 
 def read(runtime: Runtime, name: str, handle: object) -> Value:
-    """See :func:`ompd.runtimes.common.icv_readers.read`."""
+    """See :func:`ompd.contract.helpers.icv_readers.read`."""
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 

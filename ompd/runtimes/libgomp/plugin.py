@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
+from ompd.contract.helpers.defaults import Common, Plain
+from ompd.contract.helpers.pages import Heap
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
-from ompd.runtimes.common.defaults import Common, Plain
-from ompd.runtimes.common.pages import Heap
 from ompd.runtimes.layout import table
 from ompd.runtimes.libgomp import icvs, proof, stacks
 from ompd.runtimes.libgomp.internals import Internals

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ompd import outlined
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, construct_passed, entry_of, owner
+from ompd.contract.helpers.entries import asks_only
 from ompd.contract.plugin import ConstructCode, TaskHandle
 from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
-from ompd.runtimes.common.entries import asks_only
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.errors import Unavailable
-from ompd.runtimes.common.entries import WAITING, asks_only, is_overhead
 from ompd.runtimes.libgomp import stacks
 
 if TYPE_CHECKING:

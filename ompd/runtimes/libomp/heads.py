@@ -12,9 +12,9 @@ from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ompd.contract.helpers.pages import has_lost_page
 from ompd.contract.memory import Field
 from ompd.errors import LayoutUnavailable, OmpdError
-from ompd.runtimes.common.pages import has_lost_page
 
 if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime

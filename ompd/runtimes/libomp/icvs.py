@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers import icv_readers
+from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
-from ompd.runtimes.common import icv_readers
-from ompd.runtimes.common.icv_readers import Value
 from ompd.runtimes.libomp.regions import Region
 from ompd.runtimes.libomp.tasks import Task
 from ompd.runtimes.libomp.threads import Thread

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from ompd.contract.helpers.defaults import Common, Plain
+from ompd.contract.helpers.pages import Heap
 from ompd.contract.memory import Memory, StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import DLL_LOCATIONS, ThreadIdKind
 from ompd.contract.ompt import State
@@ -24,8 +26,6 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
-from ompd.runtimes.common.defaults import Common, Plain
-from ompd.runtimes.common.pages import Heap
 from ompd.runtimes.libomp import icvs, layouts
 from ompd.runtimes.libomp.constructs import Hosted, Marks
 from ompd.runtimes.libomp.heads import Heads

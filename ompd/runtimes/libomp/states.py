@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ompd.contract.code import SYSTEM, UNKNOWN, USER
+from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
 from ompd.contract.process import Frame, Stack
 from ompd.errors import OmpdError, Unavailable
-from ompd.runtimes.common.entries import WAITING, asks_only, is_overhead
 from ompd.runtimes.libomp import constructs, stacks
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ompd.runtimes.libomp.layouts import of_table
 from ompd.runtimes.libomp.names import defined_as
 
 if TYPE_CHECKING:
+    from ompd.contract.helpers.pages import Heap
     from ompd.contract.process import Module, Process
-    from ompd.runtimes.common.pages import Heap
     from ompd.runtimes.libomp.layouts import Known
 
 # What is read of each structure.

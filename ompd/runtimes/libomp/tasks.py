@@ -16,7 +16,7 @@ from ompd.contract.plugin import FrameAddress, TaskWait
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError, Unavailable
 
 if TYPE_CHECKING:
-    from ompd.runtimes.common.pages import Heap
+    from ompd.contract.helpers.pages import Heap
     from ompd.runtimes.libomp.plugin import Runtime
     from ompd.runtimes.libomp.regions import Region, Team
     from ompd.runtimes.libomp.threads import Thread

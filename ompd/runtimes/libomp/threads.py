@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers.pages import Ahead
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ConstructCode, ThreadState
 from ompd.errors import CorruptState, OmpdError, Unavailable, Unsupported
-from ompd.runtimes.common.pages import Ahead
 from ompd.runtimes.libomp import constructs, stacks, states
 from ompd.runtimes.libomp.tasks import NOT_KEPT, Task
 

@@ -1,4 +1,4 @@
-"""``DMPL_demangle_name`` for all our plugins: what names tell that compilers make of the source's.
+"""``DMPL_demangle_name`` for all plugins: what names tell that compilers make of the source's.
 
 Functions of constructs have the name of the function they are in (gcc's ``main._omp_fn.0``, clang's
 ``main.omp_outlined`` from 17 on); older ones of clang's say nothing, and debug information has to. Variables that stand
@@ -18,10 +18,9 @@ _MAX_NAME = 1 << 16
 _LANGUAGES = frozenset((Language.C, Language.CPLUSPLUS, Language.F77, Language.F9X))
 
 # What stands for a threadprivate variable: the control object of emulated thread-local storage and the initial value
-# beside it, the stub's record, and the cache that clang (with a point) and flang put beside it.
+# beside it, and the cache that clang (with a point) and flang put beside it.
 _VARIABLES: Sequence[re.Pattern[str]] = (
     re.compile(r"__emutls_[vt]\.(?P<name>.+)"),
-    re.compile(r"omp_stub_private_(?P<name>\w+)"),
     re.compile(r"(?P<name>[^.]+)\.cache\.?"),
 )
 
@@ -31,9 +30,14 @@ def rtl_names(language: int, dispatcher: str, invoker: str) -> RtlNames | None:
     return RtlNames(dispatcher, invoker) if language in _LANGUAGES else None
 
 
-def demangle(mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
-    """Return what the source calls what a compiler called *mangled*; see :meth:`ompd.contract.dmpl.Library`."""
-    name, flags, line = _read(mangled, source_of)
+def demangle(
+    mangled: str, buf_len: int, source_of: SourceOf | None = None, own: Sequence[re.Pattern[str]] = ()
+) -> DemangledName:
+    """Return what the source calls what a compiler called *mangled*; see :meth:`ompd.contract.dmpl.Library`.
+
+    :param own: what else stands for a threadprivate variable with this runtime; the group ``name`` is the source's
+    """
+    name, flags, line = _read(mangled, source_of, own)
     if name is None:
         name, code, line = mangled, Result.NAME_UNCHANGED, 0
     else:
@@ -44,12 +48,15 @@ def demangle(mangled: str, buf_len: int, source_of: SourceOf | None = None) -> D
     return DemangledName(code, length, name, flags, line)
 
 
-def source_name(mangled: str) -> str | None:
-    """Return the source's name of a compiler-made one as far as the name itself tells it, None if it is none."""
-    return _read(mangled, None)[0]
+def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None:
+    """Return the source's name of a compiler-made one as far as the name itself tells it, None if it is none.
+
+    :param own: as that of :func:`demangle`
+    """
+    return _read(mangled, None, own)[0]
 
 
-def _read(mangled: str, source_of: SourceOf | None) -> tuple[str | None, int, int]:
+def _read(mangled: str, source_of: SourceOf | None, own: Sequence[re.Pattern[str]]) -> tuple[str | None, int, int]:
     if len(mangled) > _MAX_NAME:
         return None, VarInfo.NONE, 0
     function = outlined.parse(mangled)
@@ -59,7 +66,7 @@ def _read(mangled: str, source_of: SourceOf | None) -> tuple[str | None, int, in
     critical = outlined.critical_name(mangled)
     if critical:
         return critical, VarInfo.NONE, 0
-    for pattern in _VARIABLES:
+    for pattern in (*_VARIABLES, *own):
         match = pattern.fullmatch(mangled)
         if match is not None:
             return match["name"], VarInfo.THREADPRIVATE, 0

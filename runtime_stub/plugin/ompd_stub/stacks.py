@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ompd.contract.code import RUNTIME, USER, entry_of
 from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import ConstructCode
+from ompd.contract.process import Frame
 from ompd.errors import CorruptState, Unavailable
-
-if TYPE_CHECKING:
-    from ompd.contract.process import Frame
-    from ompd.runtimes.stub.plugin import Runtime
-    from ompd.runtimes.stub.regions import Region, Team
-    from ompd.runtimes.stub.tasks import Task
-    from ompd.runtimes.stub.threads import Thread
+from ompd_stub.handles import MAX_TASKS, Region, Registry, Task, Team, Thread
 
 _FORKS = "GOMP_parallel"
 # They call the code of implicit and explicit tasks.
@@ -37,7 +31,7 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
     if not thread.runtime.keeps_states():
         return _by_functions(thread, frames)
     found: list[ConstructCode] = []
-    for task in thread.hosted_tasks():
+    for task in _hosted_tasks(thread):
         exit_frame, _ = task.frames()
         if exit_frame is None:
             continue  # an initial one, or its code has not begun or is over
@@ -52,6 +46,23 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
             raise CorruptState(task.address, "its code lies inside of that of a task that it began")
         found.append(_code(outermost, task, "runtime"))
     return found
+
+
+def _hosted_tasks(thread: Thread) -> Iterator[Task]:
+    # The tasks on a thread's stack as far as the runtime keeps them, innermost first.
+    task = thread.current_task()
+    seen: set[int] = set()
+    while task is not None:
+        if task.address in seen or len(seen) >= MAX_TASKS:
+            raise CorruptState(task.address, "the tasks on a thread do not end")
+        seen.add(task.address)
+        yield task
+        if task.kind() == "explicit":
+            task = task.scheduling()
+        elif task.kind() == "implicit" and task.team.threads[0] == thread.address:
+            task = task.generating()  # its region's primary thread met the region
+        else:
+            return
 
 
 def _code(frame: int, task: Task, source: str) -> ConstructCode:
@@ -121,7 +132,7 @@ def _hosted_teams(thread: Thread) -> Iterator[Team]:
         team = team.parent
 
 
-def _is(runtime: Runtime, frame: Frame, owner: str) -> bool:
+def _is(runtime: Registry, frame: Frame, owner: str) -> bool:
     return runtime.owner_at(frame.call_site) == owner
 
 

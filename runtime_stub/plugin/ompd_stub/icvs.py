@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ompd.contract.helpers import icv_readers
+from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd.runtimes.common import icv_readers
-from ompd.runtimes.common.icv_readers import Value
-from ompd.runtimes.stub.regions import Region
-from ompd.runtimes.stub.tasks import Task
-from ompd.runtimes.stub.threads import Thread
-
-if TYPE_CHECKING:
-    from ompd.runtimes.stub.plugin import Runtime
+from ompd_stub.handles import Region, Registry, Task, Thread
+from ompd_stub.reading import Reading
 
 
 def describe() -> list[IcvDescription]:
@@ -22,8 +17,8 @@ def describe() -> list[IcvDescription]:
     return icv_readers.describe(_READERS)
 
 
-def read(runtime: Runtime, name: str, handle: object) -> Value:
-    """See :func:`ompd.runtimes.common.icv_readers.read`."""
+def read(runtime: Registry, name: str, handle: object) -> Value:
+    """See :func:`ompd.contract.helpers.icv_readers.read`."""
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 
@@ -39,7 +34,7 @@ def _of_thread(name: str, convert: Callable[[int], Value] = int) -> Callable[[Th
     return icv_readers.of_thread(Thread.current_task, _of_task(name, convert))
 
 
-def _of_process(name: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:
+def _of_process(name: str, convert: Callable[[int], Value] = int) -> Callable[[Reading], Value]:
     return lambda runtime: convert(runtime.root.unsigned(name))
 
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ompd.errors import CorruptState, OmpdError
-
-if TYPE_CHECKING:
-    from ompd.runtimes.stub.plugin import Runtime
-    from ompd.runtimes.stub.regions import Team
-    from ompd.runtimes.stub.tasks import Task
-    from ompd.runtimes.stub.threads import Thread
+from ompd_stub.handles import Registry, Task, Team, Thread
+from ompd_stub.internals import Internals
+from ompd_stub.threadprivate import Threadprivate
 
 _MOST = 8
 
 
-def damage(runtime: Runtime) -> Sequence[CorruptState]:
+def damage(runtime: Registry, internals: Internals, threadprivate: Threadprivate) -> Sequence[CorruptState]:
     """Return what contradicts itself, each once, at most some."""
     found: dict[str, CorruptState] = {}
-    for check in _checks(runtime):
+    for check in _checks(runtime, internals, threadprivate):
         try:
             check()
         except CorruptState as error:
@@ -31,18 +27,17 @@ def damage(runtime: Runtime) -> Sequence[CorruptState]:
     return tuple(found.values())
 
 
-def _checks(runtime: Runtime) -> Iterator[Callable[[], object]]:
+def _checks(runtime: Registry, internals: Internals, threadprivate: Threadprivate) -> Iterator[Callable[[], object]]:
     yield lambda: runtime.threads()
     yield lambda: runtime.teams
     yield lambda: runtime.all_tasks()
-    yield lambda: runtime.threadprivate.records()
-    internals = runtime.internals()
+    yield lambda: threadprivate.records()
     try:
         threads, teams = runtime.threads(), runtime.teams
     except OmpdError:
         return  # said already
     for team in teams.values():
-        yield from _of_team(team)
+        yield from _of_team(team, internals)
         yield lambda team=team: internals.check_queue(team)  # type: ignore[misc]
     for thread in threads:
         yield from _of_thread(thread)
@@ -55,11 +50,11 @@ def _checks(runtime: Runtime) -> Iterator[Callable[[], object]]:
         yield from _of_task(task)
 
 
-def _of_team(team: Team) -> Iterator[Callable[[], object]]:
+def _of_team(team: Team, internals: Internals) -> Iterator[Callable[[], object]]:
     yield lambda: team.level
     yield lambda: (team.threads, team.implicit)
     yield lambda: team.region is not None and team.region.active_level()
-    yield lambda: team.region is not None and team.runtime.internals().barriers(team.region)
+    yield lambda: team.region is not None and internals.barriers(team.region)
 
 
 def _of_thread(thread: Thread) -> Iterator[Callable[[], object]]:

@@ -12,6 +12,7 @@ debugger keep, packed into storage that the debugger gives.
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections.abc import Iterator
@@ -29,14 +30,16 @@ from ompd.contract.dmpl import (
     ThreadRef,
     TypeFunctions,
 )
+from ompd.contract.helpers import demangling
 from ompd.contract.memory import StructLayout
 from ompd.errors import OmpdError
-from ompd.runtimes.common import demangling
-from ompd.runtimes.stub import structures
+from ompd_stub import structures
 
 KEY = "__omp_stub_tls_key"
 PROCESS = "omp_stub_process"
 RECORD = "omp_stub_private"
+# What a record of a variable is called.
+VARIABLES = (re.compile(r"omp_stub_private_(?P<name>\w+)"),)
 _MEMBERS = ("next", "variable", "size", "offset", "number")
 
 NO_MEMORY = Result.FIRST_USER_CODE
@@ -145,7 +148,7 @@ class StubLibrary:
 
     def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
         """See :meth:`Library.demangle_name`."""
-        return demangling.demangle(mangled, buf_len, source_of)
+        return demangling.demangle(mangled, buf_len, source_of, VARIABLES)
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
         """See :meth:`Library.get_rtl_names`: the same for all languages that gcc compiles."""

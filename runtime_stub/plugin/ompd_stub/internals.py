@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView
 from ompd.contract.plugin import BarrierState, LockState, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import CorruptState
-from ompd.runtimes.stub.regions import Region, Team
-from ompd.runtimes.stub.tasks import MAX_TASKS
-from ompd.runtimes.stub.threads import Thread
-
-if TYPE_CHECKING:
-    from ompd.runtimes.stub.plugin import Runtime
+from ompd_stub.handles import MAX_TASKS, Region, Registry, Team, Thread
+from ompd_stub.threadprivate import Threadprivate
 
 # enum stub_lock_kind
 _LOCK, _NEST_LOCK, _CRITICAL, _UNNAMED, _ATOMIC = 1, 2, 3, 4, 5
@@ -23,8 +18,9 @@ _KINDS = {_LOCK: "lock", _NEST_LOCK: "lock", _CRITICAL: "critical", _UNNAMED: "c
 class Internals:
     """See :class:`ompd.contract.plugin.RuntimeInternals`."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Registry, threadprivate: Threadprivate) -> None:
         self._runtime = runtime
+        self._threadprivate = threadprivate
 
     def lock(self, handle: ThreadHandle) -> LockState | None:
         """Return what is in ``waits_for``, or, of a thread that waits for its turn, the loop."""
@@ -134,7 +130,7 @@ class Internals:
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
         """See :meth:`RuntimeInternals.threadprivate_copies`."""
-        return self._runtime.threadprivate.copies()
+        return self._threadprivate.copies()
 
 
 def _thread(handle: ThreadHandle) -> Thread:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ompd.contract.dmpl import Result
 from ompd.contract.dmpl_debugger import Debugger
 from ompd.contract.memory import StructView
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
-from ompd.runtimes.stub.dmpl import DAMAGED, KEY, NOT_THREADPRIVATE, StubLibrary
-
-if TYPE_CHECKING:
-    from ompd.runtimes.stub.plugin import Runtime
+from ompd_stub.dmpl import DAMAGED, KEY, NOT_THREADPRIVATE, StubLibrary
+from ompd_stub.reading import Reading
 
 _MAX_VARIABLES = 1 << 16
 _CAPACITY = 1 << 20
@@ -21,7 +18,7 @@ _CAPACITY = 1 << 20
 class Threadprivate:
     """The copies that the stub keeps for the threads of one process at one stop."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Reading) -> None:
         self._runtime = runtime
         self._debugger = Debugger()
         self._library = StubLibrary()

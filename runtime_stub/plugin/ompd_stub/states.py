@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
 from ompd.contract.ompt import FROM_2015, State, is_wait
 from ompd.contract.plugin import ThreadState
 from ompd.errors import CorruptState, Unavailable
-from ompd.runtimes.common.entries import WAITING, asks_only, is_overhead
-from ompd.runtimes.stub import stacks
-
-if TYPE_CHECKING:
-    from ompd.runtimes.stub.threads import Thread
+from ompd_stub import stacks
+from ompd_stub.handles import Thread
 
 _ROUTINES = {
     **WAITING,

@@ -1,1 +1,0 @@
-"""What the plugins of several runtimes share."""

@@ -1,0 +1,277 @@
+"""Plugins that ompd does not bring (docs/plugins.md): those of other distributions, by the entry point group
+``ompd.runtimes``.
+
+They are looked for where no plugin of ours fits, in two places: the environment that ompd itself is installed in, and
+folders that the user names. What else Python would search, as the current folder or PYTHONPATH, is anybody's. The
+files of a plugin have to be nobody's but root's, this user's, or of whom ompd's own are.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+from ompd.contract.plugin import Plugin
+from ompd.errors import BadInput, OmpdError, PluginFault
+from ompd.safety.reading import open_regular
+from ompd.safety.trust import others_fault
+
+GROUP = "ompd.runtimes"
+"""The group of entry points. The name of one is what selects the plugin, its object what makes it."""
+
+_MAX_METADATA = 1 << 20
+_HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
+_SUFFIXES = (".dist-info", ".egg-info")
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What was installed in ``folder`` with plugins in it; ``metadata`` is its own folder there, ``plugins`` the
+    objects of its entry points by their names.
+    """
+
+    name: str
+    version: str | None
+    folder: str
+    metadata: str
+    plugins: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}" if self.version is not None else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The plugin that serves a runtime: selected by ``name``, installed by ``origin``, a distribution and its folder.
+    None if it cannot be used for ``fault``.
+    """
+
+    name: str
+    origin: str
+    plugin: Plugin | None
+    fault: OmpdError | None
+
+
+class Plugins:
+    """The plugins of other distributions. Nothing is searched before one is asked for.
+
+    :param folders: where the user wants them looked for before the environment
+    :raises BadInput: if one of these folders is none, or has no plugin
+    """
+
+    def __init__(self, folders: Sequence[str] = ()) -> None:
+        self._named = {os.path.abspath(folder): list(_distributions(folder)) for folder in folders}  # noqa: PTH100
+        for folder, found in self._named.items():
+            if not os.path.isdir(folder):  # noqa: PTH112
+                raise BadInput(f"{folder}: there is no such folder to look for plugins in")
+            if not found:
+                raise BadInput(
+                    f"{folder}: no plugin is in this folder",
+                    hint=f"it has to hold what `pip install --target` of a distribution with entry points {GROUP} puts"
+                    " into a folder",
+                )
+        self._selected: dict[str, Selected] = {}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Distribution]:
+        found: dict[str, Distribution] = {}
+        for distributions in (*self._named.values(), *map(_distributions, environment())):
+            for distribution in distributions:
+                for name in distribution.plugins:
+                    found.setdefault(name, distribution)
+        return found
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What selects one of them: names in ``ompd_dll_locations``, and symbols."""
+        return tuple(self._by_name)
+
+    def get(self, name: str) -> Selected | None:
+        """Return the plugin that *name* selects, None if there is none."""
+        distribution = self._by_name.get(name)
+        if distribution is None:
+            return None
+        if name not in self._selected:
+            self._selected[name] = _select(distribution, name)
+        return self._selected[name]
+
+
+def environment() -> list[str]:
+    """Return the folders in which distributions lie that were installed with ompd.
+
+    That is the one that ompd itself was installed in. A checkout, and what was installed as one (``pip install -e``),
+    has those of the environments that have it: of its own (``.venv``), and of this Python.
+    """
+    root = os.path.dirname(_HERE)  # noqa: PTH120
+    if not os.path.isdir(root):  # noqa: PTH112  an archive, which nothing was installed with
+        return []
+    if _has_ompd(root):
+        return [root]
+    own = os.path.join(root, ".venv", "lib")  # noqa: PTH118
+    versions = sorted(os.listdir(own)) if os.path.isdir(own) else []  # noqa: PTH112, PTH208
+    folders = [os.path.join(own, version, "site-packages") for version in versions]  # noqa: PTH118
+    folders += site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    there = list(dict.fromkeys(filter(os.path.isdir, folders)))
+    return [folder for folder in there if _has_ompd(folder)] or there
+
+
+def _has_ompd(folder: str) -> bool:
+    try:
+        return any(name.startswith("ompd-") and name.endswith(_SUFFIXES) for name in os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return False
+
+
+# What distributions say of themselves
+
+
+def _distributions(folder: str) -> Iterator[Distribution]:
+    # In the order of their names, so that of two with the same entry point it is always the same one.
+    folder = os.path.abspath(folder)  # noqa: PTH100
+    try:
+        entries = sorted(entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES))  # noqa: PTH208
+    except OSError:
+        return
+    for entry in entries:
+        metadata = os.path.join(folder, entry)  # noqa: PTH118
+        text = _text(os.path.join(metadata, "entry_points.txt"))  # noqa: PTH118
+        plugins = dict(_entry_points(text)) if GROUP in text else {}
+        if plugins:
+            name, _, version = entry.rpartition(".")[0].partition("-")
+            yield Distribution(*_named(metadata, name, version or None), folder, metadata, plugins)
+
+
+def _text(path: str) -> str:
+    # Of a file that is none, or is too much, as of one without text.
+    try:
+        descriptor, _ = open_regular(path)
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
+            return stream.read(_MAX_METADATA)
+    except (OSError, ValueError, OmpdError):
+        return ""
+
+
+def _entry_points(text: str) -> Iterator[tuple[str, str]]:
+    # Names and objects of our group: lines of `name = package.module:object [extra]`.
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1].strip()
+        elif section == GROUP and "=" in line and line[0] not in "#;":
+            name, _, value = line.partition("=")
+            yield name.strip(), value.partition("[")[0].strip()
+
+
+def _named(metadata: str, name: str, version: str | None) -> tuple[str, str | None]:
+    text = _text(os.path.join(metadata, "METADATA")) or _text(os.path.join(metadata, "PKG-INFO"))  # noqa: PTH118
+    fields: dict[str, str] = {}
+    for line in text.partition("\n\n")[0].splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip().lower(), value.strip())
+    return fields.get("name") or name, fields.get("version") or version
+
+
+# Taking one of them
+
+
+def _select(distribution: Distribution, name: str) -> Selected:
+    # Named by its object: what selected it may be another thing in a target that is damaged.
+    short = f"{distribution.plugins[name]} of {distribution}"
+    label = f"{short} in {distribution.folder}"
+    origin = f"{distribution} in {distribution.folder}"
+    try:
+        from ompd.runtimes.guarded import Guard  # noqa: PLC0415  for plugins of others alone
+
+        make = _load(distribution, distribution.plugins[name], label)
+        return Selected(name, origin, Guard(short).plugin(make), None)
+    except OmpdError as error:
+        return Selected(name, origin, None, error)
+
+
+def _load(distribution: Distribution, reference: str, label: str) -> Callable[[], object]:
+    # The package is taken from where its distribution is, whatever else is called so on Python's path.
+    from importlib import import_module  # noqa: PLC0415  for plugins of others alone
+    from importlib.machinery import PathFinder  # noqa: PLC0415
+    from importlib.util import module_from_spec  # noqa: PLC0415
+
+    module_name, _, attribute = reference.partition(":")
+    package = module_name.partition(".")[0]
+    if not attribute or not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
+        raise PluginFault(label, f"is said to be {reference!r}, which is no `package.module:object`")
+    _check(label, distribution.metadata, *_files_below(distribution.metadata))
+    spec = PathFinder.find_spec(package, [distribution.folder, *_editable_folders(distribution, label)])
+    if spec is None or spec.loader is None or spec.origin is None:
+        raise PluginFault(label, f"has no package {package} there", hint=_HINT)
+    before = set(sys.modules)
+    loaded = sys.modules.get(package)
+    try:
+        if loaded is None:
+            folders = spec.submodule_search_locations
+            cached = [spec.cached] if spec.cached is not None and os.path.lexists(spec.cached) else []
+            _check(label, spec.origin, *cached, *(file for folder in folders or () for file in _files_below(folder)))
+            loaded = sys.modules[package] = module_from_spec(spec)
+            spec.loader.exec_module(loaded)
+        elif not _is_from(loaded, spec.origin):
+            raise PluginFault(label, f"cannot be loaded: {_origin(loaded)} is loaded already under the name {package}")
+        found: object = import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except OmpdError:
+        raise
+    except (Exception, SystemExit) as error:
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] == package:
+                del sys.modules[name]
+        raise PluginFault(label, f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise PluginFault(label, f"cannot be used: {reference} is nothing that can be called")
+    return found
+
+
+_HINT = (
+    "of what is installed with `pip install -e`, the folder is known if a .pth file names it (for setuptools: "
+    "--config-settings editable_mode=compat)"
+)
+
+
+def _origin(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or "what is built in"
+
+
+def _is_from(module: ModuleType, origin: str) -> bool:
+    return os.path.realpath(_origin(module)) == os.path.realpath(origin)
+
+
+def _editable_folders(distribution: Distribution, label: str) -> Iterator[str]:
+    # What was installed with `pip install -e` has a .pth file, of lines that each name a folder or are code.
+    for line in _text(os.path.join(distribution.metadata, "RECORD")).splitlines():  # noqa: PTH118
+        name = line.partition(",")[0]
+        if name.endswith(".pth") and "/" not in name:
+            file = os.path.join(distribution.folder, name)  # noqa: PTH118
+            _check(label, file)
+            yield from (path for path in _text(file).splitlines() if os.path.isabs(path))  # noqa: PTH117
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for here, folders, files in os.walk(folder):
+        yield here
+        yield from (os.path.join(here, name) for name in (*folders, *files))  # noqa: PTH118
+
+
+def _check(label: str, *paths: str) -> None:
+    # Whoever may write where ompd itself is does not need a plugin to have something run.
+    try:
+        trusted = {os.stat(_HERE).st_uid}  # noqa: PTH116
+        for path in paths:
+            fault = others_fault(path, private_groups=True, trusted=trusted)
+            if fault is not None:
+                raise PluginFault(label, f"is not used: {fault}", hint="install it where only you and root may write")
+    except OSError as error:
+        raise PluginFault(label, f"is not used: {error.filename}: {error.strerror}") from error

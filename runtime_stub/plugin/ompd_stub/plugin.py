@@ -1,0 +1,52 @@
+"""The stub runtime of this project (``runtime_stub``): small, and known by construction.
+
+Everything is read through the callbacks of the standards, by the layout that the stub publishes, from one root on. Only
+where code lies on native stacks is asked besides.
+"""
+
+from __future__ import annotations
+
+from ompd.contract.dmpl import RtlNames
+from ompd.contract.helpers import demangling
+from ompd.contract.memory import StructView
+from ompd.contract.plugin import AddressSpace
+from ompd.contract.process import Module, Process
+from ompd.errors import NotInitialised
+from ompd_stub import structures
+from ompd_stub.dmpl import PROCESS, VARIABLES, StubLibrary
+from ompd_stub.runtime import Runtime
+from ompd_stub.threadprivate import Threadprivate
+
+
+class StubPlugin:
+    """Reads the stub."""
+
+    kind = "stub"
+
+    def process_initialize(self, process: Process, module: Module) -> AddressSpace:
+        """Return the runtime in *module*; see :meth:`Plugin.process_initialize`."""
+        runtime = self._runtime(process, module)
+        if not runtime.root.unsigned("initialized"):
+            raise NotInitialised(
+                f"{module.name} is loaded, but no OpenMP construct or routine has run yet",
+                hint="look again after the program's first OpenMP construct",
+            )
+        return runtime
+
+    def early_copies(self, process: Process, module: Module) -> Threadprivate:
+        """See :meth:`Plugin.early_copies`: a thread makes its own when it first uses one."""
+        return self._runtime(process, module).threadprivate
+
+    def _runtime(self, process: Process, module: Module) -> Runtime:
+        callbacks = process.callbacks(module)
+        layouts = structures.load(callbacks)
+        root = StructView(callbacks, layouts["stub_process"], callbacks.find_symbol(PROCESS))
+        return Runtime(process, module, layouts, root)
+
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Plugin.rtl_names`."""
+        return StubLibrary().get_rtl_names(language)
+
+    def demangle_name(self, name: str) -> str | None:
+        """See :meth:`Plugin.demangle_name`."""
+        return demangling.source_name(name, VARIABLES)

@@ -1,0 +1,102 @@
+"""The stub's structures in one process: where each lies is told by another, from one root on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from ompd.contract.code import owner
+from ompd.contract.helpers.pages import Heap
+from ompd.contract.memory import StructLayout, StructView, read_unsigned
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState, Unavailable
+from ompd_stub.views import read_whole
+
+NOT_KEPT = "the runtime keeps this only with OMP_DEBUG=on, or after omp_debug_enable()"
+# OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
+_MAX_THREADS, _MAX_THREADS_EACH = 1 << 12, 8
+
+
+class Reading:
+    """Reads the structures of one copy of the stub.
+
+    :param layouts: where their members lie
+    :param root: ``struct stub_process``
+    """
+
+    def __init__(self, process: Process, module: Module, layouts: Mapping[str, StructLayout], root: StructView) -> None:
+        self.process = process
+        self.module = module
+        self.callbacks = process.callbacks(module)
+        self.layouts = layouts
+        self.root = root
+        self.heap = Heap(self.callbacks)
+        self._owners: dict[int, str] = {}
+
+    def view(self, name: str, address: int) -> StructView:
+        """Return the structure *name* at *address*, read whole.
+
+        :raises OmpdError: if it cannot be
+        """
+        return read_whole(self.heap, self.layouts[name], address)
+
+    def embedded(self, outer: StructView, member: str, name: str) -> StructView:
+        """Return the structure *name* that lies in a member of *outer*."""
+        return StructView(outer.memory, self.layouts[name], outer.address_of(member))
+
+    def pointer(self, view: StructView, member: str) -> int:
+        """Return a pointer that has to be there.
+
+        :raises CorruptState: if it is null
+        """
+        address = view.pointer(member)
+        if address is None:
+            raise CorruptState(view.address, f"{view.layout.name} without {member}")
+        return address
+
+    def word_at(self, address: int) -> int:
+        """Return the word at *address*."""
+        return read_unsigned(self.callbacks, address, self.callbacks.pointer_size)
+
+    def owner_at(self, address: int) -> str:
+        """Return whose code lies at *address*; see :func:`ompd.contract.code.owner`."""
+        if address not in self._owners:
+            self._owners[address] = owner(self.process, (self.module,), address)
+        return self._owners[address]
+
+    def chain(self, first: int | None, following: Callable[[int], int | None], bound: int, what: str) -> list[int]:
+        """Return what *first* leads to, itself among them.
+
+        :raises CorruptState: if there is no end of them
+        """
+        found: dict[int, None] = {}
+        while first is not None:
+            if first in found or len(found) >= bound:
+                raise CorruptState(first, f"the list of {what} does not end")
+            found[first] = None
+            first = following(first)
+        return list(found)
+
+    @cached_property
+    def _debug(self) -> bool:
+        enabled = self.root.unsigned("debug_enabled")
+        if enabled not in (0, 1):
+            raise CorruptState(self.root.address_of("debug_enabled"), f"debug_enabled is {enabled}")
+        return enabled == 1
+
+    def keeps_states(self) -> bool:
+        """Return ``debug_enabled``."""
+        return self._debug
+
+    def require_debug(self) -> None:
+        """Make sure that it keeps what is for debuggers alone.
+
+        :raises Unavailable: if it does not
+        """
+        if not self._debug:
+            raise Unavailable(NOT_KEPT)
+
+    @cached_property
+    def most_threads(self) -> int:
+        """More threads than the runtime, or one team, can have."""
+        return _MAX_THREADS + _MAX_THREADS_EACH * len(self.process.threads())
