@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "attach", "from_lldb", "launch", "open_core"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def open_core(

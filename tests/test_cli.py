@@ -14,7 +14,8 @@ import jsonschema
 import pytest
 
 import ompd
-from ompd.commands.table import COMMANDS
+from ompd.commands.main import cli
+from ompd.commands.table import COMMANDS, GROUPS
 from tests.support import Stopped, clean_environment, stopped
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -199,8 +200,43 @@ def test_help_names_commands_options_and_exit_codes() -> None:
     )
 
 
+def test_help_groups_the_commands() -> None:
+    assert sorted(name for _, names in GROUPS for name in names) == sorted(cli.commands)
+    text = run("--help").stdout
+    assert [line.strip().rstrip(":") for line in text.splitlines() if line.endswith(":")][-len(GROUPS) - 1 :] == [
+        *(title for title, _ in GROUPS),
+        "Exit codes",
+    ]
+    for command in cli.commands.values():  # each line is whole on a terminal of the usual width
+        assert f"{command.get_short_help_str(80)}\n" in text
+
+
 def test_version_is_the_packages() -> None:
     assert run("--version").stdout.split()[-1] == ompd.__version__
+    described = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    assert f'version = "{ompd.__version__}"' in described.splitlines()
+
+
+def test_a_target_alone_means_threads(nested: Stopped, tmp_path: Path) -> None:
+    for words in ((), ("--all",), ("--json", "-v")):
+        alone, named = run(nested.core, *words), run("threads", nested.core, *words)
+        assert (alone.returncode, alone.stdout) == (0, named.stdout), words
+    missing = run(tmp_path / "core.1234")
+    assert missing.returncode == 1 and "core.1234" in missing.stderr and "Usage" not in missing.stderr
+    # No process has a number beyond PID_MAX_LIMIT.
+    assert (run("99999999").returncode, run("core.1234").returncode) == (1, 1)
+
+
+def test_a_mistyped_command_leads_to_the_right_one() -> None:
+    for word, near in (("thraeds", "threads"), ("stacks", "stack"), ("task", "tasks"), ("lldbinit", "lldb-init")):
+        ran = run(word, "core.1234")
+        assert ran.returncode == 2 and f"did you mean '{near}'" in ran.stderr, word
+    assert "neither a command nor a file" in run("frobnicate").stderr
+
+
+def test_python_runs_the_package(nested: Stopped) -> None:
+    ran = subprocess.run([sys.executable, "-m", "ompd", "threads", nested.core], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, run("threads", nested.core).stdout)
 
 
 def test_a_checkout_runs_without_being_installed(nested: Stopped) -> None:
@@ -225,7 +261,7 @@ def test_a_closed_pipe_is_no_error(nested: Stopped) -> None:
 # The library
 
 
-def test_the_front_door_answers_the_same(nested: Stopped) -> None:
+def test_the_library_answers_the_same(nested: Stopped) -> None:
     with ompd.open_core(nested.core) as session:
         rows = session.ask_threads().rows
         assert {row.native_thread_id for row in rows} == {t["native_thread_id"] for t in nested.truth["threads"]}

@@ -23,10 +23,10 @@ LAYERS = (
     ("session",),
     ("questions", "analysis", "render"),
     ("inspection", "commands", "lldb", "lldb_script"),
-    ("start",),
+    ("start", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-# Imports inside functions: the front door, and what would cost every command its start-up time.
+# Imports inside functions: the package's own functions, and what would cost every command its start-up time.
 INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd", "ompd.lldb.control"),
@@ -35,6 +35,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.files.cache", "ompd.safety.writing"),
     ("ompd.safety.trust", "pwd"),
     ("ompd.session.session", "ompd.session.live"),
+    ("ompd.commands.main", "difflib"),
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.commands.main", "ompd.questions.snapshot"),

@@ -64,19 +64,19 @@ OMP 0/4   level 1   thread T0
 OMP 1/4   level 1   thread T1
   #0 report_progress  hang.c:39
   #1 simulate         hang.c:57   body of parallel hang.c:50
-  met by thread T0:
+  region started by thread T0:
   #2 simulate         hang.c:50
   #3 main             hang.c:70
 
 OMP 2/4   level 1   thread T2
   #0 simulate  hang.c:59   body of parallel hang.c:50
-  met by thread T0:
+  region started by thread T0:
   #1 simulate  hang.c:50
   #2 main      hang.c:70
 
 OMP 3/4   level 1   thread T3
   #0 simulate  hang.c:59   body of parallel hang.c:50
-  met by thread T0:
+  region started by thread T0:
   #1 simulate  hang.c:50
   #2 main      hang.c:70
 
@@ -95,7 +95,7 @@ def test_threads_with_the_same_stack_share_it() -> None:
     program = stopped("hang", compiler="gcc", mode="neither")
     text = as_text(program, "--fold")
     assert text.startswith("OMP 0,2-3/4   level 1   threads T0,T2,T3 (3 threads)\n  #0 simulate  hang.c:59")
-    assert text.count("OMP ") == 2 and text.count("met by") == 1
+    assert text.count("OMP ") == 2 and text.count("started by") == 1
     (first, *_) = rows_of(program.core, fold=True).values()
     assert first.thread_nums == (0, 2, 3) and len(first.threads) == 3
 

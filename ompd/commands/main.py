@@ -1,5 +1,5 @@
-"""The ``ompd`` command: click's declarations, made from the table of commands. Open, ask, render; errors become words
-here.
+"""The ``ompd`` command: click's declarations, made from the table of commands. Open, ask, render; errors become
+messages here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import click
 
 import ompd
 from ompd.commands.progress import Progress, harmless
-from ompd.commands.table import COMMANDS, Command, Option
-from ompd.commands.targets import open_target
+from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command, Option
+from ompd.commands.targets import is_target, open_target
 from ompd.debugger.files.opening import MAX_SIZE
 from ompd.errors import OmpdError
 from ompd.model import LayoutAnswer
@@ -31,14 +31,14 @@ EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
 
 OWN = "own_"
-"""How the names of parameters begin that one command has besides those of all."""
+"""Prefix of the names of parameters that only one command has."""
 
 _EXIT_CODES = """\b
 Exit codes:
   0    the answer is complete
-  1    the question could not be answered
+  1    no answer; standard error says why
   2    wrong usage
-  3    answered, but parts were unreadable; they are listed on standard error
+  3    parts of the answer were unreadable; standard error lists them
   130  interrupted"""
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -51,7 +51,7 @@ def _parse_size(_context: click.Context, parameter: click.Parameter, text: str |
     parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
     size = int(float(parts[1]) * (1 << _UNITS[parts[2].upper()])) if parts is not None else None
     if size is None or (size == 0 and parameter.name == "max_size"):
-        raise click.BadParameter(f"{text!r} is no size; write 500M or 2G")
+        raise click.BadParameter(f"{text!r} is not a size; write 500M or 2G")
     return size
 
 
@@ -61,29 +61,29 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         "--exe",
         metavar="FILE",
         type=click.Path(readable=False),
-        help="The program, where the core names none or another stands there now.",
+        help="The program, if the core does not name it or the file has changed since.",
     ),
     click.option(
         "--sysroot",
         metavar="DIR",
         type=click.Path(readable=False),
-        help="Folder that holds the files of the machine that wrote the core, or of the process.",
+        help="Folder that holds the files of the machine on which the program ran.",
     ),
     click.option(
         "--debug-dir",
         metavar="DIR",
         type=click.Path(readable=False),
         multiple=True,
-        help="Folder with separate debug files, or with .build-id folders; may be repeated.",
+        help="Folder with separate debug files or .build-id folders; may be repeated.",
     ),
     click.option(
-        "--debuginfod", is_flag=True, help="Fetch files that are not here from the servers that DEBUGINFOD_URLS names."
+        "--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."
     ),
     click.option(
         "--max-size",
         metavar="SIZE",
         callback=_parse_size,
-        help="How large a compressed core may be when it is unpacked, as 500M or 2G; 32G if not given.",
+        help="Largest size of a compressed core once it is unpacked, as 500M or 2G; default 32G.",
     ),
     click.option(
         "--plugins",
@@ -92,32 +92,66 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         multiple=True,
         help="Folder with plugins for other OpenMP runtimes; may be repeated.",
     ),
-    click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be of different moments."),
+    click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be from different moments."),
     click.option(
         "--max-stop",
         metavar="MS",
         type=click.FloatRange(0, 3_600_000, min_open=True),
-        help="How long a live process may be stopped at a time, in milliseconds; 50 if not given, and 0.2 more for each"
-        " thread above 256.",
+        help="Longest stop of a live process, in milliseconds; default 50, plus 0.2 for each thread above 256.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colours in text; NO_COLOR is respected.",
+        help="Colours in text; default auto. NO_COLOR is respected.",
     ),
     click.option(
-        "-v", "--verbose", is_flag=True, help="Say more: addresses, where facts come from, why some are not known."
+        "-v", "--verbose", is_flag=True, help="Show addresses, where each fact came from, and why any is unknown."
     ),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+class _Commands(click.Group):
+    # The commands in groups, and a target alone stands for the command that most people want first.
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in self.commands:
+            if not is_target(word):
+                raise click.UsageError(_no_command(word, list(self.commands)), ctx)
+            args = [DEFAULT, *args]
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(len(name) for name in self.commands)
+        for title, names in GROUPS:
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", self.commands[name].get_short_help_str(80)) for name in names])
+
+
+def _no_command(word: str, names: list[str]) -> str:
+    import difflib  # noqa: PLC0415  for a mistyped word alone
+
+    near = difflib.get_close_matches(word, names, n=1)
+    return (
+        f"no command {word!r}; did you mean {near[0]!r}?"
+        if near
+        else f"{word!r} is neither a command nor a file nor the number of a process"
+    )
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(ompd.__version__, prog_name="ompd")
 def cli() -> None:
-    """Ask an OpenMP program what it is doing. TARGET is a core file, or the number of a running process."""
+    """Show what an OpenMP program is doing: its threads, what they wait for, regions, tasks and stacks.
+
+    TARGET is a core file or the number of a running process. `ompd TARGET` alone is `ompd threads TARGET`, and
+    `ompd COMMAND --help` explains a command.
+    """
 
 
 def _make(command: Command) -> click.Command:
@@ -130,7 +164,7 @@ def _make(command: Command) -> click.Command:
     run.__doc__ = f"{command.help}\n\n\b\n  $ ompd {command.name} core.1234{words}\n{lines}"
     decorated: Callable[..., None] = run
     extra = (
-        (click.option("--all", "unfold", is_flag=True, help="Give every row a line of its own."),)
+        (click.option("--all", "unfold", is_flag=True, help="Print every row on a line of its own."),)
         if command.folds
         else ()
     )
@@ -151,7 +185,7 @@ def _own_option(option: Option) -> Callable[[Callable[..., None]], Callable[...,
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What all commands are told: the target, where its files are, and how to answer."""
+    """The options of all commands: the target, where its files are, and how to print the answer."""
 
     target: str
     exe: str | None
@@ -169,7 +203,7 @@ class _Request:
 
     @contextmanager
     def opened(self) -> Iterator[Session]:
-        """Open the target; what it cannot answer ends the command."""
+        """Open the target; an error ends the command with a message."""
         progress = Progress()
         try:
             with (
@@ -252,11 +286,11 @@ for _command in COMMANDS:
 
 
 def _snapshot(**options: Any) -> None:
-    """Writes a small ELF core that holds what an inspection of TARGET reads, and what it needs of the files of its
-    modules: every command answers on it as on TARGET, without these files. gdb and lldb read it, too.
+    """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files. Every
+    command gives the same answers on it, on any machine, without those files. gdb and lldb read it, too.
 
-    Environment variables but OpenMP's are left out, and so are the folders in the arguments; memory is whole pages, in
-    which there may be more than is asked for.
+    It leaves out environment variables other than OpenMP's, and the folders in arguments. Memory is kept in whole pages,
+    which may hold other data of the program: look at it before you publish it.
 
     \b
       $ ompd snapshot core.1234 -o small.core
@@ -288,21 +322,21 @@ _SNAPSHOT_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], .
         "--data",
         metavar="SIZE",
         callback=_parse_size,
-        help="How much writable data of each of the user's modules is kept: 500K, 2G, 0 for none; 1M if not given.",
+        help="How much writable data to keep of each of your modules: 500K, 2G, 0 for none; default 1M.",
     ),
     click.option("--keep-env", is_flag=True, help="Keep the whole environment and the folders in arguments."),
 )
 _decorated: Callable[..., None] = _snapshot
 for _option in reversed((*_OPTIONS, *_SNAPSHOT_OPTIONS)):
     _decorated = _option(_decorated)
-_summary = "A small core that holds what an inspection reads."
+_summary = "Write a small core to send to somebody else."
 cli.add_command(click.command("snapshot", short_help=_summary, epilog=_EXIT_CODES)(_decorated))
 
 
-@cli.group(short_help="The layouts of runtimes' structures that are known, and new ones.", epilog=_EXIT_CODES)
+@cli.group(short_help="List or add structure layouts of stripped runtimes.", epilog=_EXIT_CODES)
 def layout() -> None:
-    """Tables of where runtimes keep what in their structures. They serve where a runtime is stripped, if they are
-    proven to be those of the very file. No target is asked.
+    """Tables of offsets and sizes of the runtimes' structures. ompd needs one where a runtime is stripped, and uses it
+    only after verifying that it fits that runtime. These commands take no TARGET.
     """
 
 
@@ -310,7 +344,7 @@ _DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an er
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@layout.command("show", short_help="The tables that are known, or what one holds.", epilog=_EXIT_CODES)
+@layout.command("show", short_help="List the tables, or print one.", epilog=_EXIT_CODES)
 @click.argument("name", metavar="[NAME]", required=False)
 @_JSON
 @click.option(
@@ -319,12 +353,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
     default="auto",
     help="Colours in text; NO_COLOR is respected.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say more: the build-ids, and what each is; the files.")
+@click.option("-v", "--verbose", is_flag=True, help="Show build-ids with what each is, and the files.")
 @_DEBUG
 def layout_show(name: str | None, as_json: bool, color: str, verbose: bool, debug: bool) -> None:
-    """Lists the tables of layouts: of which runtime, releases and machines each is, how many files it is known to be
-    right for, how it was made, and whether it is shipped with ompd or the user's own. With NAME, that table's
-    structures: offset, size and name of each member, in bytes; 204:3 is bit 3 from byte 204 on.
+    """Lists the tables of layouts: runtime, releases, architectures, for how many build-ids each is known to be right,
+    how it was made, and whether it came with ompd or is your own. With NAME, prints that table's structures: offset,
+    size and name of each member, in bytes; 204:3 is bit 3 of byte 204.
 
     \b
       $ ompd layout show
@@ -337,20 +371,20 @@ def layout_show(name: str | None, as_json: bool, color: str, verbose: bool, debu
     _tell_layouts(lambda: layouts.known(name), as_json=as_json, color=color, verbose=verbose, debug=debug)
 
 
-@layout.command("add", short_help="A new table, from the debug information of a runtime.", epilog=_EXIT_CODES)
+@layout.command("add", short_help="Make a table from a runtime's debug information.", epilog=_EXIT_CODES)
 @click.argument("file", metavar="FILE", type=click.Path(readable=False))
-@click.option("--name", metavar="NAME", help="What the table is of, and is called; if not given, as FILE tells.")
+@click.option("--name", metavar="NAME", help="Name of the runtime's release and of the table; default: read from FILE.")
 @click.option(
     "--runtime",
     type=click.Choice(["libgomp", "libomp"]),
-    help="Which runtime FILE is of, if it has the types of several.",
+    help="The runtime in FILE, if it has the types of several.",
 )
 @_JSON
 @_DEBUG
 def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, debug: bool) -> None:
     """Makes a table from the debug information of FILE, a runtime's own file or its separate debug file (.debug, .dbg),
-    and writes it into the user's folder: $XDG_DATA_HOME/ompd/layouts, by default ~/.local/share/ompd/layouts. From then
-    on every command knows a stripped file with the same build-id.
+    and writes it into your folder, $XDG_DATA_HOME/ompd/layouts, by default ~/.local/share/ompd/layouts. From then on
+    every command can read a stripped file with the same build-id.
 
     \b
       $ ompd layout add libiomp5.dbg
@@ -399,19 +433,19 @@ def _tell_layouts(
         sys.exit(EXIT_INCOMPLETE)
 
 
-@cli.command(short_help="The JSON Schema of a command's answer.")
+@cli.command(short_help="Print the JSON Schema of a command's output.")
 @click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "layout"]))
 def schema(command: str) -> None:
-    """Prints the JSON Schema of what `ompd COMMAND --json` prints."""
+    """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
     import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it
 
     click.echo(schemas.format_schema(command))
 
 
-@cli.command("lldb-init", short_help="The line that loads the commands into LLDB.")
-@click.option("--install", is_flag=True, help="Write it into ~/.lldbinit, unless it is there.")
+@cli.command("lldb-init", short_help="Load these commands into LLDB.")
+@click.option("--install", is_flag=True, help="Write the line into ~/.lldbinit, unless it is there already.")
 def lldb_init(install: bool) -> None:
-    """Prints the line that loads these commands into LLDB, where they ask the process that is being debugged."""
+    """Prints the line that loads these commands into LLDB. There they work on the process that LLDB debugs."""
     import ompd.commands.lldb_init as lldbinit  # noqa: PLC0415  no other command needs it
 
     line = lldbinit.format_import()
@@ -439,9 +473,9 @@ def main() -> NoReturn:
     except OmpdError:
         raise  # --debug asked for it
     except MemoryError:
-        _say("ompd: there is not enough memory for the answer")
+        _say("ompd: not enough memory for the answer")
         sys.exit(EXIT_NO_ANSWER)
-    except Exception as error:  # the outer edge: a fault of ours is no fault of the user
+    except Exception as error:  # the outer edge: our faults are not the user's
         if isinstance(error.__cause__, KeyboardInterrupt):  # until 3.12, in a class that is being made
             sys.exit(EXIT_INTERRUPTED)
         if "--debug" in sys.argv:

@@ -1,4 +1,4 @@
-"""The commands: one table, of which the shell, and later LLDB, make theirs."""
+"""The commands: one table, from which the shell and LLDB make theirs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.session.session import Session
 
-# The line above every answer, as it is of the examples.
+# The line above every answer, as the examples have it.
 _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that one command has besides those of all.
+    """An option that only one command has.
 
-    With ``select`` it is a flag that says which rows of the answer are wanted, so that JSON obeys it too. Others are
-    given to the question, by their name: a flag as a truth value, one with a value as that, None if it is not given.
-    ``metavar`` is what help calls the value, ``choices`` all that it can be.
+    With ``select`` it is a flag that selects rows of the answer, in text and in JSON. All others are passed to the
+    question by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar`` is the
+    value's name in the help, ``choices`` are all its possible values.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a command has to be told besides the target: ``metavar`` is what help calls it, ``example`` one of it."""
+    """An argument after the target: ``metavar`` is its name in the help, ``example`` a value."""
 
     name: str
     metavar: str
@@ -45,10 +45,10 @@ class Argument:
 class Command:
     """One command.
 
-    ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer, which
-    is not imported before it is needed. ``example`` is what it prints, with ``example_words`` if it is given some,
-    ``folds`` tells whether the text folds equal
-    rows, so that ``--all`` makes sense."""
+    ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer; that
+    module is imported only when it is needed. ``example`` is sample output, for the arguments ``example_words``.
+    ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense.
+    """
 
     name: str
     summary: str
@@ -64,7 +64,7 @@ class Command:
     def answer(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Ask the question.
 
-        :param given: the argument and the options of this command's own, by their names; what is missing is not given
+        :param given: the argument and the command's own options, by name; a missing one was not given
         """
         asked: dict[str, Any] = {}
         for option in self.options:
@@ -81,9 +81,9 @@ class Command:
 COMMANDS = (
     Command(
         "runtimes",
-        "Every OpenMP runtime in the process.",
-        "Names each OpenMP runtime in the process: its kind, version and file, how the layout of its structures is"
-        " known, the libraries it offers to debuggers (ompd_dll_locations), and whether it keeps the states of its"
+        "The OpenMP runtimes in the process, and how ompd reads them.",
+        "Lists each OpenMP runtime in the process: kind, version and file, where the layout of its structures comes"
+        " from, the debugger libraries that it names (ompd_dll_locations), and whether it keeps the states of its"
         " threads.",
         runtimes.ask,
         "print_runtimes",
@@ -94,10 +94,10 @@ COMMANDS = (
     ),
     Command(
         "threads",
-        "What every thread is doing.",
-        "Shows each thread of the process: its OpenMP number and team size, the level of its region, its native id, its"
-        " state, what it waits for, and where it is in the user's source; of a core, which thread failed. Equal threads"
-        " are one row.",
+        "What every thread is doing, and what it waits for.",
+        "Shows each thread of the process: OpenMP number and team size, level of its region, native id, state, what it"
+        " waits for, and where it is in your source; in a core, also which thread failed. Threads that differ only in"
+        " number share a row.",
         threads.ask,
         "print_threads",
         f"{_HEAD}"
@@ -108,10 +108,10 @@ COMMANDS = (
     ),
     Command(
         "parallel",
-        "The parallel regions that are being executed, as a tree.",
-        "Shows the parallel regions that are being executed, each inside of the one that encloses it: where in the"
-        " source, level, team size, and the native ids of its threads in thread-number order. Serialized regions are"
-        " regions too.",
+        "The parallel regions, as a tree.",
+        "Shows the parallel regions that are being executed, each under the one that encloses it: place in the source,"
+        " level, team size, and the native ids of its threads in the order of their thread numbers. Serialized regions"
+        " are included.",
         regions.ask,
         "print_parallel",
         f"{_HEAD}"
@@ -120,10 +120,10 @@ COMMANDS = (
     ),
     Command(
         "tasks",
-        "The tasks that exist, as a tree.",
-        "Shows initial, implicit and explicit tasks, each inside of the one that generated it: the construct it is of,"
-        " whether it is executing, suspended, queued or waiting for others, and on which thread. With -v also its"
-        " frames and the data of tools.",
+        "The tasks, as a tree.",
+        "Shows initial, implicit and explicit tasks, each under the task that generated it: its construct, its thread,"
+        " and whether it is executing, suspended, queued or waiting for other tasks. With -v also its frames and the"
+        " data of OMPT tools.",
         tasks.ask,
         "print_tasks",
         f"{_HEAD}"
@@ -133,30 +133,28 @@ COMMANDS = (
     ),
     Command(
         "stack",
-        "Each thread's stack as the source reads.",
-        "Shows the stack of each thread as the source reads: without the frames of the OpenMP runtime, code of a region"
-        " or task with the function that has the construct. Where the stack of a worker ends, that of the task that met"
-        " the construct follows, on the thread that runs it, out to main.",
+        "Each thread's stack, as your source reads.",
+        "Shows the stack of each thread as your source reads: without the OpenMP runtime's frames, and with the code of"
+        " a region or task under the name of the function that contains the construct. A worker's stack continues with"
+        " that of the thread that started its region, out to main.",
         stacks.ask,
         "print_stacks",
         f"{_HEAD}"
         "OMP 1/4   level 1   thread 1235\n"
         "  #0 report_progress  hang.c:39\n"
         "  #1 simulate         hang.c:57   body of parallel hang.c:50\n"
-        "  met by thread 1234:\n"
+        "  region started by thread 1234:\n"
         "  #2 simulate         hang.c:50\n"
         "  #3 main             hang.c:70",
         folds=True,
         example_words="--thread 1",
         options=(
-            Option("raw", "All frames of the thread's own stack, each with whose it is, its task and its CFA."),
-            Option("fold", "Threads that have the same stack share it."),
-            Option(
-                "locals", "The variables of the user's frames, with how constructs share them, as far as that is told."
-            ),
+            Option("raw", "All frames of the thread's own stack, each with its owner, task and frame address (CFA)."),
+            Option("fold", "Group threads with equal stacks."),
+            Option("locals", "Local variables of your frames, with how constructs share them, if that is known."),
             Option(
                 "thread",
-                "Only the thread with this native id; if there is none, those with this OpenMP number.",
+                "Only the thread with this native id or, if there is none, threads with this OpenMP number.",
                 kind="number",
                 metavar="N",
             ),
@@ -164,9 +162,9 @@ COMMANDS = (
     ),
     Command(
         "icvs",
-        "The internal control variables.",
-        "Shows every internal control variable with its scope and value. Where threads, regions or tasks have different"
-        " values, each value has a row that says whose it is.",
+        "The runtime's settings (internal control variables).",
+        "Shows every internal control variable with its scope and value. If threads, regions or tasks have different"
+        " values, each value has its own row, with those that have it.",
         icvs.ask,
         "print_icvs",
         f"{_HEAD}"
@@ -177,15 +175,14 @@ COMMANDS = (
         "thread-num-var  thread  3      [1237]",
         folds=True,
         example_words="--changed",
-        options=(Option("changed", "Only the variables that differ between threads, regions or tasks.", icvs.changed),),
+        options=(Option("changed", "Only variables that differ between threads, regions or tasks.", icvs.changed),),
     ),
     Command(
         "var",
-        "A variable as every thread has it.",
-        "Shows the value and address of a variable in static storage in each thread: of a threadprivate or thread-local"
-        " one each thread's own copy, whatever keeps it. NAME may be qualified (file.c::x, ns::Class::x, function::x,"
-        " module::x, /block/member) and be a part of a variable (x.member[2], *x). Equal values are one row; those that"
-        " stand out are marked.",
+        "One variable, in every thread.",
+        "Shows value and address of a static, threadprivate or thread-local variable in each thread. NAME may be"
+        " qualified (file.c::x, ns::Class::x, function::x, module::x, /block/member) and select a part (x.member[2],"
+        " *x). Equal values share a row; outliers are marked.",
         variables.ask,
         "print_variable",
         f"{_HEAD}"
@@ -194,22 +191,33 @@ COMMANDS = (
         "   0,2-3/4  1234,1236,1237  3 copies        7\n"
         "*  1/4      1235            0x7f1c8e5ff63c  1003",
         folds=True,
-        argument=Argument("name", "NAME", "the variable, as the source names it", "counter"),
+        argument=Argument("name", "NAME", "the variable's name in the source", "counter"),
         options=(
             Option(
                 "format",
-                "Write values as gdb's print/LETTER does.",
+                "Print values as gdb's print/LETTER does.",
                 kind="text",
                 metavar="LETTER",
                 choices=variables.FORMATS,
             ),
-            Option("stats", "Tell what the values have in common: least, greatest, mean, distinct ones, outliers."),
+            Option("stats", "Add statistics: minimum, maximum, mean, distinct values, outliers."),
             Option(
                 "elements",
-                "How many elements of an array, and characters of a string, are shown; 200 if not given.",
+                "Print at most N elements of an array or characters of a string; default 200.",
                 kind="number",
                 metavar="N",
             ),
         ),
     ),
 )
+
+DEFAULT = "threads"
+"""The command that ``ompd TARGET`` runs."""
+
+GROUPS = (
+    ("Look", ("threads", "stack", "parallel", "tasks", "var", "icvs")),
+    ("Share", ("snapshot", "schema")),
+    ("Libraries", ("runtimes", "layout")),
+    ("Set up", ("lldb-init",)),
+)
+"""How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""

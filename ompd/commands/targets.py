@@ -10,6 +10,8 @@ from ompd.debugger.files.opening import MAX_SIZE
 from ompd.debugger.files.progress import Progress
 from ompd.session.session import Session
 
+# A word that can be nothing but a core file, whether or not it is there: no command has such a name.
+_LIKE_A_FILE = re.compile(r"core([._-].*)?|.*[/.:].*", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _FOLDER = re.compile(r"/proc/([0-9]+)/?", re.ASCII)
 
@@ -23,6 +25,13 @@ def process_id_of(target: str) -> int | None:
     if folder is not None:
         return _number(folder[1])
     return _number(target) if _NUMBER.fullmatch(target) and not os.path.lexists(target) else None
+
+
+def is_target(word: str) -> bool:
+    """Return whether *word*, which is no command, names a core file or a process rather than a mistyped command."""
+    return (
+        process_id_of(word) is not None or os.path.lexists(word) or _LIKE_A_FILE.fullmatch(word) is not None
+    )
 
 
 def _number(digits: str) -> int:
@@ -39,7 +48,7 @@ def open_target(
     progress: Progress | None = None,
     **options: Any,
 ) -> Session:
-    """Return a session on what the user called *target*."""
+    """Return a session on the core file or process that the user named *target*."""
     process_id = process_id_of(target)
     if process_id is not None:
         return Session.attach(process_id, nonblocking=nonblocking, max_stop=max_stop, progress=progress, **options)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from ompd.model import Answer, StackFrame, StackRecord
 from ompd.render.words import UNKNOWN, basename, clean, format_count, format_failure, format_numbers, format_threads
 
-_MAX_FRAMES, _LAST = 100, 20  # of a deep recursion so many are shown, and the last of these
-_MAX_NAME = 40  # names longer than that do not push the others' columns away
+_MAX_FRAMES, _LAST = 100, 20  # frames shown of a deep recursion, and how many of these are its last
+_MAX_NAME = 40  # longer names do not widen the column
 _MAX_VALUE = 200  # characters of a variable's value
 _HOW = {
-    "frame-pointer": "a guess by the frame pointer",
-    "scan": "a guess by a scan of the stack",
+    "frame-pointer": "guessed from the frame pointer",
+    "scan": "guessed by scanning the stack",
     "tail-call": "tail call",
 }
 
@@ -74,9 +74,8 @@ def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterato
                 yield f"  the stack of thread {thread} could not be followed further: {clean(stopped)}", "dim"
                 stopped = None
             thread = frame.thread
-            before = "has not begun" if row.about_to_begin else "is in no code of"
-            in_none = "" if position else f"{before} the region, which was "
-            yield f"  {in_none}met by thread {thread}:", "dim"
+            before = "has not begun the region's code" if row.about_to_begin else "is not in the region's code"
+            yield f"  {'' if position else f'{before}; '}region started by thread {thread}:", "dim"
         line = f"  #{number:<{digits}} {names[number]:<{width}}  {_where(frame)}"
         notes = _notes(frame, verbose, raw)
         yield (
@@ -85,9 +84,9 @@ def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterato
         )
         yield from _locals(frame, " " * (digits + 6), unfold or verbose)
     if stopped is not None:
-        yield f"  not followed further: {clean(stopped)}", "dim"
+        yield f"  the stack could not be followed further: {clean(stopped)}", "dim"
     elif not row.frames and not row.idle:
-        yield "  no code of the user's", "dim"
+        yield "  no user code", "dim"
 
 
 def _locals(frame: StackFrame, indent: str, whole: bool) -> Iterator[tuple[str, str]]:
@@ -135,7 +134,7 @@ def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
     if frame.how in _HOW:
         yield _HOW[frame.how]
         if "callee" in frame.unavailable:
-            yield "what it called is not known"
+            yield "what it called is unknown"
     elif frame.guessed:
         yield "if the guess is right"
     if raw:
