@@ -3,93 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import signal
 import subprocess
-import sys
-import time
-from collections import Counter
 from pathlib import Path
 
-import pytest
-
-from ompd.commands.table import COMMANDS
 from tests.support import clean_environment, require
-from tests.support.build import PROGRAMS
-from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
-
-README = (Path(__file__).parents[1] / "README.md").read_text()
-README_EXAMPLES = re.findall(r"^\$ ompd .*?(?=\n\n\$|\n```)", README, re.MULTILINE | re.DOTALL)
-SOURCE = PROGRAMS / "hang.c"
-OMPD = Path(sys.executable).with_name("ompd")
-
-
-def line_with(text: str) -> int:
-    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
-
-
-def build(folder: Path) -> Path:
-    program = folder / "hang"
-    subprocess.run(["gcc", "-g", "-fopenmp", str(SOURCE), "-o", str(program), "-lm"], check=True)
-    return program
-
-
-def wait_until_stuck(process: subprocess.Popen[bytes]) -> None:
-    # Three of four threads sleep in the barrier, the fourth for the lock: on another word. Threads that begin may look
-    # like that, too, but not for long.
-    deadline = time.monotonic() + 20
-    since = 0.0
-    while time.monotonic() < deadline and process.poll() is None:
-        tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
-        calls = [(task / "syscall").read_text().split()[:2] for task in tasks]
-        words = Counter(call[1] for call in calls if call[0] == "202")  # futex
-        if sorted(words.values()) != [1, 3]:
-            since = 0.0
-        elif not since:
-            since = time.monotonic()
-        elif time.monotonic() - since > 0.1:
-            return
-        time.sleep(0.01)
-    pytest.fail(f"the program did not hang: status {process.poll()}")
-
-
-def take_core(program: Path, folder: Path) -> Path:
-    environment = {**clean_environment(), **ENVIRONMENT}
-    with cores_allowed():
-        process = subprocess.Popen([str(program)], cwd=folder, env=environment)
-    try:
-        wait_until_stuck(process)
-        if kernel_core_obstacle() is None:
-            process.send_signal(signal.SIGABRT)
-            process.wait()
-            return next(folder.glob("core*"))
-        require("gdb")
-        command = ["gdb", "-nx", "-batch", "-p", str(process.pid), "-ex", "generate-core-file core"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        return folder / "core"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def alike(text: str) -> list[str]:
-    # Without what differs from run to run: ids, addresses, and the width of columns that they make.
-    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
-    text = re.sub(r"\b(?<!core\.)\d{3,}\b", "ID", text)
-    return [re.sub(r" {2,}", "  ", line).rstrip() for line in text.strip().splitlines()]
-
-
-def show(command: str, core: Path, *options: str) -> str:
-    run = subprocess.run(
-        [str(OMPD), command, core.name, *options],
-        cwd=core.parent,
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        check=True,
-    )
-    return f"$ {' '.join(('ompd', command, core.name, *options))}\n{run.stdout}"
+from tests.support.demo import OMPD, SOURCE, build, line_with, show, take_core
 
 
 def ask(command: str, core: Path) -> dict[str, object]:
@@ -106,15 +25,15 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
     core = take_core(build(tmp_path), tmp_path)
     core = core.rename(tmp_path / "core.1234")
     print(f"\n{SOURCE.name} was built with gcc -g -fopenmp, hangs, and left a core.\n")
-    print(show("threads", core))
+    print(show(f"threads {core.name}", tmp_path))
     print(
         "Look at WAITS FOR: three threads wait in a barrier for the fourth, which waits for a lock.\n"
         f"Nobody is left to release it: line {line_with('lock stays set')} returned without doing so.\n"
     )
-    print(show("parallel", core))
+    print(show(f"parallel {core.name}", tmp_path))
     print("Look at the region: it is where the four threads, by their native ids, were sent to work.\n")
 
-    print(show("stack", core, "--fold"))
+    print(show(f"stack {core.name} --fold", tmp_path))
     print("Look at the thread that waits for the lock: its stack goes on in the one that sent it there, out to main.\n")
 
     threads = ask("threads", core)["threads"]
@@ -147,13 +66,4 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
         ("simulate", parallel),
         ("main", call),
     ]
-    # What the README and the help show is what was printed.
-    for shown in README_EXAMPLES:
-        command, *options = shown.splitlines()[0].split()[2:]
-        assert alike(show(command, core, *options[1:])) == alike(shown)
-    assert len(README_EXAMPLES) == 2
-    for command in COMMANDS:
-        if "   hang   " in command.example and command.argument is None:
-            printed = show(command.name, core, *command.example_words.split())
-            assert alike(printed.partition("\n")[2]) == alike(command.example), command.name
     shutil.rmtree(tmp_path)

@@ -18,7 +18,7 @@ from tests.stub.programs import built, core_of
 from tests.support import running, stopped
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALL_EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
 EXAMPLES = [example for example in ALL_EXAMPLES if "launch" not in example]  # test_lldb_docs.py runs those
 TOLD = {"hang": ("wait_lock", "is in a region of simulate at level 1", "waited for: [")}
@@ -74,6 +74,11 @@ def test_links_lead_to_files() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    assert all(f"]({page.name})" in index for page in (ROOT / "docs").glob("*.md") if page.name != "README.md")
 
 
 def test_every_command_and_option_is_on_the_page_of_commands() -> None:

@@ -1,0 +1,88 @@
+"""The program of README, help and `make demo`: it hangs, its core is taken, and commands are shown on it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support import clean_environment, require
+from tests.support.build import PROGRAMS
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
+
+SOURCE = PROGRAMS / "hang.c"
+OMPD = Path(sys.executable).with_name("ompd")
+
+
+def line_with(text: str) -> int:
+    return next(number for number, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
+
+
+def build(folder: Path) -> Path:
+    program = folder / "hang"
+    subprocess.run(["gcc", "-g", "-fopenmp", str(SOURCE), "-o", str(program), "-lm"], check=True)
+    return program
+
+
+def wait_until_stuck(process: subprocess.Popen[bytes]) -> None:
+    # Three of four threads sleep in the barrier, the fourth for the lock: on another word. Threads that begin may look
+    # like that, too, but not for long.
+    deadline = time.monotonic() + 20
+    since = 0.0
+    while time.monotonic() < deadline and process.poll() is None:
+        tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+        calls = [(task / "syscall").read_text().split()[:2] for task in tasks]
+        words = Counter(call[1] for call in calls if call[0] == "202")  # futex
+        if sorted(words.values()) != [1, 3]:
+            since = 0.0
+        elif not since:
+            since = time.monotonic()
+        elif time.monotonic() - since > 0.1:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"the program did not hang: status {process.poll()}")
+
+
+def take_core(program: Path, folder: Path) -> Path:
+    environment = {**clean_environment(), **ENVIRONMENT}
+    with cores_allowed():
+        process = subprocess.Popen([str(program)], cwd=folder, env=environment)
+    try:
+        wait_until_stuck(process)
+        if kernel_core_obstacle() is None:
+            process.send_signal(signal.SIGABRT)
+            process.wait()
+            return next(folder.glob("core*"))
+        require("gdb")
+        command = ["gdb", "-nx", "-batch", "-p", str(process.pid), "-ex", "generate-core-file core"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        return folder / "core"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def alike(text: str) -> list[str]:
+    """Return the lines without what differs from run to run: ids, addresses, the width of columns that they make."""
+    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
+    text = re.sub(r"\b(?<!core\.)\d{3,}\b", "ID", text)
+    return [re.sub(r" {2,}", "  ", line).rstrip() for line in text.strip().splitlines()]
+
+
+def show(words: str, folder: Path) -> str:
+    """Return the line ``$ ompd WORDS`` and what that prints in *folder*."""
+    run = subprocess.run(
+        [str(OMPD), *words.split()],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=True,
+    )
+    return f"$ ompd {words}\n{run.stdout}"

@@ -1,0 +1,74 @@
+"""What README.md and the help show is what the commands print. Written anew by ``python -m tests.test_readme``."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ompd.commands.table import COMMANDS, Command
+from tests.support import require
+from tests.support.cache import CHECKOUT
+from tests.support.demo import alike, build, show, take_core
+
+README = CHECKOUT / "README.md"
+EXAMPLE = re.compile(r"^\$ ompd (.*)\n(?:(?!\$ |```).*\n)*", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder_of_the_page(tmp_path_factory.mktemp("readme"))
+
+
+def folder_of_the_page(folder: Path) -> Path:
+    require("gcc")
+    take_core(build(folder), folder).rename(folder / "core.1234")
+    return folder
+
+
+def test_readme_shows_what_the_commands_print(folder: Path) -> None:
+    shown = list(EXAMPLE.finditer(README.read_text()))
+    assert {found[1].split()[0] for found in shown} == {"core.1234", "stack", "parallel", "tasks", "var"}
+    for found in shown:
+        assert alike(show(found[1], folder)) == alike(found[0]), found[1]
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "   hang   " in c.example and c.argument is None], ids=lambda c: c.name)
+def test_help_shows_what_the_command_prints(command: Command, folder: Path) -> None:
+    words = " ".join((command.name, "core.1234", command.example_words)).rstrip()
+    assert alike(show(words, folder).partition("\n")[2]) == alike(command.example)
+
+
+def _renumber(text: str) -> str:
+    # Ids and tables as of a process 1234 with the threads 1234 to 1237.
+    ids = sorted(set(re.findall(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", text)), key=int)
+    new = dict(zip(ids, map(str, count(1234)), strict=False))
+    text = re.sub(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", lambda found: new[found[0]], text)
+    blocks = []
+    for block in text.split("\n\n"):
+        rows = [re.split(r" {2,}", line) for line in block.splitlines()]
+        if re.match(r"( *)OMP +[A-Z]", block) and len({len(row) for row in rows}) == 1:
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+            block = "\n".join(lines) + "\n" * block.endswith("\n")
+        blocks.append(block)
+    return "\n\n".join(blocks)
+
+
+def write_page() -> None:
+    """Write anew what README.md shows."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = folder_of_the_page(Path(temporary))
+
+        def shown(found: re.Match[str]) -> str:
+            between = "\n" if found[0].endswith("\n\n") else ""
+            return _renumber(show(found[1], folder)).rstrip("\n") + "\n" + between
+
+        README.write_text(EXAMPLE.sub(shown, README.read_text()))
+
+
+if __name__ == "__main__":
+    write_page()
