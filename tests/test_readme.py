@@ -36,7 +36,10 @@ def test_readme_shows_what_the_commands_print(folder: Path) -> None:
         assert alike(show(found[1], folder)) == alike(found[0]), found[1]
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if "   hang   " in c.example and c.argument is None], ids=lambda c: c.name)
+SHOWN = [command for command in COMMANDS if "   hang   " in command.example and command.argument is None]
+
+
+@pytest.mark.parametrize("command", SHOWN, ids=lambda command: command.name)
 def test_help_shows_what_the_command_prints(command: Command, folder: Path) -> None:
     words = " ".join((command.name, "core.1234", command.example_words)).rstrip()
     assert alike(show(words, folder).partition("\n")[2]) == alike(command.example)

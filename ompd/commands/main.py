@@ -76,9 +76,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         multiple=True,
         help="Folder with separate debug files or .build-id folders; may be repeated.",
     ),
-    click.option(
-        "--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."
-    ),
+    click.option("--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
     click.option(
         "--max-size",
         metavar="SIZE",
@@ -92,7 +90,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         multiple=True,
         help="Folder with plugins for other OpenMP runtimes; may be repeated.",
     ),
-    click.option("--nonblocking", is_flag=True, help="Do not stop a live process: facts may be from different moments."),
+    click.option("--nonblocking", is_flag=True, help="Do not stop a live process; facts may be of different moments."),
     click.option(
         "--max-stop",
         metavar="MS",
@@ -286,11 +284,11 @@ for _command in COMMANDS:
 
 
 def _snapshot(**options: Any) -> None:
-    """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files. Every
-    command gives the same answers on it, on any machine, without those files. gdb and lldb read it, too.
+    """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files.
+    Every command gives the same answers on it, on any machine, without those files. gdb and lldb read it, too.
 
-    It leaves out environment variables other than OpenMP's, and the folders in arguments. Memory is kept in whole pages,
-    which may hold other data of the program: look at it before you publish it.
+    It leaves out environment variables other than OpenMP's, and the folders in arguments. Memory is kept in whole
+    pages, which may hold other data of the program: look at it before you publish it.
 
     \b
       $ ompd snapshot core.1234 -o small.core
