@@ -149,10 +149,10 @@ def _strings(given: Any) -> list[str]:
 
 
 class _Prompt:
-    """A command of LLDB's. LLDB makes one for each debugger and calls its methods.
+    """An LLDB command. LLDB makes one for each debugger and calls its methods.
 
-    LLDB 19 and later parse options by what ``get_options_definition`` tells, and complete them; before, the words come
-    as they were typed. Both end in :meth:`run`, whose errors end here: none may reach LLDB.
+    LLDB 19 and later parse and complete options by ``get_options_definition``; older ones pass the words as they
+    were typed. Both end in :meth:`run`, whose errors end here: none may reach LLDB.
     """
 
     summary = ""
@@ -166,7 +166,7 @@ class _Prompt:
         raise NotImplementedError
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
-        """Return what LLDB has to know of the options, by long name."""
+        """Return LLDB's description of the options, by long name."""
         return {}
 
     def help(self) -> str:
@@ -187,7 +187,7 @@ class _Prompt:
             self._fail(result, f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""), words)
         except KeyboardInterrupt:
             self._fail(result, "ompd: interrupted", words)
-        except BaseException as error:  # noqa: BLE001  a fault of ours must not take the debugger down
+        except BaseException as error:  # noqa: BLE001  our faults must not end the debugger
             text = f"ompd: internal error: {type(error).__name__}: {error}"
             self._fail(result, f"{text}\nompd: --debug shows where; please report it", words)
         finally:
@@ -200,7 +200,7 @@ class _Prompt:
     # What LLDB asks
 
     def get_short_help(self) -> str:
-        """Return the line in the list of commands."""
+        """Return the command's line in the list of commands."""
         return self.summary
 
     @_ISOLATION
@@ -210,7 +210,7 @@ class _Prompt:
         return text.partition("\n\nOptions:\n")[0] if _PARSES else text
 
     def get_flags(self) -> int:
-        """Return what LLDB checks before: nothing, since its words for it are not ours."""
+        """Return what LLDB checks before it calls: nothing, since our messages say more."""
         return 0
 
     @_ISOLATION
@@ -223,7 +223,7 @@ class _Prompt:
         return []
 
     def option_parsing_started(self) -> None:
-        """Forget the options of the last time."""
+        """Forget the options of the last call."""
         self._words = []
 
     def set_option_value(self, exe_ctx: Any, option: str, value: str | None) -> bool:
@@ -323,7 +323,7 @@ class ThreadCommand(_Prompt):
 class SnapshotCommand(_Prompt):
     """``ompd snapshot FILE``: write a small core of the process."""
 
-    summary = "Write a small core that holds what an inspection reads."
+    summary = "Write a small core to send to somebody else."
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Write the file, and say what is in it."""
@@ -349,8 +349,8 @@ class SnapshotCommand(_Prompt):
     def help(self) -> str:
         """Return the help of the command."""
         return (
-            "Writes a small ELF core that holds what an inspection reads, and what it needs of the modules' files."
-            " Every command of the shell answers on it.\n\n"
+            "Writes a small ELF core with the memory that ompd needs, and what it needs of the program's files. Every"
+            " command gives the same answers on it, without those files.\n\n"
             f"  {_PROMPT}ompd snapshot small.core\n\n"
             "Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n"
         )
@@ -456,7 +456,7 @@ class AutoCommand(_Switch):
     """``ompd auto on|off``: a line at each stop."""
 
     name = "auto"
-    summary = "Print a line on OpenMP at each stop, or no more."
+    summary = "Turn the OpenMP summary at each stop on or off."
 
     def switch(self, debugger: Any, on: bool) -> None:
         """Print them from now on, or no more."""
@@ -465,14 +465,14 @@ class AutoCommand(_Switch):
             _hook(debugger, self._state)
 
     def tell(self, debugger: Any) -> str:
-        """Return what it is."""
+        """Return the current setting."""
         return "on" if self._state.auto else "off"
 
     def help(self) -> str:
         """Return the help of the command."""
         return (
-            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do; and so"
-            " does the beginning of an OpenMP runtime, at which the program does not stop.\n\n"
+            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do. A line also"
+            " says when an OpenMP runtime begins; the program does not stop there.\n\n"
             f"  {_PROMPT}ompd auto on\n"
         )
 
@@ -481,7 +481,7 @@ class FramesCommand(_Switch):
     """``ompd bt on|off``: whether LLDB's own commands leave out the frames of OpenMP runtimes."""
 
     name = "bt"
-    summary = "Leave OpenMP runtimes' frames out of bt, up and down, or not."
+    summary = "Hide OpenMP runtimes' frames in bt, up and down, or show them."
 
     def switch(self, debugger: Any, on: bool) -> None:
         """Leave them out from now on, or no more.
@@ -495,19 +495,19 @@ class FramesCommand(_Switch):
             _frames(debugger).switch(on)
 
     def tell(self, debugger: Any) -> str:
-        """Return what it is, and what that means or why it cannot be otherwise."""
+        """Return the current setting, and what it means or why it cannot be changed."""
         return _tell_frames(debugger)
 
     def help(self) -> str:
         """Return the help of the command."""
         return (
-            "With `on`, as it is at first where LLDB can do that, its own `bt`, `up` and `down` leave out the frames of"
-            " OpenMP runtimes, and an editor shows them as subtle. `bt -u` shows all. Without a word it says what it"
-            f" is.\n\n  {_PROMPT}ompd bt off\n"
+            "With `on`, the default if this LLDB can do it, LLDB's own `bt`, `up` and `down` leave out the frames of OpenMP"
+            " runtimes, and an editor shows them as subtle. `bt -u` shows all frames. Without on or off, prints the"
+            f" current setting.\n\n  {_PROMPT}ompd bt off\n"
         )
 
 
-# The attribute came with what it tells: before, recognisers that hide frames are accepted and never asked.
+# Before LLDB had this attribute, it accepted recognisers that hide frames and never called them.
 _CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
 _SINCE_WHEN = "LLDB 20 and later can; ompd stack leaves them out in every version"
 
@@ -577,7 +577,7 @@ def _line(state: _State, process: Any, thread: int | None) -> str | None:
 class StatusCommand(_Prompt):
     """``ompd status``: what these commands see."""
 
-    summary = "What the commands see: LLDB, the process, its runtimes."
+    summary = "Versions of ompd and LLDB, the process, its runtimes, settings."
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Return a line for each of it."""
@@ -605,14 +605,14 @@ class StatusCommand(_Prompt):
             answer = self._state.session(process).ask_runtimes()
         except OmpdError:
             return []
-        states = {True: "keeps states", False: "keeps no states", None: "has not begun, or cannot be read"}
+        states = {True: "keeps states", False: "keeps no states", None: "not initialised yet, or unreadable"}
         told = [f"{row.id} {row.version or ''}".rstrip() + f", {states[row.keeps_states]}" for row in answer.rows]
         return told or ["none is loaded"]
 
 
-# The place that a runtime passes once it has begun. By name LLDB would skip what it takes for the beginning of a
-# function, and this may be a label: so the breakpoint is at its address, in whichever module is ever loaded. Questions
-# do not need it, they read what there is; it is for the line that `ompd auto` prints.
+# A runtime passes this place once it is initialised. By name LLDB would skip what it takes for the beginning of a
+# function, and this may be a label: so the breakpoint is at its address, in each module that is loaded. Only `ompd
+# auto` needs it.
 
 
 class Arming:
@@ -640,7 +640,7 @@ class Arming:
 
 @_ISOLATION
 def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool:
-    """Tell that a runtime has begun; False lets the program go on."""
+    """Print that a runtime has begun; False lets the program go on."""
     with suppress(BaseException):
         if _state(internal_dict).auto:
             print(clean(f"OpenMP: {frame.GetModule().GetFileSpec().GetFilename()} has begun"))

@@ -177,9 +177,9 @@ def test_text_has_colours_only_where_asked(nested: Stopped) -> None:
     assert "\x1b[" not in run("threads", nested.core, "--color", "never", TERM="xterm").stdout
 
 
-def test_verbose_says_what_is_not_known_and_why() -> None:
+def test_verbose_says_what_is_unknown_and_why() -> None:
     text = run("threads", stopped("lock", mode="neither").core, "-v").stdout
-    assert "(derived)" in text and re.search(r"not known: .*wait_id: ", text)
+    assert "(derived)" in text and re.search(r"unknown: .*wait_id: ", text)
 
 
 # Exit codes and usage

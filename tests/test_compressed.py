@@ -535,4 +535,4 @@ def test_matches_that_could_be_something_else(spool: Path, systemd: Callable[...
 def test_no_coredumpctl(spool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     name = "coredumpctl:1234"
-    refused("threads", name, names=name, fault="no coredumpctl on this machine", way_out="core_pattern")
+    refused("threads", name, names=name, fault="coredumpctl is not installed on this machine", way_out="core_pattern")

@@ -183,7 +183,7 @@ def test_notes_that_are_cut_give_the_threads_before_the_cut(tmp_path: Path, dead
     told = [row["native_thread_id"] for row in answer["threads"]]
     assert 0 < len(told) < len(true) and set(told) <= set(true)
     assert answer["target"]["thread_count"] is None
-    count = f"{len(told)} thread{'s' * (len(told) > 1)} before the cut and an unknown number behind it"
+    count = f"{len(told)} thread{'s' * (len(told) > 1)} before the cut and an unknown number after it"
     assert count in answer["warnings"][0]
 
 

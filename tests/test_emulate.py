@@ -503,7 +503,7 @@ REFUSED: dict[str, tuple[tuple[int | str, ...], str]] = {
     "does_clock": ((), "reads a clock"),
     "does_privileged": ((), "not for programs"),
     "does_input": ((), "not for programs"),
-    "does_cpuid": ((), "asks which processor"),
+    "does_cpuid": ((), "asks for the processor"),
     "does_divide": ((), "divides by zero"),
     "does_avx": ((), "an instruction at does_avx that the emulator does not know"),
     "does_invalid": ((), "an instruction at does_invalid that the emulator does not know"),
@@ -923,7 +923,7 @@ def test_a_module_whose_file_is_not_known_has_no_known_block() -> None:
     taken = sample("lazy")
     with opened(taken, finder=Without("libgomp")) as process:
         runtime = next(module for module in process.modules() if "libgomp" in module.name)
-        with pytest.raises(Unavailable, match="not known"):
+        with pytest.raises(Unavailable, match="unknown"):
             process.thread_local_block(runtime, taken.threads[0]["id"])
 
 

@@ -89,7 +89,7 @@ def test_the_copy_that_fork_made_in_a_region_is_one_thread_of_its_team(runtime: 
     implicit = {task.id: task for task in tasks.rows if task.kind == "implicit"}
     assert len(implicit) == 3 and implicit[row.task or ""].thread == copy
     assert "the other 2 are not in this process" in text.stderr and text.exit_code == 0
-    assert "2 of its 3 threads not known" in listed.stderr and "no parallel region" not in listed.stdout
+    assert "2 of its 3 threads unknown" in listed.stderr and "no parallel region" not in listed.stdout
     assert "descriptor" not in text.stderr + listed.stderr
 
 

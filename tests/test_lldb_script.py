@@ -151,7 +151,7 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
             # LLDB before 17 does not tell which file it has, which is in the first line, nor where a signal came from.
             first = 0 if version >= 17 else 1
             if version < 17:
-                printed = re.sub(r"\n+not known: (?:failed|si_code): .*$", "", printed, flags=re.MULTILINE)
+                printed = re.sub(r"\n+unknown: (?:failed|si_code): .*$", "", printed, flags=re.MULTILINE)
             assert bare(printed)[first:] == bare(expected)[first:]
 
 

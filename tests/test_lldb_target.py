@@ -100,8 +100,8 @@ def test_every_state_of_a_process_has_its_words(version: int, host: Callable[[in
     assert {key: numberless(text) for key, text in said.items()} == {
         "no process": "TargetGone: there is no process; run the program, attach to it, or load a core file",
         "stopped": "no error",
-        "has run": "StaleHandle: process N has run since it was asked",
-        "handle": "StaleHandle: process N has run since it was asked",
+        "has run": "StaleHandle: process N has run since this session was made",
+        "handle": "StaleHandle: process N has run since this session was made",
         "closed": "TargetGone: the session on process N was closed",
         "running": "TargetError: process N is running; stop it first: process interrupt",
         "killed": "TargetGone: process N has ended; run it again",

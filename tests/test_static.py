@@ -83,7 +83,7 @@ def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compil
     )
     left = [difference for difference in compare(core).differences if not untold.search(difference)]
     # Regions are in one another on the primary thread's stack, and nothing there tells which is which.
-    lost = [difference for difference in left if "how it goes on outside of its region cannot be told" in difference]
+    lost = [difference for difference in left if "its continuation outside of its region is unknown" in difference]
     assert [difference for difference in left if difference not in lost] == [
         "answer: complete is False, in truth True"
     ] * bool(lost)

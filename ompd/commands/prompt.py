@@ -85,7 +85,7 @@ def parse_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
             raise BadInput(f"--{flag.long} of {command.name} needs a value: --{flag.long} {flag.metavar}")
     if command.argument is not None and argument not in found:
         raise BadInput(
-            f"{command.name} needs to be told {command.argument.metavar}: {command.argument.help}",
+            f"{command.name} needs {command.argument.metavar}: {command.argument.help}",
             hint=f"ompd {command.name} {command.argument.example}",
         )
     return found
@@ -95,10 +95,10 @@ def _value(command: Command, flag: Flag, text: str) -> Any:
     option = next(option for option in command.options if OWN + option.name == flag.name)
     if option.kind == "number":
         if not (text.isascii() and text.isdecimal()):
-            raise BadInput(f"--{flag.long}: {text!r} is no number")
+            raise BadInput(f"--{flag.long}: {text!r} is not a number")
         return int(text)
     if option.choices and text not in option.choices:
-        raise BadInput(f"--{flag.long}: {text!r} is none of {', '.join(option.choices)}")
+        raise BadInput(f"--{flag.long}: {text!r} is not one of {', '.join(option.choices)}")
     return text
 
 

@@ -416,7 +416,7 @@ class InspectedProcess:
         # A debugger need not give this register; glibc's own lists have all threads.
         pthread = self._glibc.pthreads().get(thread)
         if pthread is None:
-            raise Unavailable(f"the thread pointer of {thread}: no register tells, and glibc's lists do not have it")
+            raise Unavailable(f"the thread pointer of {thread}: it is in no register and not in glibc's lists")
         return thread_pointer_of(pthread, self._target.architecture, self._glibc)
 
     @cached_property

@@ -27,10 +27,10 @@ def has_failed(info: SignalInfo, own: Collection[int]) -> bool:
     itself, as ``abort()`` does. A signal from elsewhere says nothing of the thread that took it.
 
     :param own: the process's id, and those of its threads
-    :raises Unavailable: if the target does not tell where the signal came from
+    :raises Unavailable: if the target does not say where the signal came from
     """
     if info.code is None:
-        raise Unavailable("the target does not tell where the signal came from (si_code)")
+        raise Unavailable("the target does not say where the signal came from (si_code)")
     if info.code == SI_TKILL:
         return info.sender in own
     return info.code > 0 and info.number in _FAULTS
@@ -45,8 +45,8 @@ def fault_address(info: SignalInfo) -> int | None:
     if info.number not in _WITH_ADDRESS:
         return None
     if info.code is None:
-        raise Unavailable("the target does not tell the signal's address (si_addr)")
+        raise Unavailable("the target does not have the signal's address (si_addr)")
     if info.code == SI_KERNEL and info.number != signal.SIGTRAP:
         # x86: an address that is not canonical, among others. What stands in si_addr is 0, and not the address.
-        raise Unavailable("the kernel does not tell the address of this fault (SI_KERNEL)")
+        raise Unavailable("the kernel does not give the address of this fault (SI_KERNEL)")
     return info.address if is_fault(info) else None

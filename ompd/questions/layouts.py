@@ -72,7 +72,7 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> L
     written, was_there = generate.store(chosen, told)
     notes = [f"it takes the place of the table of that name that was in {written.path}"] if was_there else []
     if build_id is None:
-        notes.append(f"{path} has no build-id, so the table proves no file by itself")
+        notes.append(f"{path}has no build-id, so the table cannot be matched to a file by itself")
     return LayoutAnswer((_record(written),), tuple(map(_struct, written.structs.values())), True, tuple(notes))
 
 
@@ -80,10 +80,10 @@ def _runtime_of(file: DebugFile) -> str:
     found = [runtime for runtime, family in generate.FAMILIES.items() if _has(file, family.telling)]
     if not found:
         types = ", ".join(f"{family.telling} ({runtime})" for runtime, family in generate.FAMILIES.items())
-        raise LayoutUnavailable(f"the debug information of {file.path} is of no runtime that is known: none of {types}")
+        raise LayoutUnavailable(f"the debug information of {file.path}is not that of a known runtime: it has none of {types}")
     if len(found) > 1:
         raise LayoutUnavailable(
-            f"the debug information of {file.path} is of {' and '.join(found)}", hint="--runtime says which is meant"
+            f"the debug information of {file.path} is of {' and '.join(found)}", hint="choose one with --runtime"
         )
     return found[0]
 
@@ -110,7 +110,7 @@ def _shape(file: DebugFile, family: generate.Family, type_name: str) -> generate
     except (TypeNotFound, Unsupported) as error:
         if type_name not in family.optional:
             raise LayoutUnavailable(
-                f"the debug information of {file.path} does not tell {type_name}: {error}"
+                f"the debug information of {file.path} does not describe {type_name}: {error}"
             ) from error
         return None
     if type_name not in family.optional:

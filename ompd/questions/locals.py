@@ -24,7 +24,7 @@ _OWN_NAMES = (".", "__context", "__vla_expr", "CHAIN.", "FRAME.", "D.")
 _TASKS = ("task", "taskloop")
 _ITERATION, _FIRST, _LAST = ".omp.iv", ".omp.lb", ".omp.ub"
 _CAPTURED = ".capture_expr."
-_OTHER_COPY = "the debug information tells the place of a copy that the loop does not use"
+_OTHER_COPY = "the debug information gives the location of a copy that the loop does not use"
 
 
 def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> StackFrame:
@@ -144,7 +144,7 @@ def _record(variable: LocalValue, sharing: str | None) -> LocalRecord:
         if variable.address is None:
             unavailable["address"] = variable.fault or ""
     if variable.type is None:
-        unavailable["type"] = "no debug information tells it"
+        unavailable["type"] = "no debug information gives it"
     return LocalRecord(
         name=variable.name,
         type=variable.referred if variable.referred is not None and sharing is not None else variable.type,

@@ -95,7 +95,7 @@ class Matching:
         try:
             handles = runtime.space.threads() if runtime.space is not None else ()
             if handles and not any((runtime.id, handle.address) in self.matched for handle in handles):
-                yield f"none of the {len(handles)} threads that {runtime.id} knows is one of the process"
+                yield f"none of the {len(handles)} threads of {runtime.id} is a thread of the process"
             for handle in handles:
                 if not handle.native_id(ThreadIdKind.PTHREAD) and handle.current_parallel() is not None:
                     yield f"{runtime.id} has data of a thread in a team at {handle.address:#x} that name no thread"

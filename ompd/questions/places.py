@@ -20,7 +20,7 @@ from ompd.session.session import Session, Straight
 _WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)")
 _ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")
 
-NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function has the construct"
+NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function contains the construct"
 """Why the function of a construct's code is not known."""
 
 
@@ -76,9 +76,9 @@ def innermost_user_place(
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
     if session.process.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
-        raise Unavailable("none of its frames is the user's, by files that are not proven to be those that ran")
+        raise Unavailable("none of its frames is user code, by files that are not proven to be those that ran")
     if unknown:
-        raise Unavailable("which of its frames are the user's cannot be told: the program is static or has no symbols")
+        raise Unavailable("which of its frames are user code is unknown: the program is static or has no symbols")
     return None
 
 
@@ -415,7 +415,7 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
             raise Unavailable("the function that encountered the region has no symbol")
         return name
     if known.parent is None and not _is_code_of(session, frames, region.enclosing()):
-        raise Unavailable("the region's construct is in code whose function is not known")
+        raise Unavailable("the region's construct is in code whose function is unknown")
     return known.parent
 
 

@@ -91,7 +91,7 @@ def _note_absent(region: ParallelHandle, members: Sequence[int | None], facts: F
     if absent:
         reason = facts.unavailable[f"threads[{absent[0]}]"]
         if not any(warning.endswith(reason) for warning in problems.warnings):
-            problems.note(f"region {region.id}: {len(absent)} of its {len(members)} threads not known: {reason}")
+            problems.note(f"region {region.id}: {len(absent)} of its {len(members)} threads unknown: {reason}")
 
 
 def _member(session: Session, region: ParallelHandle, thread_num: int) -> int:

@@ -55,7 +55,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         if names is None and isinstance(runtime.fault, CorruptState):
             raise runtime.fault
         if names is None and runtime.space is not None:
-            raise CorruptState(found.locations_address, "ompd_dll_locations is NULL, and the runtime has begun")
+            raise CorruptState(found.locations_address, "ompd_dll_locations is NULL, but the runtime is initialised")
         return names
 
     names = facts.get("dll_locations", locations)

@@ -37,7 +37,7 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
     if info is None:
         return _NONE
     if info.code is None:
-        facts.unavailable["si_code"] = "the target does not tell where the signal came from"
+        facts.unavailable["si_code"] = "the target does not say where the signal came from"
     own = {*session.process.threads(), session.target.process_id or 0} - {0}
     return SignalFacts(
         signal=info.number,
@@ -50,5 +50,5 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
 
 def _siginfo(session: Session, thread: int | None) -> SignalInfo | None:
     if thread is None:
-        raise Unavailable("which thread of the process it is, is not known")
+        raise Unavailable("its thread of the process is unknown")
     return session.target.siginfo(thread)

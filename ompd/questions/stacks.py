@@ -40,9 +40,9 @@ _MAX_LEVELS = 1 << 20
 # What clang gives the code of a taskloop construct beside what that of a task is given.
 _LOWER_BOUND = ".lb."
 _FORTRAN_PROGRAM = "MAIN__"
-_NO_LINE = "it has left the stack by a tail call, and which one cannot be told"
-_UNKNOWN_TASK = "the code of a task has left the stack by a tail call, and of which one cannot be told"
-_GAP = "functions that it called have left the stack by tail calls, and cannot be told"
+_NO_LINE = "it left the stack by a tail call, and which function it was is unknown"
+_UNKNOWN_TASK = "the code of a task left the stack by a tail call, and which task it was is unknown"
+_GAP = "functions that it called left the stack by tail calls, and are unknown"
 
 
 def ask(
@@ -133,7 +133,7 @@ class _Item(NamedTuple):
 
 # Frames, and why they do not go on.
 _Continuation = tuple[tuple[StackFrame, ...], "str | None"]
-_UNTOLD = "how it goes on outside of its region cannot be told: {}"
+_UNTOLD = "its continuation outside of its region is unknown: {}"
 _OPENMP = ("runtime", "thread_num", "team_size", "level", "parallel", "idle")
 
 
@@ -299,7 +299,7 @@ class _Reader:
             return (), None
         known = self._continuations.get(region.id)
         if known is None:
-            self._continuations[region.id] = CorruptState(handle.address, "a region is met by its own code")
+            self._continuations[region.id] = CorruptState(handle.address, "a region is started by its own code")
             try:
                 known = self._met(region)
             except OmpdError as error:
@@ -796,7 +796,7 @@ def _frame_left(
 ) -> StackFrame:
     unavailable = {}
     if address is None:
-        reason = "it ended by a jump, and which one is not known"
+        reason = "it ended by a jump, and which one is unknown"
         unavailable = {key: reason for key in ("address", "file", "line") if key == "address" or source.line is None}
     return StackFrame(
         function=source.function,

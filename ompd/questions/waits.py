@@ -37,7 +37,7 @@ _KINDS: dict[int, str] = {
 }
 _BARRIER_KEYS = ("arrived", "expected", "missing")
 _LOCK_KEYS = ("object", "symbol", "owner", "owner_source")
-_AT_NONE = "none of the team's barriers counts the thread: it has not arrived yet, or was let go"
+_AT_NONE = "none of the team's barriers counts the thread: it has not arrived yet, or was released"
 
 
 class Waits:
@@ -72,7 +72,7 @@ class Waits:
         except OmpdError as error:
             how, facts.unavailable["wait.how"] = None, str(error)
         if how is None:
-            facts.unavailable.setdefault("wait.how", "its registers do not tell, or what it waits on is lost")
+            facts.unavailable.setdefault("wait.how", "its registers do not show it, or what it waits on is lost")
         # Threads that wait for the same have the same record.
         known = self._waits.get((id(wait), how))
         if known is None:
@@ -134,7 +134,7 @@ class Waits:
         elif region is None:
             reason = facts.unavailable.get("parallel", "the thread is in no parallel region")
         elif thread is None:
-            reason = "which thread of the process it is, is not known"
+            reason = "its thread of the process is unknown"
         elif thread not in barriers:
             reason = _AT_NONE
         elif (barrier := barriers[thread]).doubt is None:
@@ -183,7 +183,7 @@ class Waits:
         try:
             lock = self._internals().lock(handle)
             if lock is None:
-                raise Unavailable("the thread's stack does not show which lock it asks for")
+                raise Unavailable("the thread's stack does not show which lock it waits for")
         except OmpdError as error:
             # That nothing tells where a lock keeps what is asked for is no damage.
             untold = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error

@@ -152,7 +152,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     """Print the answer to ``parallel``."""
     _print_head(console, answer, verbose)
     if not answer.rows:
-        untold = "no parallel region is known: what would tell could not be read"
+        untold = "parallel regions unknown: the data that they come from could not be read"
         _print_wrapped(console, [("no parallel region is being executed" if answer.complete else untold, "")])
     _print_wrapped(console, _indented(regions.region_lines(answer, unfold=unfold, verbose=verbose)))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
@@ -174,13 +174,13 @@ def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> N
 
 
 def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, str]]) -> None:
-    # Why facts shown as "?" are not known, each reason once.
+    # Why facts shown as "?" are unknown, each reason once.
     if not verbose:
         return
     reasons: dict[str, set[str]] = {}
     for unavailable in rows:
         for key, reason in unavailable.items():
             reasons.setdefault(reason, set()).add(key)
-    lines = ((words.clean(f"not known: {', '.join(sorted(keys))}: {why}"), "dim") for why, keys in reasons.items())
+    lines = ((words.clean(f"unknown: {', '.join(sorted(keys))}: {why}"), "dim") for why, keys in reasons.items())
     if reasons:
         _print_wrapped(console, [("", ""), *lines])

@@ -124,7 +124,7 @@ def _value(row: VariableRecord) -> str:
         reason = row.unavailable.get("value")
         return f"{UNKNOWN} {clean(reason)}" if reason is not None else _NO_STORAGE
     note = "   (not initialised yet)" if row.initialized is False else ""
-    untyped = "   (type not known)" if "type" in row.unavailable else ""
+    untyped = "   (type unknown)" if "type" in row.unavailable else ""
     return clean(row.text) + note + untyped
 
 

@@ -1,6 +1,6 @@
-"""What all text answers share: names, numbers and places as people read them. Sees records only.
+"""What all text answers share: names, numbers and places as people read them. It sees only records.
 
-Nothing of the target reaches the terminal as it is: names are data, and a control character in one could do anything.
+Names from the target never reach the terminal as they are: they may hold control characters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NONE = "-"
 
 
 def clean(text: str) -> str:
-    """Return *text* with what a terminal might act on written out (``\\x1b``)."""
+    """Return *text* with control characters escaped (``\\x1b``)."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode("ascii") for c in text)
 
 
@@ -55,7 +55,7 @@ class Table:
 
 
 def format_field(record: Any, key: str, shown: Any = None) -> str:
-    """Return a field for the screen: what it is, ``-`` where there is none, ``?`` where it could not be told."""
+    """Return a field for the screen: what it is, ``-`` if there is none, ``?`` if it is unknown."""
     value = getattr(record, key)
     if value is None:
         return UNKNOWN if key in record.unavailable else NONE
@@ -68,13 +68,13 @@ def basename(path: str) -> str:
 
 
 def format_nothing(answer: Answer[Any], none: str, what: str) -> str:
-    """Return what an answer without rows says: why there are none.
+    """Return the text for an answer without rows: why there are none.
 
-    :param none: what it means of a runtime that has begun and was read
-    :param what: the rows
+    :param none: the text if the runtime is initialised and could be read
+    :param what: the rows, in the plural
     """
     if not answer.complete:
-        return f"no {what} are known: what would tell could not be read"
+        return f"{what} unknown: the data that they come from could not be read"
     if all(runtime.layout is None for runtime in answer.runtimes):
         return f"no {what} yet: OpenMP has not begun in this process" if answer.runtimes else none
     return none
@@ -90,7 +90,7 @@ def format_stops(target: TargetRecord) -> str | None:
 
 
 def format_target(target: TargetRecord, runtimes: Sequence[RuntimeRecord]) -> str:
-    """Return the line above every answer: what was asked, and which runtimes it has."""
+    """Return the line above every answer: the target, and its runtimes."""
     parts = [basename(target.file)] if target.file is not None else []
     if target.executable is not None:
         parts.append(basename(target.executable))
@@ -167,7 +167,7 @@ def abridge_ranges(numbers: Iterable[int]) -> str:
 
 
 Path = tuple["int | None", ...]
-"""A thread's numbers in the teams that it is in, outermost first; None is one that could not be told."""
+"""A thread's numbers in the teams that it is in, outermost first; None is an unknown one."""
 
 
 def format_numbers(paths: Iterable[Path | None], team_size: int | None) -> str:
@@ -209,7 +209,7 @@ def _dotted(parts: Sequence[str]) -> str:
 def format_failure(row: StackRecord | ThreadRecord) -> str:
     """Return how a thread failed, ``* SIGSEGV at address 0x0``; empty for one that did not.
 
-    With ``?`` in place of the star it took the signal of a fault, and nothing tells where that came from.
+    ``?`` in place of the star: it took the signal of a fault, and where that came from is unknown.
     """
     if row.signal is None or row.failed is False or (row.failed is None and "si_addr" not in row.unavailable):
         return ""
@@ -221,7 +221,7 @@ def format_failure(row: StackRecord | ThreadRecord) -> str:
 
 
 def format_threads(threads: Sequence[int | None]) -> str:
-    """Return some native ids, the first and last of many; ``?`` for one that could not be told."""
+    """Return some native ids, the first and last of many; ``?`` for an unknown one."""
     names = [UNKNOWN if thread is None else str(thread) for thread in threads]
     if len(names) <= LISTED:
         return ",".join(names)
@@ -235,7 +235,7 @@ def format_list(threads: Sequence[str]) -> str:
 
 
 def describe_snapshot(taken: SnapshotRecord) -> str:
-    """Return in a line what was written."""
+    """Return one line about the file that was written."""
     megabytes = [f"{size / 1e6:.1f} MB" for size in (taken.size, taken.memory_bytes, taken.extract_bytes)]
     threads, modules = format_count(taken.threads, "thread"), format_count(len(taken.modules), "module")
     return clean(
@@ -244,7 +244,7 @@ def describe_snapshot(taken: SnapshotRecord) -> str:
 
 
 def describe_layout(made: LayoutRecord, structs: int) -> str:
-    """Return in lines which table of layouts was written."""
+    """Return lines about the table of layouts that was written."""
     parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
     build_ids = ", ".join(made.build_ids) or NONE
     lines = [

@@ -328,7 +328,7 @@ def test_no_program_in_a_strangers_folder_is_run(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(lldb_install.Path, "glob", partialmethod(own_glob, usual=Path.glob))
     assert not list(lldb_install.find_installs())
     monkeypatch.setenv("PATH", ":.:below:")
-    with pytest.raises(BadFile, match="there is no coredumpctl on this machine"):
+    with pytest.raises(BadFile, match="coredumpctl is not installed on this machine"):
         Coredump("", "coredumpctl:")
     assert not marker.exists()
     monkeypatch.setenv("PATH", f":{folders['own']}")

@@ -239,8 +239,8 @@ def test_answers_without_rows_say_why() -> None:
     assert said == {
         ("print_icvs", "early"): ["no variables yet: OpenMP has not begun in this process"],
         ("print_icvs", "none"): ["no variable differs between threads, regions or tasks"],
-        ("print_icvs", "lost"): ["no variables are known: what would tell could not be read"],
+        ("print_icvs", "lost"): ["variables unknown: the data that they come from could not be read"],
         ("print_tasks", "early"): ["no tasks yet: OpenMP has not begun in this process"],
         ("print_tasks", "none"): ["no task"],
-        ("print_tasks", "lost"): ["no tasks are known: what would tell could not be read"],
+        ("print_tasks", "lost"): ["tasks unknown: the data that they come from could not be read"],
     }

@@ -279,7 +279,7 @@ def test_a_return_address_may_be_in_a_register_that_calls_do_not_keep() -> None:
 def test_a_stack_pointer_that_was_not_kept_ends_the_stack() -> None:
     stack = walk_of(dict(frames_at(4)), b"\x0e\x10\x83\x02\x07\x07")
     assert len(stack.frames) == 1
-    assert stack.stopped == f"the caller of {FUNCTION:#x} is not known: its stack pointer was not kept"
+    assert stack.stopped == f"the caller of {FUNCTION:#x} is unknown: its stack pointer was not kept"
 
 
 def test_damaged_unwind_data_ends_the_stack() -> None:

@@ -98,7 +98,7 @@ class UnwindTable:
         available = len(eh_frame) - eh_frame_offset
         size = available if eh_frame_size is None else eh_frame_size
         if eh_frame_offset < 0 or size < 0 or size > available or pointer_size not in PE_POINTER:
-            raise MalformedFile(f"{self._name} does not lie in the file", offset=eh_frame_offset)
+            raise MalformedFile(f"{self._name} is not in the file", offset=eh_frame_offset)
         self._data = eh_frame
         self._offset = eh_frame_offset
         self._size = size

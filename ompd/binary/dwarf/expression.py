@@ -104,7 +104,7 @@ class StackMachine:
     def pop(self, depth: int = 0) -> int:
         """Take a word from the stack, that *depth* below the top."""
         if depth >= len(self._stack):
-            self.cursor.fail("takes more from its stack than lies there")
+            self.cursor.fail("takes more from its stack than is there")
         return self._stack.pop(-1 - depth)
 
     def _signed(self, value: int) -> int:
@@ -114,7 +114,7 @@ class StackMachine:
         """Return the value of a register in this frame, by its DWARF number."""
         value = self._registers.get(number)
         if value is None:
-            raise Unavailable(f"the value of register {number} is not known in this frame")
+            raise Unavailable(f"the value of register {number} is unknown in this frame")
         return value
 
     def _binary(self, opcode: int) -> None:

@@ -282,7 +282,7 @@ class DebugFiles:
         if form in SUPPLEMENTARY_REFERENCES:
             sections = self.supplementary if unit.sections is self.main else None
             if sections is None:
-                raise Unsupported(f"{self.name}: an entry is in a supplementary file (dwz's), which is not to be had")
+                raise Unsupported(f"{self.name}: an entry is in a supplementary file (dwz's), which was not found")
             return self.entry_at(sections, raw)
         raise MalformedFile(f"{self.name}: a reference of form {form:#x}")
 

@@ -159,7 +159,7 @@ def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piec
     """Return where the expression of a variable says that it lies.
 
     :raises MalformedFile: if it is malformed or does not end soon
-    :raises Unavailable: if it takes what is not known in this frame, or what the program no longer has
+    :raises Unavailable: if it takes what is unknown in this frame, or what the program no longer has
     :raises MemoryFault: as reading does
     """
     if not expression:
@@ -214,7 +214,7 @@ class _Machine(StackMachine):
             self.push(self._frame_base() + offset)
         elif opcode == _OP_CALL_FRAME_CFA:
             if frame.cfa is None:
-                raise Unavailable("the canonical frame address is not known")
+                raise Unavailable("the canonical frame address is unknown")
             self.push(frame.cfa)
         elif opcode == _OP_ADDR:
             self.push(cursor.unsigned(frame.pointer_size) + frame.bias)
@@ -258,7 +258,7 @@ class _Machine(StackMachine):
     def _frame_base(self) -> int:
         base = self._frame.frame_base
         if base is None or self._depth >= _MAX_FRAME_BASES:
-            raise Unavailable("the base of the frame is not told")
+            raise Unavailable("the base of the frame is not given")
         return _Machine(self._unit, base, self._frame, self._depth + 1).base()
 
 

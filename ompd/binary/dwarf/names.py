@@ -168,7 +168,7 @@ def text_of(known: Known, attribute: int) -> str | None:
     unit, value = known[attribute]
     text = unit.string(value)
     if text is None:
-        raise Unsupported("a name is in a supplementary file (dwz's), which is not to be had")
+        raise Unsupported("a name is in a supplementary file (dwz's), which was not found")
     return text if text and len(text) <= _MAX_NAME else None
 
 

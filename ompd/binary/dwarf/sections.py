@@ -136,7 +136,7 @@ class Sections:
     def long_lists(self) -> limits.Budget:
         """How many entries of long lists of locations may still be walked: lists may share their bytes."""
         size = max(self.size(".debug_loc"), self.size(".debug_loclists"))
-        return limits.Budget(limits.list_steps(size // 4), f"{self._elf.name}: lists of locations lie in one another")
+        return limits.Budget(limits.list_steps(size // 4), f"{self._elf.name}: lists of locationsoverlap")
 
     def string(self, name: str, offset: int) -> bytes:
         """Return the string at *offset* of a section of strings."""
@@ -174,7 +174,7 @@ class PackageIndex:
         if self._columns > _MAX_COLUMNS or self._rows > _MAX_ROWS or header.size + hashes + cells > len(raw):
             raise MalformedFile(f"{self._what} does not fit")
         if self._slots & (self._slots - 1):
-            raise MalformedFile(f"{self._what} has {self._slots} slots, which is no power of two")
+            raise MalformedFile(f"{self._what} has {self._slots} slots, which is not a power of two")
         self._row_numbers = header.size + 8 * self._slots
         self._row_struct = order_struct(byte_order, f"{self._columns}I")
         ids = self._row_struct.unpack_from(raw, header.size + hashes)

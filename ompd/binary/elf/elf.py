@@ -284,7 +284,7 @@ class ElfFile:
         if count == 0:
             return ()
         if header.e_phoff > len(self.data):
-            raise MalformedFile(f"{self.name}: program headers lie behind its end", offset=header.e_phoff)
+            raise MalformedFile(f"{self.name}: program headers are beyond its end", offset=header.e_phoff)
         size = min(count, MAX_SEGMENTS) * header.e_phentsize
         size = min(size, len(self.data) - header.e_phoff)
         return parse_segments(
@@ -363,7 +363,7 @@ class ElfFile:
 
         SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, gives an empty span.
 
-        :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
+        :raises MalformedFile: if it is not in the file, or its compressed form is damaged
         """
         if section.sh_type == SHT_NOBITS:
             return b"", 0, 0
@@ -381,7 +381,7 @@ class ElfFile:
     def section_data(self, section: Section) -> bytes:
         """Return *section*'s bytes, inflated if they are compressed. SHT_NOBITS has none: ``b""``.
 
-        :raises MalformedFile: if it does not lie in the file, or its compressed form is damaged
+        :raises MalformedFile: if it is not in the file, or its compressed form is damaged
         """
         buffer, start, end = self.section_span(section)
         if isinstance(buffer, bytes) and start == 0 and end == len(buffer):
@@ -456,7 +456,7 @@ class ElfFile:
             places += [(s.sh_offset, s.sh_size, 4) for s in self.sections if s.sh_type == SHT_NOTE]
         except MalformedFile as error:
             fault = error
-        left = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notes lie in one another")
+        left = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notesoverlap")
         for offset, size, align in dict.fromkeys(places):
             try:
                 left.spend(size)
@@ -475,7 +475,7 @@ class ElfFile:
     def dynamic(self) -> list[tuple[int, int]]:
         """Return ``d_tag`` and ``d_val`` of the dynamic section up to DT_NULL; empty without a PT_DYNAMIC.
 
-        :raises MalformedFile: if the segment does not lie in the file
+        :raises MalformedFile: if the segment is not in the file
         """
         segment = next((s for s in self.segments if s.p_type == PT_DYNAMIC), None)
         if segment is None:
@@ -508,7 +508,7 @@ class ElfFile:
 
     def _check(self, offset: int, size: int, what: str) -> None:
         if offset + size > len(self.data):
-            raise MalformedFile(f"{self.name}: {what} of {size} bytes does not lie in the file", offset=offset)
+            raise MalformedFile(f"{self.name}: {what} of {size} bytes is not in the file", offset=offset)
 
     def _copy(self, offset: int, size: int, what: str) -> bytes:
         self._check(offset, size, what)

@@ -95,7 +95,7 @@ class _Table:
             raise MalformedFile(f"{elf.name}: {section.name} names no string table")
         size = elf.sections[section.sh_link].sh_size
         self._keeps_absences = kept is not None and size >= _MIN_STRINGS
-        self._names_left = limits.Budget(limits.names(size), f"{elf.name}: names in {section.name} lie in one another")
+        self._names_left = limits.Budget(limits.names(size), f"{elf.name}: names in {section.name} overlap")
 
     @cached_property
     def _strings(self) -> bytes:
@@ -105,7 +105,7 @@ class _Table:
     def _entries(self) -> bytes:
         raw = self._elf.section_data(self._section)
         if len(raw) % self._struct.size or len(raw) // self._struct.size > _MAX_SYMBOLS:
-            raise MalformedFile(f"{self._elf.name}: {self._section.name} of {len(raw)} bytes is no table of symbols")
+            raise MalformedFile(f"{self._elf.name}: {self._section.name} of {len(raw)} bytes is not a symbol table")
         return raw
 
     @cached_property
@@ -240,7 +240,7 @@ class _Table:
     def variables(self) -> Iterator[Symbol]:
         # Those that other modules may refer to; thread-local ones aside.
         infos, sections, _ = self._columns()
-        what = f"{self._elf.name}: names of variables in {self._section.name} lie in one another"
+        what = f"{self._elf.name}: names of variables in {self._section.name}overlap"
         left = limits.Budget(limits.names(len(self._strings)), what)
         for index, (info, section) in enumerate(zip(infos, sections, strict=True)):
             if info & 15 in (STT_OBJECT, STT_COMMON) and section != SHN_UNDEF and info >> 4 != STB_LOCAL:

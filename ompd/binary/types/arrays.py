@@ -129,7 +129,7 @@ def _number(unit: Unit, value: Value, evaluate: Evaluate | None) -> int:
     if isinstance(value.raw, int) and value.form in _NUMBERS:
         return value.raw
     if evaluate is None:
-        raise Unsupported("an array whose bounds are worked out at run time")
+        raise Unsupported("an array whose bounds are computed at run time")
     number = evaluate(value)
     bits = 8 * unit.address_size
     return number - (1 << bits) if number >> bits - 1 else number

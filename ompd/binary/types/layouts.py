@@ -268,7 +268,7 @@ class TypeReader:
 
         :raises Unsupported: here, since it takes a frame to tell
         """
-        raise Unsupported("an array whose bounds lie in another variable")
+        raise Unsupported("an array whose bounds are in another variable")
 
     def missing(self, place: Place, attributes: dict[int, Value], address: int | None) -> str | None:
         """Return why there is no array behind the descriptor at *address*, in gdb's words; None if there is one."""

@@ -66,7 +66,7 @@ def parse_steps(text: str) -> tuple[Step, ...]:
         match = _STEP.match(text, position)
         if match is None:
             raise BadInput(
-                f"{text[position:]!r} is no part of a variable", hint="parts are .member ->member [3] %member (1,2)"
+                f"{text[position:]!r} is not a member or index", hint="parts are .member ->member [3] %member (1,2)"
             )
         if match[2] is not None:
             steps.append(Field(match[2], match[1] == "->"))
@@ -113,7 +113,7 @@ class PartFinder:
     def _dereferenced(self, part: Part) -> Part:
         found, tag, attributes, _ = self._types.resolve(part.type)
         if tag != DW_TAG_POINTER_TYPE:
-            raise BadInput(f"a value of type {type_name(self._types.info, part.type)} leads nowhere: it is no pointer")
+            raise BadInput(f"a value of type {type_name(self._types.info, part.type)} cannot be followed: it is not a pointer")
         if DW_AT_TYPE not in attributes:
             raise BadInput("what a pointer to void leads to has no type")
         raw = self._types.read(part.address, found.unit.address_size)

@@ -272,7 +272,7 @@ class TypeInfo:
                 place = self.target(place.unit, attributes[_DW_AT_TYPE])
                 continue
             if size is None:
-                raise Unsupported(f"{self._name}: the size of a type (DWARF tag {tag:#x}) is not known")
+                raise Unsupported(f"{self._name}: the size of a type (DWARF tag {tag:#x}) is unknown")
             if not 0 <= size * total < _MAX_BYTES:
                 raise MalformedFile(f"{self._name}: a type of {size * total} bytes")
             return size * total
@@ -287,7 +287,7 @@ class TypeInfo:
         for _tag, attributes in self._index.children(place, _COUNTED):
             for attribute in (_DW_AT_COUNT, _DW_AT_LOWER_BOUND, _DW_AT_UPPER_BOUND):
                 if attribute in attributes and not _is_constant(attributes[attribute]):
-                    raise Unsupported(f"{self._name}: an array whose size is worked out at run time")
+                    raise Unsupported(f"{self._name}: an array whose size is computed at run time")
             count = unit.number(attributes.get(_DW_AT_COUNT))
             upper = unit.number(attributes.get(_DW_AT_UPPER_BOUND))
             if count is None and upper is not None:
@@ -407,7 +407,7 @@ class TypeInfo:
             if _is_constant(value):
                 offset = value.raw
             else:
-                raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
+                raise Unsupported(f"{self._name}: a member whose offset is computed at run time")
         else:
             cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
             operation = cursor.byte()
@@ -415,7 +415,7 @@ class TypeInfo:
             offset = cursor.uleb() if operation in (_DW_OP_PLUS_UCONST, _DW_OP_CONSTU) else -1
             rest = value.raw[cursor.position :]
             if offset < 0 or rest != (_DW_OP_PLUS if operation == _DW_OP_CONSTU else b""):
-                raise Unsupported(f"{self._name}: a member whose offset is worked out at run time")
+                raise Unsupported(f"{self._name}: a member whose offset is computed at run time")
         if not 0 <= offset < _MAX_BYTES:
             raise MalformedFile(f"{self._name}: a member at offset {offset}")
         return offset

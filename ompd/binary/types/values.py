@@ -122,7 +122,7 @@ class _Bytes:
     def take(self, offset: int, size: int) -> bytes:
         if self.address is None:
             if offset < 0 or offset + size > len(self.raw):
-                raise Unavailable(f"{size} of the value's bytes at offset {offset} are not known")
+                raise Unavailable(f"{size} of the value's bytes at offset {offset} are unknown")
             return self.raw[offset : offset + size]
         start, data = self._window
         if not (start <= offset and offset + size <= start + len(data)):
@@ -219,7 +219,7 @@ class ValueFormatter:
             return self._value(self._types.info.target(found.unit, attributes[DW_AT_TYPE]), data, offset, depth + 1)
         if tag == DW_TAG_UNSPECIFIED_TYPE:
             return "0", "0x0"
-        raise Unsupported(f"values of {type_name(self._types.info, place)} (DWARF tag {tag:#x}) are not known")
+        raise Unsupported(f"values of {type_name(self._types.info, place)} (DWARF tag {tag:#x}) are not supported")
 
     def _number(self, place: Place, data: _Bytes, offset: int, size: int) -> int:
         return int.from_bytes(data.take(offset, size), place.unit.sections.byte_order)
@@ -240,7 +240,7 @@ class ValueFormatter:
             number = parse_float(raw, float_format(scalar.name, scalar.size, x87=self._options.x87), order)
             return self._float_text(number, raw, scalar.size, order), number.plain
         if scalar.encoding not in WHOLE | CHARACTERS | {ATE_BOOLEAN}:
-            raise Unsupported(f"numbers of type {scalar.name} (DWARF encoding {scalar.encoding:#x}) are not known")
+            raise Unsupported(f"numbers of type {scalar.name} (DWARF encoding {scalar.encoding:#x}) are not supported")
         return self._whole(scalar, int.from_bytes(raw, order), is_fortran(place.unit))
 
     def _whole(self, scalar: Scalar, word: int, fortran: bool, bits: int | None = None) -> tuple[str, Json]:
@@ -516,7 +516,7 @@ class ValueFormatter:
             seen.add(key_of(member.type))
             address = data.at(offset)
             if address is None:
-                raise Unsupported("where a virtual base class lies is known of objects in memory only")
+                raise Unsupported("the place of a virtual base class is known only of objects in memory")
             base = self._types.evaluate(member.type, member.expression, address, (address,))
             data, at = _Bytes(self._read, base, size=self._types.size_of(member.type) or 0), 0
         if member.is_base and depth < _MAX_DEPTH:
@@ -664,12 +664,12 @@ class ValueFormatter:
         told = attributes.get(_DW_AT_STRING_LENGTH)
         if told is not None:
             if not isinstance(told.raw, bytes) or address is None:
-                raise Unsupported("a string whose length lies in another variable")
+                raise Unsupported("a string whose length is in another variable")
             size = unit.number(attributes.get(_DW_AT_STRING_LENGTH_BYTE_SIZE)) or unit.address_size
             where = self._types.evaluate(place, told.raw, address)
             length = int.from_bytes(self._read(where, min(size, 8)), unit.sections.byte_order)
         if length is None:
-            raise Unsupported("a string whose length is not told")
+            raise Unsupported("a string whose length is not given")
         start = self._types.data_start(place, attributes, address)
         if start is not None:
             if not start:

@@ -64,5 +64,5 @@ def _module_fault(module: LoadedModule, *, is_whole: bool) -> str | None:
     if module.damaged_bytes:
         return f"comes to code of {module.name}, of which bytes in the target are not those of its file"
     if module.elf is None and not is_whole:
-        return f"comes to code of {module.name}, and {module.record.fault or 'its file is not known'}"
+        return f"comes to code of {module.name}, and {module.record.fault or 'its file is unknown'}"
     return None

@@ -112,7 +112,7 @@ _X86_64 = _Machine(
         ("UC_X86_INS_SYSENTER", "would call the kernel"),
         ("UC_X86_INS_IN", "has an instruction that is not for programs"),
         ("UC_X86_INS_OUT", "has an instruction that is not for programs"),
-        ("UC_X86_INS_CPUID", "asks which processor it runs on"),
+        ("UC_X86_INS_CPUID", "asks for the processor that it runs on"),
     ),
     exceptions={
         0: "divides by zero",

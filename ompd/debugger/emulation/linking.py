@@ -109,7 +109,7 @@ class Linkage:
             if linked is None:
                 if self._is_kernels(link_map):
                     continue
-                raise Unavailable(f"{wanted.name} may be that of a module whose file is not known")
+                raise Unavailable(f"{wanted.name} may be in a module whose file is unknown")
             found = linked.dynamic.find(wanted)
             if found is not None:
                 definitions.append((linked, found))
@@ -117,7 +117,7 @@ class Linkage:
             raise Unavailable(f"no module of the process has {wanted.name}")
         if len(definitions) > 1:
             names = " and ".join(linked.module.name for linked, _ in definitions[:2])
-            raise Unavailable(f"{wanted.name} is in {names}: which one the loader would take is not known")
+            raise Unavailable(f"{wanted.name} is in {names}: which of them the loader would take is unknown")
         linked, found = definitions[0]
         if linked.link_map.address not in self._reached(asking):
             raise Unavailable(f"{wanted.name} is in {linked.module.name}, which {asking.module.name} does not need")
@@ -140,7 +140,7 @@ class Linkage:
         if found.type == STT_GNU_IFUNC:
             raise Unavailable(f"{wanted.name} of {linked.module.name} is chosen by the processor that runs it")
         if found.type not in (STT_FUNC, STT_NOTYPE):
-            raise Unavailable(f"{wanted.name} of {linked.module.name} is no routine")
+            raise Unavailable(f"{wanted.name} of {linked.module.name} is not a function")
         return linked.module.bias + found.address
 
     @cached_property

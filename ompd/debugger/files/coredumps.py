@@ -40,8 +40,8 @@ class Coredump:
         if program is None:
             raise BadFile(
                 name,
-                "there is no coredumpctl on this machine to ask for it",
-                hint="give the core file itself; the core_pattern of the kernel tells where cores go:"
+                "coredumpctl is not installed on this machine",
+                hint="give the core file itself; the kernel's core_pattern says where cores go:"
                 " /proc/sys/kernel/core_pattern",
             )
         if match.startswith("-") or not match.isprintable() or (match and not match.strip()):
@@ -133,8 +133,8 @@ class Coredump:
 
 _STATE_HINTS = {
     "missing": "systemd removes old cores (systemd-tmpfiles, MaxUse= in coredump.conf); let the program fail once more",
-    "none": "systemd-coredump is told not to keep cores (Storage= in coredump.conf)",
-    "error": "`coredumpctl info` tells more",
+    "none": "systemd-coredump is configured not to keep cores (Storage= in coredump.conf)",
+    "error": "see `coredumpctl info`",
     "inaccessible": "become root or the owner of the core",
 }
 

@@ -68,7 +68,7 @@ class _Opened(NamedTuple):
 _MAX_DAMAGED = 2
 _DAMAGE_RATIO = 400
 _UNPROVEN = (
-    "not proven to be the build that ran: the pages that would tell are lost; its size and the places of its segments"
+    "not proven to be the build that ran: the pages that would prove it are lost; its size and the places of its segments"
     " agree"
 )
 # Of a module's variables so many bytes are looked at, and pages that begin with so many bytes other than 0 in them.
@@ -158,7 +158,7 @@ class LoadedModule:
 
     def _open_located(self, path: str | None) -> _Opened:
         if path is None:
-            return _Opened(None, self.name, "is not to be had: the notes that name its file are lost")
+            return _Opened(None, self.name, "was not found: the notes that name its file are lost")
         return self._open(path)
 
     def _open_named(self) -> _Opened:
@@ -228,7 +228,7 @@ class LoadedModule:
                 return "is another build than the one that ran (its program headers differ)"
         bias = _bias(self.start, elf.e_type, elf.segments)
         if any(s.p_type == PT_LOAD and s.p_offset + s.p_filesz > len(elf.data) for s in elf.segments):
-            return "is cut off: its segments do not lie in it"
+            return "is cut off: its segments are not in it"
         different = 0
         for at, page in self._held_pages(elf, bias):
             ours = bytes(elf.data[at : at + len(page)])

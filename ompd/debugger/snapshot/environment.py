@@ -56,7 +56,7 @@ def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> E
     """
     random, file_name = auxiliary_vector.get(AT_RANDOM), auxiliary_vector.get(AT_EXECFN)
     if not random or not file_name:
-        raise Unavailable("the environment: the target does not tell where its strings lie (AT_EXECFN, AT_RANDOM)")
+        raise Unavailable("the environment: the target does not say where its strings are (AT_EXECFN, AT_RANDOM)")
     try:
         pointers, variables = _pointers(process, auxiliary_vector, random, file_name)
         arguments = _arguments(process, pointers, file_name)
@@ -139,7 +139,7 @@ def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dic
         found[place] = process.read_string(place, min(_MAX_STRING, file_name - place))
         total += len(found[place])
         if total > _MAX_BYTES:
-            raise CorruptState(place, "the arguments lie in one another")
+            raise CorruptState(place, "the argumentsoverlap")
     return found
 
 

@@ -96,7 +96,7 @@ def take(
     for thread in process.threads():
         registers = target.registers(thread)
         if any(name not in registers for name in target.architecture.dwarf_registers):
-            problems.append(f"registers of thread {thread} were not to be had, and are 0")
+            problems.append(f"registers of thread {thread} could not be read, and are 0")
         sp = registers.get(target.architecture.sp)
         index = bisect_right(starts, sp) - 1 if sp is not None else -1
         if sp is not None and index >= 0:

@@ -196,7 +196,7 @@ class Unwinder:
         registers = {numbers[name]: value for name, value in by_name.items() if name in numbers}
         pc = by_name.get(architecture.pc)
         if pc is None or self._sp not in registers:
-            walk.stopped = "the thread's registers are not known"
+            walk.stopped = "the thread's registers are unknown"
             return
         how: How = "innermost"
         interrupted = guessed = False
@@ -264,21 +264,21 @@ class Unwinder:
                 return
             # A handler may run on a stack of its own, anywhere.
             if cfa <= inner_cfa and not interrupted and not is_signal_frame:
-                walk.stopped = f"the frame at {pc:#x} does not lie beyond the one it called: {cfa:#x}"
+                walk.stopped = f"the frame at {pc:#x} is not outside of the one that it called: {cfa:#x}"
                 return
             inner_cfa = cfa
             kept = self._kept(step, registers) if how == "innermost" or interrupted else registers
             try:
                 registers = self._caller(step, registers, kept, cfa)
             except (MemoryFault, MalformedFile, Unavailable) as error:
-                walk.stopped = f"the caller of {pc:#x} is not known: {error}"
+                walk.stopped = f"the caller of {pc:#x} is unknown: {error}"
                 return
             caller = registers.get(row.return_register)
             if caller is None:
-                walk.stopped = f"the caller of {pc:#x} is not known: its return address was not kept"
+                walk.stopped = f"the caller of {pc:#x} is unknown: its return address was not kept"
                 return
             if sp not in registers:
-                walk.stopped = f"the caller of {pc:#x} is not known: its stack pointer was not kept"
+                walk.stopped = f"the caller of {pc:#x} is unknown: its stack pointer was not kept"
                 return
             if caller == 0 and not is_signal_frame:  # a signal may come where code was called at 0
                 # A stack page that a damaged core lost reads as zeros, too.
@@ -452,7 +452,7 @@ class Unwinder:
             return self._evaluate(step.row.cfa.expression, registers, ())
         base = registers.get(step.cfa_register)
         if base is None:
-            raise Unavailable(f"the value of register {step.cfa_register} is not known in this frame")
+            raise Unavailable(f"the value of register {step.cfa_register} is unknown in this frame")
         return (base + step.cfa_offset) & self._mask
 
     def _kept(self, step: Step, registers: dict[int, int]) -> dict[int, int]:

@@ -128,8 +128,8 @@ class CoreTarget:
         if rest or count < PN_XNUM or first.segments[0].p_type != PT_NOTE:
             raise BadFile(
                 path,
-                f"is cut off: {len(self._data)} bytes are left of it, and how many program headers it has"
-                " is told at its end",
+                f"is cut off: {len(self._data)} bytes are left, and the number of its program headers"
+                " is at its end",
                 hint=_CUT_OFF,
             )
         return count
@@ -163,8 +163,8 @@ class CoreTarget:
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
-        # Notes that lie in one another would be read again and again.
-        left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notes lie in one another")
+        # Notes thatoverlap would be read again and again.
+        left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notesoverlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
             if segment.p_type != PT_NOTE or not segment.p_filesz:
@@ -284,7 +284,7 @@ class CoreTarget:
             threads = len(self._prstatus)
             what += (
                 f"; the notes that name threads and files are cut, with {threads} thread{'s' * (threads != 1)} before"
-                " the cut and an unknown number behind it"
+                " the cut and an unknown number after it"
                 if threads
                 else "; the notes that name threads and files, and hold registers, were behind the cut"
             )
@@ -333,7 +333,7 @@ class CoreTarget:
         info = self._signals.get(thread)
         is_damaged = self._notes_are_cut or self._notes_have_holes
         if info is None and is_damaged and (self._has_stray_signal or self._is_debuggers or not self._signals):
-            raise Unavailable("the note that tells the thread's signal is lost")
+            raise Unavailable("the note with the thread's signal is lost")
         if info is None:
             # A core without such notes: the kernel's first thread is the one that took it.
             is_first = not self._signals and not self._is_debuggers and thread == next(iter(self._prstatus), None)

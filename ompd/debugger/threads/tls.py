@@ -87,7 +87,7 @@ class ThreadLocalStorage:
         """
         segment = _tls_segment(module)
         if segment is None or offset < 0 or offset + size > segment.p_memsz:
-            raise MalformedFile(f"{module.name}: {name} does not lie in the segment of thread-local variables")
+            raise MalformedFile(f"{module.name}: {name} is not in the segment of thread-local variables")
         return self._block_address(module, segment, name, thread) + offset
 
     def block(self, module: LoadedModule, thread: int) -> tuple[int, int] | None:
@@ -213,7 +213,7 @@ def _addend_in_place(elf: ElfFile, address: int) -> int:
     # What the file has where the loader writes.
     offset = elf.file_offset(address, elf.pointer_size)
     if offset is None:
-        raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which does not lie in it")
+        raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which is not in it")
     return int.from_bytes(elf.data[offset : offset + elf.pointer_size], elf.byte_order, signed=True)
 
 

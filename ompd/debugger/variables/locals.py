@@ -187,7 +187,7 @@ class _ModuleLocals:
     def _read(self, address: int) -> _Code:
         entry = self._module.lines.function_entry(address) if self._module.lines is not None else None
         if entry is None:
-            raise Unavailable("no debug information tells the variables of its function")
+            raise Unavailable("no debug information describes the variables of its function")
         function = Place(*entry)
         scopes = find_scopes(self._info, function, address)
         base = scopes[-1].frame_base
@@ -320,7 +320,7 @@ class _ModuleLocals:
         if row.fault is not None:
             raise Unsupported(row.fault)
         if variable.type is None:
-            raise Unavailable("no debug information tells its type")
+            raise Unavailable("no debug information describes its type")
         return self._types.follow(variable.type, self._raw(row, variable.type, context))
 
     def _raw(self, row: _Prepared, type_: Place, context: FrameContext) -> int | bytes:
@@ -344,7 +344,7 @@ class _ModuleLocals:
     def _bound(self, context: FrameContext, known: dict[Key, _Prepared], place: Place) -> int:
         row = known.get((place.unit.section, place.unit.offset, place.offset))
         if row is None or row.variable.type is None:
-            raise Unsupported("an array whose bounds lie in a variable of another function")
+            raise Unsupported("an array whose bounds are in a variable of another function")
         size = self._info.size_at(row.variable.type)
         if not 0 < size <= _MAX_BOUND_BYTES:
             raise Unsupported(f"an array with a bound of {size} bytes")
@@ -415,7 +415,7 @@ class Locals:
             found = self._in_module(frame).variables(frame, thread)
         except OmpdError as error:
             return [FunctionLocals((), str(error))] * count
-        missing = FunctionLocals((), "no debug information tells the variables of its function")
+        missing = FunctionLocals((), "no debug information describes the variables of its function")
         return [*[missing] * (count - len(found)), *found[max(len(found) - count, 0) :]]
 
     def _in_module(self, frame: Frame) -> _ModuleLocals:

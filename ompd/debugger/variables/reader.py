@@ -144,7 +144,7 @@ class VariableReader:
     @property
     def untyped(self) -> str:
         """Why the type is not known."""
-        return f"no debug information of {self.variable.module.name} tells its type"
+        return f"no debug information of {self.variable.module.name} describes its type"
 
     def _words(self, address: int) -> Shown:
         # Without a type: bytes of the size of a number as one, others as words.

@@ -181,18 +181,18 @@ class Variables:
             return replace(made, mechanism=TLS, offset=_block_offset(module, number))
         if kind == "constant" and (copy := _storage_of(module, entry.name)) is not None:
             # gcc writes down what a static variable begins with where constructs alone use it (12, -O0).
-            return replace(made, fault=f"its debug information tells its first value alone; its storage may be {copy}")
+            return replace(made, fault=f"its debug information gives only its initial value; its storage may be {copy}")
         if kind == "constant":
             size = made.size or 8
             order = module.elf.byte_order if module.elf is not None else "little"
             constant = raw or (number & (1 << 8 * size) - 1).to_bytes(size, order)
-            return replace(made, constant=constant, fault="the compiler made a constant of it, which lies nowhere")
+            return replace(made, constant=constant, fault="the compiler made a constant of it, which is not in memory")
         emulated = self._emulated(module, entry)
         if emulated is not None:
             return replace(made, mechanism=EMUTLS, offset=emulated)
         if kind == "declared":
             return self._declared(made)
-        return replace(made, fault="its debug information tells no place: the compiler may have left it out")
+        return replace(made, fault="its debug information gives no location: the compiler may have removed it")
 
     def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
         # A variable of a library of which the program has the only copy in use: the loader binds both to what the
@@ -244,9 +244,9 @@ class Variables:
         if blocks and not found:
             members = dict.fromkeys(member.name for block in blocks for member in block.members)
             raise NoAnswer(
-                f"the debug information of {module.record.name} tells no place of a member {name.name} of the COMMON"
+                f"the debug information of {module.record.name} has no location of a member {name.name} of the COMMON"
                 f" block /{name.block}/",
-                hint=f"it tells that of {', '.join(members)}" if members else "",
+                hint=f"it has those of {', '.join(members)}" if members else "",
             )
         return list(found.values())
 

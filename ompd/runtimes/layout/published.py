@@ -75,13 +75,13 @@ def _layout(
             continue
         # 0 is a good offset, but no member has size 0: the constants are then not filled in, or overwritten.
         if not 0 < length <= _MAX_SIZE or offset + length > (size or _MAX_SIZE):
-            faults[member] = addresses[access], f"{struct}.{member} is said to be {length} bytes at offset {offset}"
+            faults[member] = addresses[access], f"{struct}.{member} is published as {length} bytes at offset {offset}"
         else:
             fields[member] = Field(offset, length)
     for member, other in _overlapping(fields):
         # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone. Nothing tells which.
         for each in (member, other):
-            text = f"{struct}.{member} and {struct}.{other} are said to overlap"
+            text = f"{struct}.{member} and {struct}.{other}overlap"
             faults[each] = addresses[f"ompd_access__{struct}__{each}"], text
             fields.pop(each, None)
     return StructLayout(struct, size, fields, SOURCE, masks, faults)

@@ -87,7 +87,7 @@ def _layout(name: str, fields: list[str], words: Iterator[int], address: int) ->
         if offset == -1 or field.startswith("!"):
             continue  # a build may lack it; "!": of use only to those who know in what it lies
         if not (0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)):
-            raise CorruptState(address, f"{name}.{field} is said to be {size} bytes at offset {offset}")
+            raise CorruptState(address, f"{name}.{field} is described as {size} bytes at offset {offset}")
         found[field] = Field(offset, size)
     return StructLayout(name, total, found, SOURCE)
 

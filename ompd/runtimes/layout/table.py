@@ -247,29 +247,29 @@ def _struct(name: str, told: Mapping[str, object]) -> StructLayout:
 
 def _object(told: object) -> Mapping[str, object]:
     if not isinstance(told, dict):
-        raise TypeError(f"{told!r:.40} is no object")
+        raise TypeError(f"{told!r:.40} is not an object")
     return told
 
 
 def _text(told: object) -> str:
     if not isinstance(told, str):
-        raise TypeError(f"{told!r:.40} is no text")
+        raise TypeError(f"{told!r:.40} is not a string")
     return told
 
 
 def _build_id(told: str) -> str:
     if not _BUILD_ID.fullmatch(told):
-        raise ValueError(f"{told!r:.80} is no build-id in lower-case hexadecimal")
+        raise ValueError(f"{told!r:.80} is not a build-id in lower-case hexadecimal")
     return told
 
 
 def _texts(told: object) -> tuple[str, ...]:
     if not isinstance(told, list):
-        raise TypeError(f"{told!r:.40} is no list")
+        raise TypeError(f"{told!r:.40} is not a list")
     return tuple(map(_text, told))
 
 
 def _number(told: object) -> int:
     if type(told) is not int or not 0 <= told <= _MAX_OFFSET:
-        raise ValueError(f"{told!r:.40} is no offset or size")
+        raise ValueError(f"{told!r:.40} is not an offset or size")
     return told

@@ -71,7 +71,7 @@ class LldbRun:
             error = lldb.SBError()
             target = debugger.CreateTarget(arguments[0], None, None, True, error)
             if error.Fail() or not target.IsValid():
-                raise BadInput(f"{arguments[0]} cannot be started: {error.GetCString() or 'it is no program'}")
+                raise BadInput(f"{arguments[0]} cannot be started: {error.GetCString() or 'it is not a program'}")
             info = lldb.SBLaunchInfo(list(arguments[1:]))
             info.SetEnvironmentEntries([f"{name}={value}" for name, value in environment.items()], False)
             info.SetWorkingDirectory(cwd or os.getcwd())  # noqa: PTH109

@@ -194,7 +194,7 @@ class LldbTarget:
                 return architecture
         known = ", ".join(a.name for a in ARCHITECTURES.values())
         raise Unsupported(
-            f"{self.name} is of {machine}, which is not supported", hint=f"programs of these can be asked: {known}"
+            f"{self.name} is of {machine}, which is not supported", hint=f"supported architectures: {known}"
         )
 
     def check(self) -> None:
@@ -206,7 +206,7 @@ class LldbTarget:
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
         if stop_of(self.process) != self._stop:
-            raise StaleHandle(f"{self.name} has run since it was asked")
+            raise StaleHandle(f"{self.name} has run since this session was made")
 
     @cached_property
     def signal(self) -> int | None:
@@ -354,7 +354,7 @@ class LldbTarget:
             if error.Success():
                 registers[name] = value
         if self.architecture.pc not in registers:
-            raise TargetError(f"LLDB does not tell the registers of thread {thread}")
+            raise TargetError(f"LLDB has no registers of thread {thread}")
         return registers
 
     def _positions(self, general: Any) -> tuple[tuple[str, int], ...]:
