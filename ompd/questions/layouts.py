@@ -80,7 +80,7 @@ def _runtime_of(file: DebugFile) -> str:
     found = [runtime for runtime, family in generate.FAMILIES.items() if _has(file, family.telling)]
     if not found:
         types = ", ".join(f"{family.telling} ({runtime})" for runtime, family in generate.FAMILIES.items())
-        raise LayoutUnavailable(f"the debug information of {file.path}is not that of a known runtime: it has none of {types}")
+        raise LayoutUnavailable(f"the debug information of {file.path} is not that of a known runtime: it has none of {types}")
     if len(found) > 1:
         raise LayoutUnavailable(
             f"the debug information of {file.path} is of {' and '.join(found)}", hint="choose one with --runtime"

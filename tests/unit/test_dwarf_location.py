@@ -47,7 +47,7 @@ class Made:
         self.version, self.address_size, self.base_address = version, 8, 0x400
         self.sections: Any = self
         self.byte_order, self.split = "little", split
-        self.long_lists = limits.Budget(1 << 20, "lists of locationsoverlap")
+        self.long_lists = limits.Budget(1 << 20, "lists of locations overlap")
         self._lists = lists
 
     def loclist_cursor(self, value: Value) -> Cursor:
@@ -181,13 +181,13 @@ def test_a_list_that_goes_on_and_on_is_refused() -> None:
 
 def test_long_lists_that_many_share_are_paid_for_once() -> None:
     made = Made(b"\4\0\1\1A" * 1000 + b"\0")
-    made.long_lists = limits.Budget(10_000, "lists of locationsoverlap")
-    with pytest.raises(MalformedFile, match="lie in one another"):
+    made.long_lists = limits.Budget(10_000, "lists of locations overlap")
+    with pytest.raises(MalformedFile, match="overlap"):
         for _ in range(20):
             expression_at(made, Value(0x17, 0), 0x9999)  # type: ignore[arg-type]
     # Short ones cost nothing.
     made = Made(b"\4\0\1\1A" * 100 + b"\0")
-    made.long_lists = limits.Budget(0, "lists of locationsoverlap")
+    made.long_lists = limits.Budget(0, "lists of locations overlap")
     assert expression_at(made, Value(0x17, 0), 0x9999) is None  # type: ignore[arg-type]
 
 

@@ -255,7 +255,7 @@ def test_a_stack_that_does_not_grow_ends() -> None:
     # rsp is restored to where it was: each caller has the same CFA.
     fixed = b"\x0e\x10\x87\x02"
     same = walk_of({0x7000: 0x7000, 0x7008: FUNCTION + 1}, fixed)
-    assert len(same.frames) == 2 and same.stopped is not None and "does not lie beyond" in same.stopped
+    assert len(same.frames) == 2 and same.stopped is not None and "is not outside of" in same.stopped
 
 
 def test_a_stack_without_end_ends() -> None:

@@ -77,8 +77,8 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     names = bytearray(b"\0")
     rows: list[bytes] = []
     moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept as they are: new offset
-    # Sections thatoverlap would make more of the file than there is.
-    left = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sectionsoverlap")
+    # Sections that overlap would make more of the file than there is.
+    left = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections overlap")
     for section in elf.sections:
         name_at = len(names)
         if section.name:

@@ -136,7 +136,7 @@ class Sections:
     def long_lists(self) -> limits.Budget:
         """How many entries of long lists of locations may still be walked: lists may share their bytes."""
         size = max(self.size(".debug_loc"), self.size(".debug_loclists"))
-        return limits.Budget(limits.list_steps(size // 4), f"{self._elf.name}: lists of locationsoverlap")
+        return limits.Budget(limits.list_steps(size // 4), f"{self._elf.name}: lists of locations overlap")
 
     def string(self, name: str, offset: int) -> bytes:
         """Return the string at *offset* of a section of strings."""

@@ -456,7 +456,7 @@ class ElfFile:
             places += [(s.sh_offset, s.sh_size, 4) for s in self.sections if s.sh_type == SHT_NOTE]
         except MalformedFile as error:
             fault = error
-        left = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notesoverlap")
+        left = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notes overlap")
         for offset, size, align in dict.fromkeys(places):
             try:
                 left.spend(size)

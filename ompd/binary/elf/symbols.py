@@ -240,7 +240,7 @@ class _Table:
     def variables(self) -> Iterator[Symbol]:
         # Those that other modules may refer to; thread-local ones aside.
         infos, sections, _ = self._columns()
-        what = f"{self._elf.name}: names of variables in {self._section.name}overlap"
+        what = f"{self._elf.name}: names of variables in {self._section.name} overlap"
         left = limits.Budget(limits.names(len(self._strings)), what)
         for index, (info, section) in enumerate(zip(infos, sections, strict=True)):
             if info & 15 in (STT_OBJECT, STT_COMMON) and section != SHN_UNDEF and info >> 4 != STB_LOCAL:

@@ -139,7 +139,7 @@ def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dic
         found[place] = process.read_string(place, min(_MAX_STRING, file_name - place))
         total += len(found[place])
         if total > _MAX_BYTES:
-            raise CorruptState(place, "the argumentsoverlap")
+            raise CorruptState(place, "the arguments overlap")
     return found
 
 

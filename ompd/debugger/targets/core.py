@@ -163,8 +163,8 @@ class CoreTarget:
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
-        # Notes thatoverlap would be read again and again.
-        left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notesoverlap")
+        # Notes that overlap would be read again and again.
+        left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
             if segment.p_type != PT_NOTE or not segment.p_filesz:

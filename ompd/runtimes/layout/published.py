@@ -81,7 +81,7 @@ def _layout(
     for member, other in _overlapping(fields):
         # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone. Nothing tells which.
         for each in (member, other):
-            text = f"{struct}.{member} and {struct}.{other}overlap"
+            text = f"{struct}.{member} and {struct}.{other} overlap"
             faults[each] = addresses[f"ompd_access__{struct}__{each}"], text
             fields.pop(each, None)
     return StructLayout(struct, size, fields, SOURCE, masks, faults)
