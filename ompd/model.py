@@ -1,7 +1,7 @@
-"""Frozen records: what a question answers, in the OpenMP specification's words.
+"""Frozen records: what queries return, in the OpenMP specification's terms.
 
-In every record a None means that the specification says there is none, unless the record's ``unavailable`` names the
-field: then it exists and could not be told, and the text says why. Addresses are target virtual addresses.
+In every record None means that there is none, unless ``unavailable`` has the field's name as a key: then the value
+exists and is unknown, and the text under the key says why. Addresses are virtual addresses in the target.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the code. ``function`` is the source's name where it can be told, else the symbol's.
+    """A place in the code. ``function`` is the name in the source if debug information has it, else the symbol's name.
 
-    ``line`` counts from 1. ``file`` is as the debug information names it. Without debug information both are None.
-    ``address`` is the program counter, or, of code that has called something, the last byte of the call; of a function
-    that ended by a jump to what it called, and has no frame any more, it is that of the jump, None if which one it was
-    is not known. ``calling`` is the function of a library without debug information that this code called, and that the
-    thread is in; None if it is in none, and for the C library's and OpenMP runtimes'.
-    ``unproven`` says why the files that it was found by may not be those that ran, None where they are proven.
+    ``line`` counts from 1. ``file`` is the name in the debug information. Without debug information both are None.
+    ``address`` is the program counter; for a caller, the last byte of its call instruction; for a function that ended
+    by a jump and has no frame any more, the jump, or None if it is unknown which jump it was. ``calling`` is the
+    function of a library without debug information that this code called and in which the thread is; None if there is
+    none, and for the C library and OpenMP runtimes. ``unproven`` says why the files behind this place may not be those
+    that ran, None if they are verified.
     """
 
     address: int | None
@@ -33,9 +33,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RegionFunction:
-    """The function the compiler made of a region's code: where it starts, and which ``construct`` it is of.
+    """The function that the compiler made of a region's code: where it starts, and its ``construct``.
 
-    ``unproven`` is as in :class:`Place`."""
+    ``unproven`` is as in :class:`Place`.
+    """
 
     address: int
     function: str | None = None
@@ -50,12 +51,12 @@ class Wait:
     """What a thread waits for.
 
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
-    the address that identifies it (a wait identifier of OMPT), ``symbol`` the user's name for it. ``arrived`` and
-    ``expected`` count the threads of the barrier at which it is, ``missing`` are the native ids of the team's others; a
-    team may be at several barriers. ``unfinished_tasks`` is for how many tasks, at least, the threads of a barrier wait
-    that all have reached, None for any other. ``owner`` is the native id of a lock's holder, ``owner_source`` says how
-    that is known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it uses processor time, and ``released``
-    if it sleeps still, but need not any more.
+    is the address that identifies it (OMPT's wait identifier), ``symbol`` its name in the source. ``arrived`` and
+    ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's
+    other threads; a team may be at several barriers. ``unfinished_tasks`` is the least number of tasks for which the
+    threads wait at a barrier that all have reached, None at any other. ``owner`` is the native id of the thread that
+    holds a lock, ``owner_source`` how that is known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it
+    uses processor time, and ``released`` if it still sleeps but is free to go on.
     """
 
     kind: str
@@ -72,11 +73,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class DllRecord:
-    """A library for debuggers that a runtime names in ``ompd_dll_locations``.
+    """A debugger library that a runtime names in ``ompd_dll_locations``.
 
-    ``plugin`` is the kind of the plugin of ours that its name selects, None for none. ``suitable`` is whether it could
-    serve this program on this machine, ``chosen`` whether it is the one that does, ``reason`` why. ``file`` is where it
-    was looked for, None where only its name counts.
+    ``plugin`` is the kind of ompd's plugin that the name selects, None for none. ``suitable`` says whether the library
+    could serve this program on this machine, ``chosen`` whether it is the one that does, ``reason`` why. ``file`` is
+    where it was searched, None if only its name counts.
     """
 
     name: str
@@ -91,12 +92,13 @@ class DllRecord:
 class RuntimeRecord:
     """An OpenMP runtime in the process.
 
-    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version;
-    ``file`` what the target calls its module; ``build_id`` hexadecimal, None for a file without one. ``layout``
-    says how its structures are known, and ``layouts`` those that this answer knows otherwise; ``layout_proof`` what
-    shows that a layout from a table fits, None for one that the target itself tells. ``dll_locations`` is the content
-    of ``ompd_dll_locations``, ``dlls`` what became of each. ``keeps_states`` tells whether it keeps thread states.
-    ``plugin`` is the distribution whose plugin reads it, and where that is; None for one of ompd's own.
+    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
+    the target's name of its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` is the source of
+    its structures' layout (``published``, ``dwarf``, ``table``), and ``layouts`` names structures of other sources;
+    ``layout_proof`` says what shows that a table fits, None for a layout from the target itself. ``dll_locations`` is
+    the content of ``ompd_dll_locations``, ``dlls`` what became of each. ``keeps_states`` says whether the runtime
+    records thread states. ``plugin`` is the distribution whose plugin reads it, and where that is; None for one of
+    ompd itself.
     """
 
     id: str
@@ -117,9 +119,9 @@ class RuntimeRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutsideRecord:
-    """What a thread is outside of the target region that it executes itself: ``thread_num`` in the ``team_size``
-    threads of the region ``parallel`` at ``level``, and the ``task`` that met the target construct. Outside of all
-    regions ``parallel`` is None, and the thread is number 0 of 1 at level 0.
+    """What a thread is outside of the target region that it executes itself: ``thread_num`` among the ``team_size``
+    threads of the region ``parallel`` at ``level``, and the ``task`` that encountered the target construct. Outside of
+    all regions ``parallel`` is None, and the thread is number 0 of 1 at level 0.
     """
 
     parallel: str | None
@@ -131,23 +133,23 @@ class OutsideRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRecord:
-    """A thread of the process as it was at this stop; one that is not OpenMP's has no ``runtime``.
+    """A thread of the process at this stop; a thread outside of OpenMP has no ``runtime``.
 
     ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
-    are those of the innermost region it executes, None for an idle one. ``ancestors`` are the thread numbers of its
-    ancestors at the levels around, from level 1 on (``omp_get_ancestor_thread_num``). ``state`` is a name of OMPT
-    without its prefix, ``state_source`` ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is its
-    innermost frame outside of the OpenMP runtime and the C library, None if it has none (a pool thread); where its
+    are those of the innermost region that it executes, None for an idle thread. ``ancestors`` are the thread numbers of
+    its ancestors in the enclosing regions, from level 1 on (``omp_get_ancestor_thread_num``). ``state`` is OMPT's name
+    without its prefix, ``state_source`` is ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is
+    its innermost frame outside of the OpenMP runtime and the C library, None if it has none (a pool thread); if its
     stack cannot be followed so far, ``innermost`` is its innermost frame of all. ``about_to_begin`` is True for a
-    thread that is known to have its number in a team and not to have begun the code of the region. Where what a damaged
-    target still holds does not tell whether the thread is OpenMP's, ``runtime`` and ``thread_type`` are unavailable.
+    thread that has its number in a team and has not begun the region's code. If a damaged target leaves unknown whether
+    it is an OpenMP thread, ``runtime`` and ``thread_type`` are unavailable.
 
-    ``signal`` is the signal that the thread took, by number and name, None for the others; ``failed`` whether the
-    thread itself is why: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the kernel's word
-    on where the signal came from; ``si_addr`` the address of a fault, None for a signal that has none.
-    ``outside_of_target`` is None but for a thread that executes a target region itself, as an initial thread.
-    ``at_end_of`` is the construct of the region at whose end the thread waits, None for one that is elsewhere, or in
-    code of the user's there, as a task's; a worker that waits there has no ``where``.
+    ``signal`` is the signal that the thread took, by number and name, None for other threads; ``failed`` says whether
+    the thread itself caused it: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the kernel's
+    code for the signal's origin; ``si_addr`` the address of a fault, None for a signal without one.
+    ``outside_of_target`` is None except for a thread that executes a target region itself, as an initial thread.
+    ``at_end_of`` is the construct of the region at whose end the thread waits, None for a thread that is elsewhere or
+    executes user code there, as a task's; a worker that waits there has no ``where``.
     """
 
     runtime: str | None = None
@@ -184,7 +186,7 @@ class ParallelRecord:
     """A parallel region that is being executed.
 
     ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
-    the native ids of its team in thread-number order, None in the place of one that could not be read.
+    the native ids of its team in thread-number order, with None in place of an unreadable one.
     """
 
     id: str
@@ -201,7 +203,9 @@ class ParallelRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskFrame:
-    """A frame of ``ompt_frame_t``: ``address`` in the stack, ``flags`` say whose it is and what the address is."""
+    """A frame of ``ompt_frame_t``: ``address`` on the stack; ``flags`` (OMPT's) say whose frame it is and what the
+    address is.
+    """
 
     address: int
     flags: int
@@ -209,9 +213,9 @@ class TaskFrame:
 
 @dataclass(frozen=True, slots=True)
 class DependenceRecord:
-    """An item of a task's ``depend`` clause: the ``address`` that it names, the variable there as ``symbol`` (with an
-    offset, as ``x+0x8``), None where no symbol covers it, and how the task depends on it: ``access`` is ``in`` or
-    ``out`` (that is, any but ``in``), None where the runtime does not keep it.
+    """An item of a task's ``depend`` clause: its ``address``, the variable there as ``symbol`` (with an offset, as
+    ``x+0x8``; None if no symbol covers it), and ``access``, ``in`` or ``out`` (any other than ``in``), None if the
+    runtime does not record it.
     """
 
     address: int
@@ -225,7 +229,7 @@ class TaskWaitRecord:
 
     ``kind`` is ``dependence`` or ``event``. A ``waiting`` task depends on ``count`` tasks that are not complete;
     ``tasks`` are the ids of those that were found, ``dependences`` the items of its ``depend`` clause. A ``detached``
-    one waits for its ``event``: the value of the program's ``omp_event_handle_t``.
+    task waits for its ``event``: the value of the program's ``omp_event_handle_t``.
     """
 
     kind: str
@@ -237,16 +241,18 @@ class TaskWaitRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A task that exists.
+    """A task.
 
     ``kind`` is ``initial``, ``implicit`` or ``explicit``. ``thread`` is the native id of the thread that executes or
-    has suspended it, None for a queued one. ``generating`` is the id of the task that created it, for an implicit task
-    the one that encountered the region; ``scheduling`` of the one that was suspended for it, which explicit tasks alone
-    have. ``exit_frame`` is where the runtime called its code, ``enter_frame`` where it called the runtime, None while
-    it has not. ``status`` is ``executing``, ``suspended``, ``queued``, ``waiting`` (not begun: it depends on tasks that
-    are not complete), ``detached`` (its code is done, its event has not come) or ``complete`` (kept for tasks it
-    generated). ``waits_for`` tells more of waiting and detached ones. ``unfinished_children`` is how many explicit
-    tasks it generated that are not complete: there may be more than could be listed."""
+    has suspended it, None for a queued task. ``generating`` is the id of the task that created it (for an implicit
+    task, the one that encountered the region); ``scheduling`` that of the task that was suspended for it, which only
+    explicit tasks have. ``exit_frame`` is where the runtime called the task's code, ``enter_frame`` where that code
+    called the runtime, None if it has not. ``status`` is ``executing``, ``suspended``, ``queued``, ``waiting`` (not
+    begun: it depends on tasks that are not complete), ``detached`` (its code has ended, its event is not fulfilled) or
+    ``complete`` (kept because of its children). ``waits_for`` describes what waiting and detached tasks wait for.
+    ``unfinished_children`` is the number of explicit tasks that it generated and that are not complete; there may be
+    more than are listed.
+    """
 
     id: str
     runtime: str
@@ -268,9 +274,8 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """The construct that code is of: ``kind`` is ``parallel``, ``task``, ``taskloop`` or ``target``, None
-    where gcc's name for it does not tell and nothing else does. ``file`` and ``line`` are where it begins, as in
-    :class:`Place`.
+    """The construct of a function that a compiler made: ``kind`` is ``parallel``, ``task``, ``taskloop``, ``target`` or
+    ``teams``, None if it is unknown. ``file`` and ``line`` are where it begins, as in :class:`Place`.
     """
 
     kind: str | None
@@ -281,7 +286,7 @@ class Construct:
 @dataclass(frozen=True, slots=True)
 class LoopIteration:
     """Where a thread is in a worksharing loop: the ``number`` of the iteration, counted from 0 over the whole loop, and
-    the ``first`` and ``last`` of those that the thread was given with it.
+    the ``first`` and ``last`` of the range that the thread was given.
     """
 
     number: int
@@ -293,12 +298,11 @@ class LoopIteration:
 class LocalRecord:
     """A variable or parameter of a frame.
 
-    ``value``, ``text`` and ``truncated`` are as in :class:`VariableRecord`; ``address`` is None for what lies in no
-    memory. A reference stands for what it refers to. ``sharing`` is how the construct that the frame is the body of
-    has it, as far as the debug information tells: ``shared``, ``firstprivate``, ``private`` (the thread's own, by
-    whatever clause, or declared inside), ``loop`` (private as the variable of a worksharing loop, of which
-    ``iteration`` tells more), ``copy`` (the thread's own copy, also of a shared variable that it only reads); None
-    where it does not tell. ``line`` is where it is declared.
+    ``value``, ``text`` and ``truncated`` are as in :class:`VariableRecord`; ``address`` is None for a variable that is
+    not in memory. A reference is shown as what it refers to. ``sharing`` is how the frame's construct shares it, as far
+    as the debug information says: ``shared``, ``firstprivate``, ``private`` (the thread's own, by any clause or
+    declared inside), ``loop`` (the private variable of a worksharing loop, see ``iteration``), ``copy`` (the thread's
+    own copy, also of a shared variable that it only reads), else None. ``line`` is that of the declaration.
     """
 
     name: str
@@ -316,21 +320,21 @@ class LocalRecord:
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """One frame of a stack as the source reads; functions that a compiler inlined have frames, too.
+    """One frame of a stack as the source reads; inlined functions have frames, too.
 
     ``function``, ``file`` and ``line`` are the source's: code that a compiler put into a function of its own belongs to
-    the function that has the construct, and its outermost frame has the ``construct``. ``address`` is the program
-    counter (behind the call, of a caller), ``cfa`` the canonical frame address, None where no unwind data tells it.
-    Code of a construct that ended by a jump to what it called last has no frame any more; it is there nonetheless, with
-    the address of the jump, None if which one it was is not known, and without ``cfa``.
-    ``kind`` is whose code it is: ``user``, ``runtime``, ``system`` for the C and compiler libraries, ``unknown`` where
-    nothing tells. ``task`` is the id of the task that executes it, ``thread`` the native id of the thread on whose
-    stack it is. ``inlined`` frames share the address of the one they are inlined into. ``module`` is the file that
-    holds the code. ``how`` is how the frame was found: ``innermost`` or ``cfi``, ``tail-call`` for one that was left by
-    a jump, or as a guess, ``frame-pointer`` or ``scan``; it is ``guessed`` if it or a frame inside of it was. Of one
-    that was left ``callee`` in ``unavailable`` says why frames between it and the one before are not known. ``signal``
-    marks the kernel's frame below a signal handler. ``unproven`` is as in :class:`Place`. ``locals`` are the variables
-    of the user's frames, those of inner blocks first, None where they were not asked for.
+    the function that contains the construct, and its outermost frame has the ``construct``. ``address`` is the program
+    counter (for a caller, that behind the call), ``cfa`` the canonical frame address, None if no unwind data gives it.
+    Code of a construct that ended by a jump has no frame on the stack any more; it is listed all the same, with the
+    address of the jump (None if it is unknown which jump it was) and without ``cfa``. ``kind`` is the owner of the
+    code: ``user``, ``runtime``, ``system`` for the C and compiler libraries, or ``unknown``. ``task`` is the id of the
+    task that executes it, ``thread`` the native id of the thread on whose stack it is. ``inlined`` frames share the
+    address of the function that contains them. ``module`` is the file with the code. ``how`` says how the frame was
+    found: ``innermost`` or ``cfi``, ``tail-call`` for a function that ended by a jump, or by a guess, ``frame-pointer``
+    or ``scan``; ``guessed`` is True if it or a frame inside of it was guessed. ``callee`` in ``unavailable`` says why
+    frames between this one and the one before are unknown. ``signal`` marks the kernel's frame below a signal handler.
+    ``unproven`` is as in :class:`Place`. ``locals`` are the variables of user frames, those of inner blocks first, None
+    if they were not requested.
     """
 
     function: str | None
@@ -354,15 +358,15 @@ class StackFrame:
 
 @dataclass(frozen=True, slots=True)
 class StackRecord:
-    """The stack of a thread, innermost frame first; of one that is not OpenMP's without a ``runtime``.
+    """The stack of a thread, innermost frame first; a thread outside of OpenMP has no ``runtime``.
 
-    ``frames`` of another ``thread`` follow where a worker's own end: those of the task that met the region's construct,
-    on the thread that runs it. They are empty for a thread that is idle in the pool, of which ``idle`` is True.
-    ``boundaries`` says how it is known where tasks begin: ``runtime`` by the frames that the runtime keeps, ``derived``
-    by its routines on the stack. ``stopped`` says why the stack could not be followed to its end, None for a whole one.
-    ``threads`` are the native ids of all threads that have this stack, where equal ones are one. ``thread_nums``
-    are their thread numbers, ``ancestors`` the numbers of the ancestors of each. ``about_to_begin``, ``signal`` and
-    what follows it are as in :class:`ThreadRecord`.
+    After a worker's own frames follow those of another ``thread``: of the task that encountered the region's construct,
+    on the thread that runs it. ``frames`` is empty for a thread that is idle in the pool (``idle`` is True).
+    ``boundaries`` says how the beginnings of tasks are known: ``runtime`` by the frames that the runtime records,
+    ``derived`` by its functions on the stack. ``stopped`` says why the stack could not be followed to its end, None for
+    a complete one. ``threads`` are the native ids of all threads with this stack, if equal ones are grouped.
+    ``thread_nums`` are their thread numbers, ``ancestors`` the ancestors' numbers of each. ``about_to_begin``,
+    ``signal`` and the fields after it are as in :class:`ThreadRecord`.
     """
 
     native_thread_id: int | None
@@ -391,8 +395,9 @@ class StackRecord:
 class IcvRecord:
     """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
 
-    ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, as ``scope`` says. Of
-    scope ``display`` are settings as the runtime displays them, by the names of environment variables."""
+    ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, depending on ``scope``.
+    The scope ``display`` has settings as the runtime displays them, by the names of environment variables.
+    """
 
     runtime: str
     name: str
@@ -404,17 +409,17 @@ class IcvRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariableRecord:
-    """A variable, or the part of one that was asked for, as one thread has it.
+    """A variable, or a part of one, in one thread.
 
-    ``mechanism`` says by what a thread has a copy of its own: ``tls`` (thread-local storage), ``cached`` (copies that
-    the OpenMP runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key); ``global`` is
-    one place for all threads. ``value`` is what JSON can hold: whole numbers beyond 2**53 and floating-point numbers
-    that no double holds are strings, as are addresses, ``NaN`` and ``Infinity``. ``text`` is the value as gdb's
-    ``print`` writes it, None without a value. ``truncated`` says that the end of an array or string is left out;
-    ``digest`` then tells values apart that differ only there, as far as they were compared. A
-    thread that has no storage yet has neither ``address`` nor ``value``. ``initialized`` tells of a variable of C++
-    whether its initialisation has run in this thread, None of one that needs none. ``outlier`` marks a value that
-    stands out from those of the other threads. ``ancestors`` are as in :class:`ThreadRecord`.
+    ``mechanism`` says how threads have copies: ``tls`` (thread-local storage), ``cached`` (copies that the OpenMP
+    runtime keeps), ``emutls`` (emulated thread-local storage), ``key`` (a POSIX thread key), or ``global`` for one
+    address for all threads. ``value`` is a JSON value: whole numbers beyond 2**53 and floating-point numbers that no
+    double holds are strings, as are addresses, ``NaN`` and ``Infinity``. ``text`` is the value as gdb's ``print``
+    writes it, None without a value. ``truncated`` says that the end of an array or string is left out; ``digest`` then
+    distinguishes values that differ only there, as far as they were compared. A thread that has no storage yet has
+    neither ``address`` nor ``value``. ``initialized`` says whether the dynamic initialiser of a C++ variable has run in
+    this thread, None for a variable without one. ``outlier`` marks a value that differs from those of the other
+    threads. ``ancestors`` are as in :class:`ThreadRecord`.
     """
 
     native_thread_id: int | None
@@ -441,7 +446,7 @@ class VariableRecord:
 
 @dataclass(frozen=True, slots=True)
 class DistinctValue:
-    """A value that threads have, as in :class:`VariableRecord`, and the native ids of these threads."""
+    """A value as in :class:`VariableRecord`, and the native ids of the threads that have it."""
 
     value: Any
     text: str
@@ -450,10 +455,10 @@ class DistinctValue:
 
 @dataclass(frozen=True, slots=True)
 class VariableStats:
-    """What the values of a variable have in common: how many threads have one, and those that differ, commonest first.
+    """Statistics of a variable's values: how many threads have one, and the distinct values, the most frequent first.
 
-    ``minimum``, ``maximum`` and ``mean`` are of numbers, None of other values. ``outliers`` are the native ids of
-    threads whose value stands out.
+    ``minimum``, ``maximum`` and ``mean`` are for numbers, None for other values. ``outliers`` are the native ids of
+    threads whose value is an outlier.
     """
 
     count: int
@@ -466,13 +471,14 @@ class VariableStats:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """What was asked. ``kind`` is ``core`` or ``live``; ``signal`` the signal that ended it, by number and name.
+    """The target of a query. ``kind`` is ``core``, ``live`` or ``lldb``; ``signal`` the signal that ended it, by number
+    and name.
 
-    ``file`` is the core file. ``incomplete`` says what the target has lost of what it was meant to hold, None if it is
-    whole. ``thread_count`` is None where that leaves the number of threads unknown. ``unproven`` are files that places
-    are told by and that are not proven to be those that ran, since the pages that would tell are lost. Of a live
-    process ``stops_ns`` are the lengths of the stops that this answer took, in nanoseconds, and ``own_thread_ids`` what
-    its threads are called in their own container, by their native id.
+    ``file`` is the core file. ``incomplete`` says which part of the target is missing, None if it is complete.
+    ``thread_count`` is None if that leaves the number of threads unknown. ``unproven`` are files that give places and
+    could not be verified to be those that ran, because the pages that would prove it are lost. For a live process
+    ``stops_ns`` are the lengths of the stops for this answer, in nanoseconds, and ``own_thread_ids`` the ids of its
+    threads in their own container, by native id.
     """
 
     kind: str
@@ -495,10 +501,10 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Row]):
-    """The rows of one question, and what was not readable on the way.
+    """The rows of one query, and what was not readable.
 
-    ``complete`` is False when something of the target could not be read or contradicted itself; ``warnings`` then says
-    what. Facts this kind of target does not have are no defect: they are named in their row's ``unavailable``.
+    ``complete`` is False if something in the target could not be read or contradicted itself; ``warnings`` then says
+    what. Facts that this kind of target does not have do not count: they are listed in their row's ``unavailable``.
     """
 
     target: TargetRecord
@@ -510,16 +516,16 @@ class Answer(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class VariableAnswer(Answer[VariableRecord]):
-    """The answer to ``var``. ``stats`` is None unless they were asked for."""
+    """The answer of ``var``. ``stats`` is None unless statistics were requested."""
 
     stats: VariableStats | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """A snapshot that was taken: its file and size, and what it holds, in bytes.
+    """A snapshot that was written: its file, its size and contents in bytes.
 
-    ``modules`` are those whose symbols, unwind tables and debug information it carries; ``problems`` what it lacks.
+    ``modules`` are those whose symbols, unwind tables and debug information it holds; ``problems`` what it lacks.
     """
 
     file: str
@@ -533,12 +539,12 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRecord:
-    """A table of the layouts of a runtime's structures, which serves where the runtime is stripped.
+    """A table of the layouts of a runtime's structures, for stripped runtimes.
 
-    ``name`` is that of its ``file``; ``origin`` is ``shipped`` or ``user``. ``releases`` are those whose layouts it
-    has, ``architectures`` the psABI's names of machines, ``build_ids`` tells of files that are known to be laid out so
-    what each is. Its releases export ``has_exports`` and do not export ``lacks_exports``. ``provenance`` says how it
-    was made.
+    ``name`` is the name of its ``file``; ``origin`` is ``shipped`` or ``user``. ``releases`` are the releases with
+    these layouts, ``architectures`` the psABI's names of architectures, ``build_ids`` the build-ids of files that are
+    known to have them, with what each is. The releases export ``has_exports`` and do not export ``lacks_exports``.
+    ``provenance`` says how the table was made.
     """
 
     name: str
@@ -555,10 +561,11 @@ class LayoutRecord:
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member of a structure, or of one that lies in it, by its names with dots between them.
+    """A member of a structure, or of a structure within it; names are joined by dots.
 
-    ``offset`` from the structure's start and ``size`` are bytes. A bit field has them of the bytes that it lies in, and
-    ``bits`` bits from ``first_bit`` on, the least significant of the first byte being 0; both are None for others.
+    ``offset`` from the structure's start and ``size`` are in bytes. For a bit field they are those of the containing
+    bytes, and the field has ``bits`` bits from ``first_bit`` on, counted from the least significant bit of the first
+    byte; both are None for other members.
     """
 
     name: str
@@ -579,9 +586,9 @@ class StructRecord:
 
 @dataclass(frozen=True, slots=True)
 class LayoutAnswer:
-    """The tables that are known, or the one that was asked for: then ``structs`` is what it holds, else None.
+    """The known tables, or one of them by name: then ``structs`` is its contents, else None.
 
-    ``warnings`` say which files are left out, and then the answer is not ``complete``.
+    ``warnings`` say which files are left out; then the answer is not ``complete``.
     """
 
     rows: tuple[LayoutRecord, ...]
