@@ -1,6 +1,6 @@
 """Ask an OpenMP program what it is doing: a core file, or a process that runs.
 
-The front door of the library. Importing it loads nothing else: neither LLDB nor any optional package is needed.
+The public functions of the library. Importing it loads nothing else: neither LLDB nor any optional package is needed.
 
 >>> import ompd
 >>> with ompd.open_core("core.1234") as session:            # doctest: +SKIP
@@ -38,19 +38,18 @@ def open_core(
 ) -> Inspection:
     """Return a session on the ELF core file *core*; close it, or use it in a ``with`` statement.
 
-    One that is compressed (gzip, xz, zstd, lz4) is unpacked into a temporary file without a name.
-    ``coredumpctl:MATCH`` is the core of systemd-coredump's that ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the
-    newest.
+    A compressed core (gzip, xz, zstd, lz4) is unpacked into a temporary file without a name. ``coredumpctl:MATCH`` is
+    the core that systemd's ``coredumpctl`` selects by MATCH, ``coredumpctl:`` the newest.
 
-    :param exe: the program's executable, where the core names none or another file stands at that path now
-    :param sysroot: folder under which the files of the machine that wrote the core are found
+    :param exe: the program's executable, if the core does not name it or the file has changed since
+    :param sysroot: folder that holds the files of the machine on which the program ran
     :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
-    :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
-    :param max_size: how many bytes a compressed core may have when it is unpacked
-    :param progress: called with a line to show while something takes its time: unpacking, fetching
+    :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
+    :param max_size: largest size in bytes of a compressed core once it is unpacked
+    :param progress: receives a line to show while something takes long: unpacking, downloading
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :raises BadFile: if *core* is no readable core file, or a file it needs is another build
-    :raises BadInput: if servers are to be asked and DEBUGINFOD_URLS names none, or a folder has no plugin
+    :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
+    :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
     """
     from ompd.inspection import Inspection  # noqa: PLC0415
 
@@ -79,18 +78,18 @@ def attach(
 ) -> Inspection:
     """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
 
-    The process runs on. Each question stops it for some milliseconds and answers of that moment; several are of one
-    moment if they are asked in a function that is given to :meth:`~ompd.session.session.Session.ask`.
+    The process runs on. Each query stops it for some milliseconds, and its answer is of that moment. To have several
+    queries of one moment, put them into a function for :meth:`~ompd.session.session.Session.ask`.
 
-    :param exe: the program's executable, where the one that runs cannot be read
-    :param sysroot: folder under which its files are found, if that is not its own root folder
+    :param exe: the program's executable, if the one of the process cannot be read
+    :param sysroot: folder that holds its files, if that is not its own root folder
     :param debug_dirs: folders searched for separate debug files, before ``/usr/lib/debug``
-    :param debuginfod: fetch files that are not here from the servers that DEBUGINFOD_URLS names
-    :param nonblocking: never stop it: what is told of different threads may then be of different moments
-    :param max_stop: how long each stop may last, in milliseconds; if None, 50, and 0.2 more for each thread above 256
+    :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
+    :param nonblocking: never stop it: facts about different threads may then be of different moments
+    :param max_stop: longest stop, in milliseconds; if None, 50, and 0.2 more for each thread above 256
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :raises BadInput: if *max_stop* is not positive, or is more than an hour, or a folder has no plugin
-    :raises BadProcess: if there is no such process, or it may not be read; asking raises it if the process does not
+    :raises BadProcess: if there is no such process, or it may not be read; queries raise it if the process does not
         stop in time
     """
     from ompd.inspection import Inspection  # noqa: PLC0415
@@ -110,7 +109,7 @@ def attach(
 def from_lldb(process: Any, *, plugins: tuple[str | PathLike[str], ...] = ()) -> LldbInspection:
     """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. It stays LLDB's.
 
-    The session is one of this stop: once the process has run, asking on raises :class:`~ompd.errors.StaleHandle`.
+    The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`.
 
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :raises BadInput: if such a folder has no plugin
@@ -136,12 +135,12 @@ def launch(
     Its methods ``continue_to``, ``step_into_region`` and ``events`` run it. Closing the session ends the program: use
     it in a ``with`` statement.
 
-    :param arguments: the program, and what it gets
-    :param env: variables that it has besides those of this process, None removes one
-    :param cwd: the folder that it runs in, by default that of this process
-    :param omp_debug: whether it is started with ``OMP_DEBUG=enabled``, without which there are no events
+    :param arguments: the program and its arguments
+    :param env: environment variables to add to those of this process, None removes one
+    :param cwd: the folder in which it runs, by default that of this process
+    :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which there are no events
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
-    :raises BadInput: if it cannot be started, or such a folder has no plugin
+    :raises BadInput: if it cannot be started, or a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """
     from ompd.lldb.control import launch as launch_it  # noqa: PLC0415

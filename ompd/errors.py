@@ -1,7 +1,7 @@
 """Every failure of this package, and OMPD's return codes.
 
-Each class names one way of not answering. It carries the facts (addresses, names, files) as attributes, the OMPD return
-code a C caller would see, and, where a person can act, a ``hint`` that says how.
+Each class is one way to fail. It carries the facts (addresses, names, files) as attributes, the OMPD return code that a
+C caller would get, and, if the user can act, a ``hint`` that says how.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rc(IntEnum):
 class OmpdError(Exception):
     """Base of every error that this package raises on purpose.
 
-    ``hint`` is what the user can do about it, one or more sentences, or ``""``.
+    ``hint`` says what the user can do about it, in one or more sentences, or is ``""``.
     """
 
     rc: Rc = Rc.ERROR
@@ -45,13 +45,13 @@ class OmpdError(Exception):
 
 
 class BadInput(OmpdError):
-    """An argument is outside of what the question allows."""
+    """An argument is not valid."""
 
     rc = Rc.BAD_INPUT
 
 
 class Unsupported(OmpdError):
-    """The question makes sense, but this package does not answer it for this kind of target."""
+    """The query makes sense, but is not implemented for this kind of target."""
 
     rc = Rc.UNSUPPORTED
 
@@ -76,7 +76,7 @@ class TargetError(OmpdError):
 
 
 class MemoryFault(TargetError):
-    """Memory that the target does not hold was asked for.
+    """Memory that the target does not hold was to be read.
 
     ``address`` and ``size`` are those of the whole request, in bytes.
     """
@@ -94,9 +94,9 @@ class TargetGone(TargetError):
 
 
 class BadFile(TargetError):
-    """A file is missing, unreadable or not what it has to be.
+    """A file is missing, unreadable or of the wrong kind.
 
-    ``path`` is the file as the user or the target named it.
+    ``path`` is the file's name as the user or the target gave it.
     """
 
     def __init__(self, path: str, fault: str, *, hint: str = "") -> None:
@@ -106,7 +106,7 @@ class BadFile(TargetError):
 
 
 class BadProcess(TargetError):
-    """A process cannot be looked into: there is none, it may not be read, or it is of a kind that is not supported.
+    """A process cannot be inspected: it does not exist, may not be read, or is of an unsupported kind.
 
     ``process_id`` is the number as the user gave it.
     """
@@ -138,7 +138,7 @@ class StaleHandle(OmpdError):
 
 
 class Unavailable(OmpdError):
-    """The fact exists, but this target cannot tell it; the message says why."""
+    """The fact exists and is unknown; the message says why."""
 
     rc = Rc.UNAVAILABLE
 
@@ -148,7 +148,7 @@ class NotInitialised(Unavailable):
 
 
 class NotBegun(Unavailable):
-    """A thread has its place in a team, and has not begun there yet: it will in a moment."""
+    """A thread has its place in a team and is about to begin there."""
 
 
 class NoStorage(Unavailable):
@@ -167,10 +167,10 @@ class CorruptState(OmpdError):
 
 
 class TooMuch(OmpdError):
-    """One question has read more than any real program makes it read: structures that lead from one to the next without
-    end, or more of them than there can be.
+    """One query has read more than any real program needs: structures that point to each other without end, or more of
+    them than there can be.
 
-    ``reads`` and ``size`` are how often the target was read, and how many bytes that were.
+    ``reads`` and ``size`` are how often the target was read, and how many bytes.
     """
 
     def __init__(self, reads: int, size: int) -> None:
@@ -216,10 +216,10 @@ class FieldNotFound(OmpdError):
 
 
 class LayoutUnavailable(OmpdError):
-    """Nobody says how this build of the runtime lays out its structures."""
+    """The layout of this build's structures is unknown."""
 
     rc = Rc.INCOMPATIBLE
 
 
 class NoAnswer(OmpdError):
-    """The question could not be answered for this target at all: no OpenMP runtime in it can be read."""
+    """The query has no answer on this target: no OpenMP runtime in it can be read."""

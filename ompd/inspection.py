@@ -1,4 +1,4 @@
-"""A session with its questions as methods: what the front door hands out."""
+"""A session with its queries as methods: what the functions of :mod:`ompd` return."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ompd.session.session import Session
 
 
 class Inspection(Session):
-    """A stopped program and the questions that can be asked of it. Each answers with frozen records."""
+    """A stopped program and the queries on it. Each returns frozen records (:mod:`ompd.model`)."""
 
     def ask_runtimes(self) -> Answer[RuntimeRecord]:
-        """Return every OpenMP runtime of the process."""
+        """Return the OpenMP runtimes of the process."""
         return self.ask(runtimes.ask)
 
     def ask_threads(self) -> Answer[ThreadRecord]:
@@ -41,20 +41,21 @@ class Inspection(Session):
         return self.ask(regions.ask)
 
     def ask_tasks(self) -> Answer[TaskRecord]:
-        """Return the tasks that exist, each after the one that generated it.
+        """Return the tasks, each after the task that generated it.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return self.ask(tasks.ask)
 
     def ask_stacks(self, *, raw: bool = False, fold: bool = False, thread: int | None = None) -> Answer[StackRecord]:
-        """Return the stack of each thread as the source reads, a worker's continued by its region's.
+        """Return the stack of each thread as the source reads, a worker's continued by that of the thread that started
+        its region.
 
         :param raw: all frames of each thread's own stack instead
-        :param fold: threads that have the same stack share a row
-        :param thread: only that of the thread with this native id; if there is none, of those with this thread number
+        :param fold: group threads with equal stacks in one row
+        :param thread: only the thread with this native id or, if there is none, threads with this thread number
         :raises BadInput: if there is no such thread
-        :raises NoAnswer: if the target names no thread
+        :raises NoAnswer: if the target has no threads
         """
         return self.ask(lambda session: stacks.ask(session, raw=raw, fold=fold, thread=thread))
 
@@ -68,13 +69,13 @@ class Inspection(Session):
     def ask_variable(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
     ) -> VariableAnswer:
-        """Return a variable, or a part of one, as each thread has it.
+        """Return a variable, or a part of one, in each thread.
 
-        :param name: as the source has it, qualified where that is needed: ``x``, ``file.c::x``, ``ns::x``,
-            ``function::x``, ``/block/member``, ``x.member[2]``
+        :param name: its name in the source, qualified if needed: ``x``, ``file.c::x``, ``ns::x``, ``function::x``,
+            ``/block/member``, ``x.member[2]``
         :param format: one of gdb's letters (x d u o t c f s a z) for the text
-        :param stats: have the answer's ``stats``
-        :param elements: how many elements of an array, and characters of a string, are shown; 200 if it is not given
+        :param stats: compute the answer's ``stats``
+        :param elements: the most elements of an array, or characters of a string, to show; 200 if None
         :raises NoAnswer: if there is no such variable, or more than one
         :raises BadInput: if it has no such part
         """
@@ -83,10 +84,10 @@ class Inspection(Session):
     def snapshot(
         self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False
     ) -> SnapshotRecord:
-        """Write a small ELF core to *path* that holds what all questions read, of memory and of the modules' files.
+        """Write a small ELF core to *path* with what all queries read, of memory and of the modules' files.
 
-        :param data_limit: bytes of writable data that are kept of each of the user's modules
-        :param keep_environment: keep all of the environment, and the folders in arguments, not only OpenMP's variables
+        :param data_limit: bytes of writable data to keep of each of the user's modules
+        :param keep_environment: keep the whole environment and the folders in arguments, not only OpenMP's variables
         :raises BadFile: if it cannot be written there
         """
         return snapshot.take_snapshot(self, path, data_limit=data_limit, keep_environment=keep_environment)

@@ -471,8 +471,8 @@ class AutoCommand(_Switch):
     def help(self) -> str:
         """Return the help of the command."""
         return (
-            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do. A line also"
-            " says when an OpenMP runtime begins; the program does not stop there.\n\n"
+            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do. A line"
+            " also says when an OpenMP runtime begins; the program does not stop there.\n\n"
             f"  {_PROMPT}ompd auto on\n"
         )
 
@@ -501,9 +501,9 @@ class FramesCommand(_Switch):
     def help(self) -> str:
         """Return the help of the command."""
         return (
-            "With `on`, the default if this LLDB can do it, LLDB's own `bt`, `up` and `down` leave out the frames of OpenMP"
-            " runtimes, and an editor shows them as subtle. `bt -u` shows all frames. Without on or off, prints the"
-            f" current setting.\n\n  {_PROMPT}ompd bt off\n"
+            "With `on`, the default if this LLDB can do it, LLDB's own `bt`, `up` and `down` leave out the frames of"
+            " OpenMP runtimes, and an editor shows them as subtle. `bt -u` shows all frames. Without on or off, prints"
+            f" the current setting.\n\n  {_PROMPT}ompd bt off\n"
         )
 
 

@@ -45,7 +45,7 @@ _ADDED_MARKS = (".omp.reduction.", ".omp.copyprivate.", "._omp_cpyfn")
 
 
 def is_added(name: str) -> bool:
-    """Tell whether *name* is that of a function that a compiler made beside those with the code of constructs.
+    """Return whether *name* is that of a function that a compiler made beside those with the code of constructs.
 
     Such a function calls what a clause of a construct names: the combiner of a reduction, a constructor.
     """
@@ -74,7 +74,7 @@ class Outlined:
     """A compiler-made function: the function whose construct it holds (None where its name does not say), and of what
     kind.
 
-    ``construct`` is ``task``, ``target`` or None: all others have names that do not tell.
+    ``construct`` is ``task``, ``target`` or None: all others have names that do not say.
     """
 
     parent: str | None
@@ -82,7 +82,7 @@ class Outlined:
 
 
 def is_body(name: str) -> bool:
-    """Tell whether *name* is that of the code of a construct that clang calls from a function of its own, as with -g.
+    """Return whether *name* is that of the code of a construct that clang calls from a function of its own, as with -g.
 
     The runtime knows the caller, whose name is the same without ``_debug__`` at its end.
     """
@@ -90,7 +90,7 @@ def is_body(name: str) -> bool:
 
 
 def is_by_gcc(name: str) -> bool:
-    """Tell whether *name* is one that gcc makes, which do not say of which construct they are."""
+    """Return whether *name* is one that gcc makes, which do not say of which construct they are."""
     return _GCC in name
 
 

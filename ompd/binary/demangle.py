@@ -1,6 +1,6 @@
 """Names of C++ as the linker has them (Itanium C++ ABI, 5.1) made readable: ``space::Class::method``, ``twice<int>``.
 
-For names of which no debug information tells what the source calls them. Parameters and result are left out, as in
+For names of which no debug information says what the source calls them. Parameters and result are left out, as in
 :mod:`ompd.binary.dwarf.names`. The library parses; what it has parsed is written here, because that may be
 much more than the name: substitutions let a name of a kilobyte stand for more text than there is memory.
 """
@@ -65,7 +65,7 @@ def _read(cursor: Any) -> str:
 
 
 def _entity(cursor: Any, level: int) -> Any:
-    # A function's name, up to its parameters. What lies in a function, and lambdas, the library leaves to us.
+    # A function's name, up to its parameters. What is in a function, and lambdas, the library leaves to us.
     if level > _MAX_LEVELS:
         raise _NotReadable
     if cursor.accept("Z"):

@@ -469,7 +469,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except OmpdError:
-        raise  # --debug asked for it
+        raise  # --debug requested it
     except MemoryError:
         _say("ompd: not enough memory for the answer")
         sys.exit(EXIT_NO_ANSWER)

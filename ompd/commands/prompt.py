@@ -119,7 +119,7 @@ def format_help(command: Command, prompt: str) -> str:
 def format_reply(
     command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Mapping[int, int]
 ) -> str:
-    """Return what *command* answers, as JSON if that was asked for, else as text with what there is to note.
+    """Return what *command* answers, as JSON if that was requested, else as text with what there is to note.
 
     :param indices: the debugger's numbers of the threads, by native id
     """

@@ -1,7 +1,7 @@
 """What the debugger's half offers a plugin: DMPL's and OMPD's callbacks, and nothing else.
 
-A plugin written in C, loaded from a vendor's library, is served through these and no more. Each method names its
-counterparts. Failures are raised, never returned.
+A plugin in C, from a vendor's library, gets these and no more. Each method names its counterparts. Failures are raised,
+never returned.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class TypeSizes:
 
 
 class Callbacks(Memory, Protocol):
-    """The callbacks, bound to one module of the target: the one that holds the runtime asking.
+    """The callbacks, bound to one module of the target: the one that holds the runtime.
 
-    ``read`` is OMPD's ``read_memory`` and DMPL's ``get_data``. Threads are named by the operating system's identifier.
+    ``read`` is OMPD's ``read_memory`` and DMPL's ``get_data``. Threads have the operating system's identifiers.
     """
 
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
-        """Return the address of symbol *name*, in *thread* where the symbol is thread-local.
+        """Return the address of symbol *name*, in *thread* if the symbol is thread-local.
 
         OMPD ``symbol_addr_lookup``; DMPL ``find_symbol``.
 
-        :raises SymbolNotFound: if no symbol table of the module or, failing that, of the program has it
+        :raises SymbolNotFound: if neither the module's nor the program's symbol tables have it
         """
 
     def read_string(self, address: int, limit: int = 4096) -> bytes:
@@ -70,12 +70,12 @@ class Callbacks(Memory, Protocol):
         """
 
     def pthread_key(self, thread: int, key: int) -> int | None:
-        """Return what *thread* stored under POSIX thread key *key*, None where it stored nothing. DMPL
+        """Return the value that *thread* stored under POSIX thread key *key*, None if it stored none. DMPL
         ``get_pthread_key``.
         """
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
-        """Return the operating system's identifier of the thread that *kind* calls *identifier*.
+        """Return the operating system's identifier of the thread with the *identifier* of that *kind*.
 
         OMPD ``get_thread_context_for_thread_id``.
 

@@ -1,4 +1,4 @@
-"""Whose code lies at an address: the user's, an OpenMP runtime's, or that of the C and compiler libraries beneath both.
+"""Whose code is at an address: the user's, an OpenMP runtime's, or that of the C and compiler libraries that both use.
 
 By module, where a module has one owner. A runtime that is linked into the program, or into a library of the user's,
 shares its module with the user; then the names of its routines tell. A program that is linked statically has the C
@@ -35,7 +35,7 @@ _COLD = re.compile(r"(.+?)\.cold(?:\.\d+)?")
 
 
 def entry_of(process: Process, address: int) -> int | None:
-    """Return where the function begins whose code lies at *address*, None where no symbol tells.
+    """Return where the function begins whose code is at *address*, None where no symbol tells.
 
     Of a part that a compiler put elsewhere since it is seldom executed (``.cold``), that is where the function itself
     begins.
@@ -44,7 +44,7 @@ def entry_of(process: Process, address: int) -> int | None:
     part = _COLD.fullmatch(place.symbol) if place.symbol is not None else None
     if part is None:
         return place.symbol_address if place.symbol is not None else None
-    # Functions of one name, as static ones of several files, are not told apart.
+    # Functions of one name, as static ones of several files, cannot be distinguished.
     known = process.symbols_with_prefix(part[1])
     whole = {at for name, at in known if name == part[1] and process.module_at(at) is place.module}
     return whole.pop() if len(whole) == 1 else None
@@ -52,38 +52,38 @@ def entry_of(process: Process, address: int) -> int | None:
 
 def construct_passed(process: Process, pc: int, routine: int | None) -> int | None:
     """Return where the function of a construct begins that the call before *pc* passes to a runtime's routine, None
-    where nothing tells.
+    if that is unknown.
 
-    :param routine: where that begins, which may have been jumped to; None if its name is not known
+    :param routine: where that begins, which may have been jumped to; None if its name is unknown
     """
     found = {at for at in process.addresses_passed(pc, routine) if is_construct_code(process.locate(at).symbol or "")}
     return found.pop() if len(found) == 1 else None
 
 
 def is_runtime_file(name: str) -> bool:
-    """Tell whether a module's file is called as an OpenMP runtime is."""
+    """Return whether a module's file is called as an OpenMP runtime is."""
     return RUNTIME_FILE.search(name) is not None
 
 
 def is_runtime_symbol(symbol: str) -> bool:
-    """Tell whether *symbol*, of a module that holds an OpenMP runtime, is called as the runtime's functions are."""
+    """Return whether *symbol*, of a module that holds an OpenMP runtime, is called as the runtime's functions are."""
     return _RUNTIME_SYMBOL.match(symbol) is not None
 
 
 def is_construct_code(symbol: str) -> bool:
-    """Tell whether *symbol* is called as compilers call the code of a construct, which a runtime is to call."""
+    """Return whether *symbol* is called as compilers call the code of a construct, which a runtime is to call."""
     return is_construct(symbol) and "._omp_cpyfn." not in symbol
 
 
 def is_construct(symbol: str) -> bool:
-    """Tell whether *symbol* is called as compilers call what they make of an OpenMP construct; :mod:`ompd.outlined` has
-    what such a name says.
+    """Return whether *symbol* is called as compilers call what they make of an OpenMP construct; :mod:`ompd.outlined`
+    has what such a name says.
     """
     return _CONSTRUCT.search(symbol) is not None
 
 
 def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
-    """Return whose code lies at *address*: ``user``, ``runtime``, ``system``, or ``unknown`` where that cannot be told.
+    """Return whose code is at *address*: ``user``, ``runtime``, ``system``, or ``unknown`` if that is unknown.
 
     :param runtimes: the modules that hold an OpenMP runtime
     """
@@ -93,7 +93,7 @@ def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
     if module.is_system_library:
         return SYSTEM
     if is_runtime_file(module.name):
-        return RUNTIME  # also if its file is not to be had
+        return RUNTIME  # also if its file is not available
     if process.is_linkage(address):
         return SYSTEM
     if module not in runtimes:

@@ -169,7 +169,7 @@ class DemangledName(NamedTuple):
     ``length`` is that of the name in bytes, without a NUL at its end; where the name is too long it is the size of a
     buffer that holds it, with the NUL. ``demangled`` is "" then. ``flags`` is a :class:`VarInfo`, perhaps with
     :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line on which the source has what is named, 0 where that is
-    not known.
+        unknown.
     """
 
     code: int
@@ -181,7 +181,7 @@ class DemangledName(NamedTuple):
 
 SourceOf = Callable[[str], tuple["str | None", "int | None"]]
 """From a linker's name to the function of the source that it belongs to, and the line where the source has it; None for
-what is not known. DMPL has no callback for it: a library asks it if it was handed one.
+what is unknown. DMPL has no callback for it: a library asks it if it was handed one.
 """
 
 
@@ -219,4 +219,4 @@ class Library(Protocol):
         """
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
-        """Return the routines around a construct's code in a :class:`Language`, None for one that is not known."""
+        """Return the routines around a construct's code in a :class:`Language`, None for one that is unknown."""

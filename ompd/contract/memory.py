@@ -1,4 +1,4 @@
-"""Reading the target: one protocol for bytes, and the one place that makes integers of them."""
+"""Reading the target: one protocol for bytes, and the one place that decodes integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Memory(Protocol):
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at the target's virtual *address*.
 
-        :raises MemoryFault: if one of them is not to be had
+        :raises MemoryFault: if one of them cannot be read
         """
 
 
@@ -63,7 +63,7 @@ def read_pointer(memory: Memory, address: int) -> int | None:
 
 
 def read_words(memory: Memory, address: int, count: int) -> Sequence[int]:
-    """Return *count* unsigned integers of a pointer's size, one behind the other at *address*."""
+    """Return *count* consecutive unsigned integers of a pointer's size from *address* on."""
     raw = memory.read(address, count * memory.pointer_size)
     order = "<" if memory.byte_order == "little" else ">"
     return struct.unpack(f"{order}{count}{'Q' if memory.pointer_size == 8 else 'I'}", raw)
@@ -71,7 +71,7 @@ def read_words(memory: Memory, address: int, count: int) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where one member of a structure lies: ``offset`` and ``size`` in bytes from the structure's start."""
+    """Place of a structure's member: ``offset`` and ``size`` in bytes from the structure's start."""
 
     offset: int
     size: int
@@ -79,11 +79,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class StructLayout:
-    """The layout of one structure of the target, and who says so.
+    """The layout of one structure of the target, and its source.
 
-    ``size`` is in bytes, None where it is not known. ``masks`` are those of bit fields, for the whole structure read as
-    one integer. ``source`` is how we know: ``published``, ``dwarf``, ``table``. A member that is not known is absent;
-    0 is a legitimate offset. ``faults`` are members that cannot lie where they are said to: who says so, and why.
+    ``size`` is in bytes, None if unknown. ``masks`` are those of bit fields, for the whole structure read as one
+    integer. ``source`` is ``published``, ``dwarf`` or ``table``. An unknown member is absent; 0 is a valid offset.
+    ``faults`` are members with an impossible place: the address of the claim, and the reason.
     """
 
     name: str
@@ -94,10 +94,10 @@ class StructLayout:
     faults: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def field(self, name: str) -> Field:
-        """Return where member *name* lies.
+        """Return the place of member *name*.
 
-        :raises FieldNotFound: if this layout does not say
-        :raises CorruptState: if what it says cannot be
+        :raises FieldNotFound: if this layout does not have it
+        :raises CorruptState: if its place is impossible
         """
         try:
             return self.fields[name]
@@ -107,7 +107,7 @@ class StructLayout:
             raise FieldNotFound(self.name, name) from None
 
     def embedding(self, member: str, inner: StructLayout) -> StructLayout:
-        """Return this layout with the members of *inner*, the structure that lies in *member*, as its own."""
+        """Return this layout with the members of *inner*, the structure in *member*, as its own."""
         start = self.field(member).offset
         moved = {name: Field(start + where.offset, where.size) for name, where in inner.fields.items()}
         faults = {**inner.faults, **self.faults}

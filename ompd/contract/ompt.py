@@ -48,7 +48,7 @@ def state_name(value: int) -> str:
 
 
 def is_wait(value: int) -> bool:
-    """Tell whether state *value* is one in which a thread waits, so that its wait identifier means something."""
+    """Return whether state *value* is one in which a thread waits, so that its wait identifier means something."""
     return State.WAIT_BARRIER <= value < State.IDLE
 
 

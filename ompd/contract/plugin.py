@@ -1,8 +1,8 @@
-"""What a plugin gives back: handles that mirror OMPD's, one runtime of one process at one stop.
+"""What a plugin returns: handles that mirror OMPD's, for one runtime of one process at one stop.
 
 A plugin returns addresses and numbers; names, files and lines are the debugger's. Every method may raise
-:class:`~ompd.errors.MemoryFault` or :class:`~ompd.errors.CorruptState` (trying failed) and
-:class:`~ompd.errors.Unavailable` (this target cannot tell). None always means: the specification says there is none.
+:class:`~ompd.errors.MemoryFault` or :class:`~ompd.errors.CorruptState` (reading failed) and
+:class:`~ompd.errors.Unavailable` (this target does not have the fact). None always means that there is none.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class FrameAddress:
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """A thread's state: an ``ompt_state_t``, and the wait identifier where the state is one of waiting.
+    """A thread's state: an ``ompt_state_t``, and the wait identifier if the thread waits.
 
-    ``source`` is ``runtime`` where the runtime keeps states, ``derived`` where it was worked out from what it did keep.
+    ``source`` is ``runtime`` if the runtime records states, ``derived`` if the state follows from other facts.
     """
 
     state: int
@@ -41,15 +41,15 @@ class ThreadState:
 
 @dataclass(frozen=True, slots=True)
 class IcvDescription:
-    """An internal control variable the runtime has: its name with hyphens, and the scope of its handle."""
+    """An internal control variable of the runtime: its name with hyphens, and the scope of its handle."""
 
     name: str
     scope: Scope
 
 
 class Dependence(NamedTuple):
-    """An item of a ``depend`` clause: the *address* that it names, and whether the task only reads what is there
-    (``in``); ``is_in`` is None where the runtime does not keep that.
+    """An item of a ``depend`` clause: its *address*, and whether the task only reads it (``in``); ``is_in`` is None if
+    the runtime does not record that.
     """
 
     address: int
@@ -60,10 +60,10 @@ class Dependence(NamedTuple):
 class TaskWait:
     """What a task that no thread executes waits for.
 
-    ``kind`` is ``dependence`` for one that has not begun because it depends on others, ``event`` for a detached one
-    whose code is done. Of the former ``count`` is how many tasks the runtime has it wait for yet, ``tasks`` are those
-    of them that were found, ``dependences`` the items of its ``depend`` clause, None where the runtime does not lead to
-    them. Of the latter ``event`` is the event, what the user's ``omp_event_handle_t`` holds.
+    ``kind`` is ``dependence`` for a task that has not begun because it depends on others, ``event`` for a detached task
+    whose code has ended. For a dependence ``count`` is the number of tasks that the runtime still waits for, ``tasks``
+    are those that were found, ``dependences`` the items of its ``depend`` clause, None if they were not found. For an
+    event ``event`` is the value of the user's ``omp_event_handle_t``.
     """
 
     kind: str
@@ -91,26 +91,26 @@ class TaskHandle(Protocol):
         """Return ``initial``, ``implicit`` or ``explicit`` (implicit-task-var)."""
 
     def status(self) -> str:
-        """Return ``executing``, ``suspended``, ``queued`` (created, not begun, and nothing keeps it from beginning),
-        ``waiting`` (not begun, since it depends on tasks that are not complete), ``detached`` (its code is done, and
-        the event that it waits for has not come) or ``complete``.
+        """Return ``executing``, ``suspended``, ``queued`` (created, not begun, and free to begin), ``waiting`` (not
+        begun, since it depends on tasks that are not complete), ``detached`` (its code has ended, and its event is not
+        fulfilled) or ``complete``.
 
-        A task that is complete is kept while tasks that it generated are not.
+        A complete task is kept while tasks that it generated are not complete.
         """
 
     def waits_for(self) -> TaskWait | None:
         """Return what a ``waiting`` or ``detached`` task waits for, None for any other."""
 
     def unfinished_children(self) -> int:
-        """Return how many explicit tasks it has generated that are not complete, those among them that are in no list
-        of the runtime's.
+        """Return how many explicit tasks it generated that are not complete, including those that are in no list of the
+        runtime.
         """
 
     def thread(self) -> ThreadHandle | None:
-        """Return the thread that executes it, or on which it is suspended, None for one that is on none."""
+        """Return the thread that executes it, or on which it is suspended, None if there is none."""
 
     def is_final(self) -> bool:
-        """Tell whether it is a final task (final-task-var)."""
+        """Return whether it is a final task (final-task-var)."""
 
     def generating(self) -> TaskHandle | None:
         """Return the task whose code created this one. ``ompd_get_generating_task_handle``."""
@@ -128,11 +128,12 @@ class TaskHandle(Protocol):
         """Return exit and enter frame. ``ompd_get_task_frame``."""
 
     def tool_data(self) -> int:
-        """Return the word a tool keeps with the task. ``ompd_get_tool_data``."""
+        """Return the word that a tool stored with the task. ``ompd_get_tool_data``."""
 
 
 class ParallelHandle(Protocol):
-    """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team are one each."""
+    """A parallel region (``ompd_parallel_handle_t``); each of several serialized regions that share a team has its own.
+    """
 
     @property
     def id(self) -> str:
@@ -160,21 +161,22 @@ class ParallelHandle(Protocol):
         """Return that thread's implicit task. ``ompd_get_task_in_parallel``."""
 
     def function(self) -> int | None:
-        """Return the entry of the function the compiler made of the region's code."""
+        """Return the start of the function that the compiler made of the region's code."""
 
     def encountering_frames(self) -> Sequence[Frame]:
-        """Return the primary thread's frames outside of the region, from the user's that encountered it on.
+        """Return the primary thread's frames outside of the region, from the user function that encountered it on.
 
-        If that was code of another region and ended by a jump, the first one is what it jumped to.
+        If that function belonged to another region and ended by a jump, the first frame is that of the function it
+        jumped to.
         """
 
     def tool_data(self) -> int:
-        """Return the word a tool keeps with the region. ``ompd_get_tool_data``."""
+        """Return the word that a tool stored with the region. ``ompd_get_tool_data``."""
 
 
 class Outside(NamedTuple):
     """What a thread is outside of a target region that it executes itself: the innermost ``region`` there, None at
-    level 0, the thread's number in its team, and the ``task`` that met the target construct.
+    level 0, the thread's number in its team, and the ``task`` that encountered the target construct.
     """
 
     region: ParallelHandle | None
@@ -192,7 +194,7 @@ class ThreadHandle(Protocol):
     def native_id(self, kind: ThreadIdKind) -> int:
         """Return the thread's native identifier of that *kind*. ``ompd_get_thread_id``.
 
-        :raises Unsupported: if the runtime does not keep that kind
+        :raises Unsupported: if the runtime does not record that kind
         """
 
     def thread_type(self) -> str:
@@ -208,42 +210,43 @@ class ThreadHandle(Protocol):
         """Return the task it executes, None while it is idle. ``ompd_get_curr_task_handle``."""
 
     def outside_of_target(self) -> Outside | None:
-        """Return what the thread is outside of a target region that it executes itself, since there is no device, and
-        for whose code the runtime has made it an initial thread. None if it executes none.
+        """Return what the thread is outside of a target region that it executes itself because there is no device, and
+        for which the runtime has made it an initial thread. None if it executes none.
         """
 
     def state(self) -> ThreadState:
-        """Return what it is doing. ``ompd_get_state``."""
+        """Return what the thread is doing. ``ompd_get_state``."""
 
     def is_about_to_begin(self) -> bool:
-        """Tell whether it is known to have its place in a team, and not to have begun the region's code yet."""
+        """Return whether the thread has its place in a team and has not begun the region's code yet."""
 
     def tool_data(self) -> int:
-        """Return the word a tool keeps with the thread. ``ompd_get_tool_data``."""
+        """Return the word that a tool stored with the thread. ``ompd_get_tool_data``."""
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """Return the code of regions and explicit tasks on its native stack, innermost first.
 
-        :raises Unavailable: if that cannot be told
+        :raises Unavailable: if that is unknown
         """
 
     def threadprivate_address(self, address: int) -> int | None:
-        """Return where this thread's copy of the variable at *address* lies, None where it has no storage yet.
+        """Return the address of this thread's copy of the variable at *address*, None if it has no storage yet.
 
-        Of variables of which the runtime keeps the copies. DMPL ``DMPL_get_tls_address``.
+        For variables whose copies the runtime keeps. DMPL ``DMPL_get_tls_address``.
 
-        :raises BadInput: if it keeps none of it: it is not threadprivate, or thread-local storage has the copies
+        :raises BadInput: if the runtime keeps none of it: it is not threadprivate, or thread-local storage has the
+            copies
         """
 
 
 class ConstructCode(NamedTuple):
     """The code of a region or of an explicit task on a thread's stack.
 
-    ``frame`` is the index of its outermost frame, counted from the thread's innermost; those inside of it up to the
-    next construct's are the task's too. ``kind`` is ``parallel`` or ``task``, or ``target`` for a target region that
-    the thread executes itself; ``region`` is the parallel region whose code it is, ``task`` the task that executes it;
-    both are None where that cannot be told. ``source`` says how the task is known:
-    ``runtime`` by the frames that the runtime keeps, ``derived`` by its routines on the stack, None where it is not.
+    ``frame`` is the index of its outermost frame, counted from the thread's innermost; the frames inside of it up to
+    the next construct's also belong to the task. ``kind`` is ``parallel`` or ``task``, or ``target`` for a target
+    region that the thread executes itself; ``region`` is the parallel region of the code, ``task`` the task that
+    executes it; both are None if that is unknown. ``source`` says how the task is known: ``runtime`` by the frames that
+    the runtime records, ``derived`` by its functions on the stack, None if the task is unknown.
     """
 
     frame: int
@@ -262,39 +265,39 @@ class AddressSpace(Protocol):
 
     @property
     def layout_source(self) -> str:
-        """How the layout of its structures is known: ``published``, ``dwarf``, ``table`` or ``queried``."""
+        """The source of its structures' layout: ``published``, ``dwarf``, ``table`` or ``queried``."""
 
     @property
     def layout_sources(self) -> Mapping[str, str]:
-        """The same for each structure that was asked about so far, by its name."""
+        """The same for each structure that was used so far, by its name."""
 
     @property
     def layout_proof(self) -> str | None:
-        """What shows that a layout from a table fits this very image; None for one that the target itself tells."""
+        """What shows that a layout from a table fits this very image; None for a layout from the target itself."""
 
     @property
     def threadprivate_mechanism(self) -> str:
-        """By what threads have the copies of threadprivate variables that the runtime keeps: ``cached`` in lists of its
-        own, ``key`` under a POSIX thread key.
+        """How the runtime keeps copies of threadprivate variables: ``cached`` in its own lists, ``key`` under a POSIX
+        thread key.
         """
 
     def threadprivate_of_other(self, thread: int, address: int) -> int | None:
         """Return the same as :meth:`ThreadHandle.threadprivate_address` for a thread of the process that the runtime
-        does not know, by its native id; None where it keeps copies for its own threads alone.
+        does not know, by its native id; None if it keeps copies only for its own threads.
         """
 
     def omp_version(self) -> int:
         """Return the version of OpenMP as ``_OPENMP`` spells it. ``ompd_get_omp_version``."""
 
     def version(self) -> str | None:
-        """Return the runtime's own version, None where it keeps none."""
+        """Return the runtime's own version, None if it records none."""
 
     def keeps_states(self) -> bool:
-        """Tell whether the runtime keeps thread states, frames and tool data in this process."""
+        """Return whether the runtime records thread states, frames and tool data in this process."""
 
     def damage(self) -> Sequence[CorruptState]:
-        """Return what of the runtime's structures contradicts itself, as far as that can be told without a question:
-        none where only those say so that ask for it.
+        """Return contradictions in the runtime's structures that are found without any query; empty if the plugin does
+        not check.
         """
 
     def threads(self) -> Sequence[ThreadHandle]:
@@ -307,20 +310,20 @@ class AddressSpace(Protocol):
         """Return the states the runtime may report, by number. ``ompd_enumerate_states``."""
 
     def icvs(self) -> Sequence[IcvDescription]:
-        """Return the ICVs that can be asked for. ``ompd_enumerate_icvs``."""
+        """Return the available ICVs. ``ompd_enumerate_icvs``."""
 
     def icv(self, name: str, handle: object) -> int | str:
         """Return the value of an ICV for a handle of its scope. ``ompd_get_icv_from_scope`` and its string form.
 
-        A truth value for a variable that is true or false, a text for one that is a list or a name.
+        A bool for a variable that is true or false, a string for a list or a name.
 
-        :raises BadInput: if there is no such variable, or *handle* is of another scope
+        :raises BadInput: if there is no such variable, or *handle* has another scope
         """
 
     def internals(self) -> RuntimeInternals:
-        """Return what the runtime keeps beyond OMPD.
+        """Return what the runtime records beyond OMPD.
 
-        :raises LayoutUnavailable: if nothing tells where
+        :raises LayoutUnavailable: if its place is unknown
         """
 
     def display_control_vars(self) -> Mapping[str, str]:
@@ -331,10 +334,10 @@ class ThreadprivateCopies(Protocol):
     """Copies of threadprivate variables, for any thread of the process."""
 
     def address(self, thread: int, address: int) -> int | None:
-        """Return where a thread, by its native id, has its copy of the variable at *address*, None if it has no storage
+        """Return the address of a thread's copy of the variable at *address*, by native id, None if it has no storage
         yet.
 
-        :raises BadInput: if these are no copies of it
+        :raises BadInput: if these are not copies of it
         """
 
 
@@ -348,24 +351,25 @@ class Plugin(Protocol):
     def process_initialize(self, process: Process, module: Module) -> AddressSpace:
         """Return the runtime that *module* holds. ``ompd_process_initialize``.
 
-        :raises NotInitialised: if nothing of OpenMP has run yet
-        :raises LayoutUnavailable: if the layout of its structures is not known
+        :raises NotInitialised: if no OpenMP code has run yet
+        :raises LayoutUnavailable: if the layout of its structures is unknown
         """
 
     def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:
-        """Return the copies of threadprivate variables that threads may have though the runtime in *module* has not
-        been initialised, None if there are none before.
+        """Return copies of threadprivate variables that threads may have before the runtime in *module* is initialised,
+        None if there are none.
 
-        :raises OmpdError: if that cannot be told
+        :raises OmpdError: if that is unknown
         """
 
     def rtl_names(self, language: int) -> RtlNames | None:
-        """Return the routines around a construct's code in a :class:`ompd.contract.dmpl.Language`, None for one that
-        the runtime does not know. ``DMPL_get_rtl_names``.
+        """Return the functions around a construct's code in a :class:`ompd.contract.dmpl.Language`, None for a language
+        that the runtime does not support. ``DMPL_get_rtl_names``.
         """
 
     def demangle_name(self, name: str) -> str | None:
-        """Return the source's name of a compiler-made one, None if it is none. ``DMPL_demangle_name``."""
+        """Return the name in the source of a compiler-made function, None if *name* is not one. ``DMPL_demangle_name``.
+        """
 
 
 # What omp.h calls the types of lock variables.
@@ -376,10 +380,11 @@ LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
 class LockState:
     """A lock that a thread waits for.
 
-    ``address`` is the runtime's object, ``kind`` what the user calls it (``lock`` or ``critical``). ``owner`` is the
-    native id of its holder, None where the runtime does not store one; ``waiters`` those of all who wait, first in line
-    first, empty where it keeps no list. ``variable`` is the address of the user's variable, None where that was not
-    found. ``is_unnamed`` is True for the critical section without a name, which has none."""
+    ``address`` is the runtime's object, ``kind`` is ``lock`` or ``critical``. ``owner`` is the native id of the thread
+    that holds it, None if the runtime does not record it; ``waiters`` are those of all waiting threads, first in line
+    first, empty if it keeps no list. ``variable`` is the address of the user's variable, None if it was not found.
+    ``is_unnamed`` is True for the critical section without a name.
+    """
 
     address: int
     kind: str
@@ -393,11 +398,11 @@ class LockState:
 class BarrierState:
     """A barrier at which threads of a team wait for the others of the team.
 
-    A runtime may keep several for one team, as one for the region's end and one for all else: then threads that do not
-    meet at the same one wait for ever. ``present`` are the native ids of the threads that have arrived and were not let
-    go, ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is
-    in one of the two. ``doubt`` says why that is not certain, None if it is: ``missing`` is not to be shown then.
-    ``flags`` are the bits of the word on which threads sleep there that change without letting anybody go.
+    A runtime may keep several for one team, as one for the region's end and one for everything else: threads at
+    different ones wait for ever. ``present`` are the native ids of the threads that have arrived and were not released,
+    ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is in
+    one of the two. ``doubt`` says why that is not certain, None if it is: with a doubt, do not show ``missing``.
+    ``flags`` are the bits of the word on which threads sleep there that change without releasing anybody.
     """
 
     present: tuple[int, ...]
@@ -418,28 +423,28 @@ class BarrierState:
 
 
 class RuntimeInternals(Protocol):
-    """The optional protocol: what OMPD lacks but a runtime keeps."""
+    """Optional protocol: what a runtime records beyond OMPD."""
 
     def lock(self, handle: ThreadHandle) -> LockState | None:
         """Return the lock a thread waits for, None if it waits for none."""
 
     def barriers(self, region: ParallelHandle) -> Sequence[BarrierState]:
-        """Return the barriers of a region's team at which threads wait, none if none does.
+        """Return the barriers of a region's team at which threads wait, empty if none does.
 
         No thread is present at two of them. A thread that is leaving a barrier which all have reached is at none.
 
-        :raises Unavailable: if it is not known at which of them some thread is
+        :raises Unavailable: if it is unknown at which of them some thread is
         """
 
     def unfinished_tasks(self, region: ParallelHandle) -> int:
-        """Return how many explicit tasks of a region are not complete, as far as the runtime counts them: at least so
-        many. Threads at a barrier wait for them once all have arrived.
+        """Return how many explicit tasks of a region are not complete, at least, as the runtime counts them. Threads at
+        a barrier wait for them once all have arrived.
 
-        :raises Unavailable: if nothing tells where the count is
+        :raises Unavailable: if the place of the count is unknown
         """
 
     def task_source(self, handle: TaskHandle) -> str | None:
-        """Return what the compiler wrote down of the construct that created an explicit task, None if it wrote nothing.
+        """Return the compiler's note of the construct that created an explicit task, None if there is none.
 
         The text of an ``ident_t``: file, function, line and column, each after a semicolon.
         """
@@ -451,33 +456,33 @@ class RuntimeInternals(Protocol):
         """Return the same of the construct of a region of several threads."""
 
     def queued_tasks(self) -> Iterable[TaskHandle]:
-        """Return the explicit tasks in task queues: not begun, or untied and to be resumed by any thread. Those that
-        can be read come before what is raised for others.
+        """Return the explicit tasks in task queues: not begun, or untied and free to be resumed by any thread. Those
+        that can be read come before an exception for the others.
 
-        Those with a priority may be in queues of their own, see :meth:`prioritized_tasks`; those that nobody may
-        execute yet in none, see :meth:`waiting_tasks`.
+        Tasks with a priority may be in queues of their own, see :meth:`prioritized_tasks`; tasks that nobody may
+        execute yet are in none, see :meth:`waiting_tasks`.
         """
 
     def waiting_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks that wait for a dependence or an event, as far as others lead to them; beside those
-        that :meth:`queued_tasks` returns.
+        """Return the explicit tasks that wait for a dependence or an event, as far as they can be found; without those
+        of :meth:`queued_tasks`.
 
-        :raises LayoutUnavailable: if nothing tells where they are
+        :raises LayoutUnavailable: if their place is unknown
         """
 
     def unlisted_tasks(self) -> Mapping[str, int]:
-        """Return by the ids of regions of how many explicit tasks the runtime has counted that they are not complete,
-        and that none of its lists leads to; regions without such ones are left out.
+        """Return, by the ids of regions, how many explicit tasks the runtime counts as not complete and has in no list;
+        regions without such tasks are left out.
         """
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
-        """Return address and size of each copy of a threadprivate variable that the runtime itself keeps.
+        """Return address and size of each copy of a threadprivate variable that the runtime keeps.
 
-        :raises LayoutUnavailable: if there are some, and nothing tells where
+        :raises LayoutUnavailable: if there are some, and their place is unknown
         """
 
     def prioritized_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks in queues of tasks that were given a priority.
+        """Return the explicit tasks in queues of tasks with a priority.
 
-        :raises LayoutUnavailable: if nothing tells where they are
+        :raises LayoutUnavailable: if their place is unknown
         """

@@ -1,4 +1,4 @@
-"""What our own plugins may ask of the stopped process, besides the callbacks of the standards."""
+"""What the plugins in ompd may use of the stopped process, besides the callbacks of the standards."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SYSTEM_LIBRARY = re.compile(
 
 
 def is_system_file(name: str) -> bool:
-    """Tell whether a module's file is called as one of the C and compiler libraries is."""
+    """Return whether a module's file has the name of a C or compiler library."""
     return _SYSTEM_LIBRARY.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """A file that is mapped into the process: the program, a shared library, the vDSO. There is one record for each.
+    """A file that is mapped into the process: the program, a shared library, the vDSO. Each has one record.
 
-    ``name`` is what the target calls it. ``bias`` is what is added to addresses in the file to get the target's
-    (0 for a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is where its
-    file was found on this machine, None if it was not; ``fault`` then says why. ``unproven`` says why that file is not
-    known to be the very one that was mapped, None where it is: what it tells may then be wrong. ``damaged_bytes`` is
-    how many bytes of it the target holds with another value.
+    ``name`` is the target's name of it. ``bias`` is added to an address in the file to get the target's address (0 for
+    a program that is not position-independent). ``start`` and ``end`` bound its mappings. ``path`` is where its file
+    was found on this machine, None if it was not; ``fault`` then says why. ``unproven`` says why that file may not be
+    the very one that was mapped, None if it is verified: facts from an unproven file may be wrong. ``damaged_bytes`` is
+    how many bytes in the target differ from the file.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Module:
 
     @property
     def is_system_library(self) -> bool:
-        """Whether this is one of the C and compiler libraries that lie beneath every program."""
+        """Whether this is one of the C and compiler libraries that every program uses."""
         return is_system_file(self.name)
 
 
@@ -55,11 +55,11 @@ class Frame(Protocol):
 
     @property
     def pc(self) -> int:
-        """The program counter; of a caller, where it goes on after the call."""
+        """The program counter; for a caller, the return address."""
 
     @property
     def call_site(self) -> int:
-        """The address to look up in symbols and line tables: inside of the call for a caller, else the pc itself."""
+        """The address to look up in symbols and line tables: within the call instruction for a caller, else the pc."""
 
     @property
     def sp(self) -> int:
@@ -67,7 +67,7 @@ class Frame(Protocol):
 
     @property
     def cfa(self) -> int | None:
-        """The canonical frame address, None where nothing tells it."""
+        """The canonical frame address, None if it is unknown."""
 
     @property
     def registers(self) -> Mapping[int, int]:
@@ -75,7 +75,7 @@ class Frame(Protocol):
 
     @property
     def function_start(self) -> int | None:
-        """Where unwind data says the function begins, None where none covers the pc."""
+        """The function's start according to unwind data, None if none covers the pc."""
 
     @property
     def is_signal_frame(self) -> bool:
@@ -83,25 +83,22 @@ class Frame(Protocol):
 
     @property
     def how(self) -> str:
-        """How it was found: ``innermost``, by the thread's own registers; ``cfi``, by the unwind data of the frame
-        inside of it, or by what the kernel saved when a signal came; ``frame-pointer`` and ``scan``, by a guess: what
-        that frame's frame pointer leads to, or what looks like a return address on the stack.
+        """How the frame was found: ``innermost``, by the thread's own registers; ``cfi``, by the unwind data of the
+        frame inside of it, or by the registers that the kernel saved for a signal; ``frame-pointer`` and ``scan``, by a
+        guess: by that frame's frame pointer, or by a word on the stack that looks like a return address.
         """
 
     @property
     def guessed(self) -> bool:
-        """Whether it was found by a guess, or one of the frames inside of it was: what a guess found may be wrong, and
-        then so is all that follows it.
-        """
+        """Whether this frame, or one inside of it, was found by a guess, and so may be wrong."""
 
 
 class SourceFrame(NamedTuple):
-    """A function that the source has at an address of code.
+    """A function in the source at an address of code.
 
-    ``function`` is what the source calls it, with the scopes it is in and template arguments, without parameters; None
-    where nothing tells. The functions that compilers make of OpenMP constructs keep the linker's name. ``file`` and
-    ``line`` are None where no debug information tells them. ``inlined`` is True for all but the outermost, whose code
-    it is.
+    ``function`` is its name with scopes and template arguments, without parameters; None if it is unknown. Functions
+    that compilers make of OpenMP constructs keep the linker's name. ``file`` and ``line`` are None without debug
+    information. ``inlined`` is True for all but the outermost, whose code contains the others.
     """
 
     function: str | None
@@ -160,7 +157,7 @@ def shape_of(frames: tuple[Frame, ...]) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """What lies at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without
+    """What is at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without
     one.
     """
 
@@ -171,8 +168,8 @@ class Location:
 
 
 class TailCall(NamedTuple):
-    """A call by which a function ends: the ``address`` of the jump, the ``function`` that has it, and the ``target``,
-    both by where they begin.
+    """A call that ends a function: the ``address`` of the jump, the start of the ``function`` that contains it, and the
+    start of its ``target``.
     """
 
     address: int
@@ -182,7 +179,7 @@ class TailCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What lies in static storage, as an expression of the source: ``lock``, ``table.rows[2].lock``."""
+    """Something in static storage, as an expression of the source: ``lock``, ``table.rows[2].lock``."""
 
     expression: str
     address: int
@@ -190,11 +187,11 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a routine of the target answered in the emulator.
+    """The result of a function of the target that was decoded or emulated.
 
-    ``value`` is the whole register that results are returned in, unsigned. Of a narrower type the rest of it means
-    nothing. ``reads`` are address and size in bytes of all that the routine read, in its order, but of its own stack:
-    variables, and what code reads to find them, as entries of the global offset table or the thread's control block.
+    ``value`` is the whole result register, unsigned; for a narrower type the upper part is undefined. ``reads`` are
+    address and size in bytes of everything that the function read, in order, except its own stack: variables, and what
+    code reads to find them, like entries of the global offset table or the thread's control block.
     """
 
     value: int
@@ -202,13 +199,13 @@ class CallResult:
 
     @property
     def as_int(self) -> int:
-        """The result of a routine that returns a C ``int``."""
+        """The result of a function that returns a C ``int``."""
         value = self.value & 0xFFFFFFFF
         return value - (1 << 32) if value >> 31 else value
 
 
 class Process(Callbacks, Protocol):
-    """One process at one stop. What is computed is kept until the stop ends."""
+    """One process at one stop. Computed facts are kept until the stop ends."""
 
     @property
     def architecture_name(self) -> str:
@@ -233,8 +230,8 @@ class Process(Callbacks, Protocol):
         """Return names and addresses of all symbols that begin with *prefix*, of all modules."""
 
     def variable_ranges(self, module: Module) -> Sequence[tuple[int, int, int]]:
-        """Return where the variables of *module* lie, none without its file: of each of its writable segments where it
-        starts, from where on it was zeros to begin with, and where it ends.
+        """Return the ranges of the variables of *module*, none without its file: for each writable segment its start,
+        the start of its zero-initialised part, and its end.
         """
 
     def struct_layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
@@ -260,58 +257,60 @@ class Process(Callbacks, Protocol):
         """
 
     def locate(self, address: int) -> Location:
-        """Return what lies at *address*; never fails, unknown parts are None."""
+        """Return what is at *address*; never fails, unknown parts are None."""
 
     def line_of(self, address: int) -> tuple[str | None, int | None]:
-        """Return file and line of *address*, ``(None, None)`` where no debug information tells them."""
+        """Return file and line of *address*, ``(None, None)`` where no debug information says them."""
 
     def source_frames(self, address: int) -> Sequence[SourceFrame]:
-        """Return what the source has at a code address, a frame's ``call_site``: the functions that were inlined there,
-        innermost first, and last the one whose code it is.
+        """Return the functions in the source at a code address (a frame's ``call_site``): the functions that were
+        inlined there, innermost first, and last the function whose code it is.
 
         The innermost one's line is that of the code at the address, an outer one's that of the call of the one before.
-        There is always one at least; nothing may be known of it.
+        There is always at least one; it may be unknown.
         """
 
     def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
-        """Return all of static storage in *module* whose type is called by one of *names*, no address twice.
+        """Return everything in static storage of *module* whose type has one of *names*, no address twice.
 
         Variables, elements of arrays and members of structures, global or not. Empty without debug information.
         """
 
     def routine_called(self, pc: int) -> str | None:
-        """Return the name of the routine that the instruction before *pc* calls, None if the code does not tell.
+        """Return the name of the function that the instruction before *pc* calls, None if the code does not show it.
 
-        What a caller's frame called need not be the frame inside of it: that may have been left by a jump.
+        The function that a caller's frame called need not be that of the frame inside of it: it may have ended by a
+        jump.
         """
 
     def addresses_passed(self, pc: int, routine: int | None = None) -> Sequence[int]:
         """Return the functions and variables, by their addresses, that the call before *pc* passes as arguments, as far
-        as debug information tells.
+        as debug information says.
 
         :param routine: where the routine begins that got them, if not from the call then from the function that was
             called, which ended by jumping to it
         """
 
     def calls_by_pointer(self, pc: int) -> bool | None:
-        """Tell whether the instruction before *pc* calls what a pointer leads to: nothing that the code itself names.
+        """Return whether the instruction before *pc* calls through a pointer, so that the code does not name the
+        function.
 
-        None where the code does not tell.
+        None if the code does not show it.
         """
 
     def function_called(self, frame: Frame) -> int | None:
-        """Return where the function begins that a caller's frame called by a pointer, None where that is not known.
+        """Return the start of the function that a caller's frame called through a pointer, None if it is unknown.
 
-        It need not be the one of the frame inside of it: that may have been left by a jump.
+        It need not be the function of the frame inside of it: that may have been left by a jump.
         """
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the ways on which code of the function that begins at *function* may come to the one that begins at
-        *reached* by jumps alone, so that no frame of those on the way is left; none if there is none, or too many.
+        """Return the ways from the code of the function at *function* to the function at *reached* by jumps alone,
+        which leave no frame; empty if there is none, or too many.
         """
 
     def is_linkage(self, address: int) -> bool:
-        """Tell whether *address* is in an entry of a linkage table, by which modules call each other's routines."""
+        """Return whether *address* is in an entry of a linkage table, by which modules call each other's routines."""
 
     def futex_word(self, frame: Frame) -> int | None:
         """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no
@@ -319,11 +318,11 @@ class Process(Callbacks, Protocol):
         """
 
     def progress(self, thread: int, flags: int = 0) -> str | None:
-        """Return how a thread waits that is known to: ``blocked``, if it sleeps in the kernel; ``released``, if it does
-        and the word that it sleeps on has changed, so that it is about to go on; ``spinning``, if it uses processor
-        time. None where that cannot be told.
+        """Return how a waiting thread waits: ``blocked`` if it sleeps in the kernel; ``released`` if it sleeps but the
+        word that it sleeps on has changed, so that it is about to go on; ``spinning`` if it uses processor time. None
+        if that is unknown.
 
-        :param flags: the bits of the word that may change without letting the thread go on
+        :param flags: the bits of the word that may change without releasing the thread
         """
 
     def environment(self) -> Mapping[str, str]:
@@ -333,23 +332,23 @@ class Process(Callbacks, Protocol):
         """
 
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
-        """Run the target's own *routine* over its frozen memory, as *thread*, in an emulator.
+        """Run the target's own *routine* on its frozen memory, as *thread*, in an emulator.
 
-        Nothing of the target runs or is changed. That a routine answers does not mean that the answer is of now: ask
-        what the runtime's own code asks before it calls the routine.
+        Nothing runs or changes in the target. A routine may return facts of the past: before using a result, check what
+        the runtime's own code checks before it calls the routine.
 
-        :param routine: its address, as :meth:`symbol_in` tells it
+        :param routine: its address, from :meth:`symbol_in`
         :param arguments: integers or pointers, negative ones as C's signed types; six at most
-        :raises Unavailable: if it would write, call the kernel, does not end, comes to code that is not proven to be
+        :raises Unavailable: if it would write, call the kernel, does not end, reaches code that is not verified to be
             what ran or that cannot be emulated, or there is no emulator; the message says which
-        :raises BadInput: if there is no such thread, or a number that is no address
+        :raises BadInput: if there is no such thread, or a number that is not an address
         """
 
     def evaluate(self, routine: int, thread: int) -> CallResult:
-        """Return what the target's own *routine*, which takes no arguments, answers as *thread*, and what it reads.
+        """Return the result of the target's own *routine*, which takes no arguments, as *thread*, and what it reads.
 
-        A routine that only loads is decoded, which needs no emulator; any other is run as by :meth:`call`. What is said
-        there of answers holds for both.
+        A routine that only loads is decoded, which needs no emulator; any other is run by :meth:`call`. The remark
+        there about results holds for both.
 
         :raises Unavailable: if neither can be done; the message says why
         """
@@ -359,6 +358,6 @@ class Process(Callbacks, Protocol):
         module has no thread-local variables.
 
         :raises NoStorage: if the thread has none yet
-        :raises Unavailable: if this C library does not tell, or the module's file is not known
+        :raises Unavailable: if this C library does not say, or the module's file is unknown
         :raises CorruptState: if the loader's structures contradict themselves
         """

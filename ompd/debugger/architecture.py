@@ -72,7 +72,7 @@ class SystemCalls(NamedTuple):
 
 class SignalReturn(NamedTuple):
     """Code of the return from a signal handler, where the pc may be ``within`` bytes behind its begin. What the kernel
-    saved of the registers lies from ``context`` bytes above the stack pointer on.
+    saved of the registers is from ``context`` bytes above the stack pointer on.
     """
 
     code: bytes
@@ -107,25 +107,25 @@ class Architecture:
 
     ``registers`` are the names of ``elf_gregset_t`` in the kernel's order, each of ``pointer_size`` bytes, which begin
     at ``prstatus_registers`` in an ``NT_PRSTATUS`` note; ``prstatus_signal`` and ``prstatus_pid`` are where
-    ``pr_cursig`` (2 bytes) and ``pr_pid`` (4 bytes) lie in it, ``prpsinfo_pid`` where ``pr_pid`` lies in
+    ``pr_cursig`` (2 bytes) and ``pr_pid`` (4 bytes) are in it, ``prpsinfo_pid`` where ``pr_pid`` is in
     ``NT_PRPSINFO`` (Linux ``include/uapi/linux/elfcore.h``). ``dwarf_registers`` maps register names to the numbers of
     unwind tables, ``callee_saved`` are the numbers whose value a call keeps (the processor's psABI). ``tls_variant`` is
-    1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS lies above the thread
+    1 or 2, of U. Drepper's "ELF Handling For Thread-Local Storage", chapter 3: whether static TLS is above the thread
     pointer, ``tcb_size`` bytes of control block between, or below it; ``tpoff_relocation`` is the number of the
     relocation that asks the loader for a variable's distance from the thread pointer. ``thread_pointer`` is one of
     ``registers``, or, with ``descriptors``, the name by which targets add what these tell. ``x87`` says that ``long
     double`` is the x87's format of 80 bits. ``machines`` are what the processor is called in front of a target triple.
 
     What machine code tells where no unwind data does: where the pc is at one of ``signal_returns``,
-    ``signal_context`` tells at which distances from where that says the interrupted registers lie, by the numbers of
+    ``signal_context`` tells at which distances from where that says the interrupted registers are, by the numbers of
     unwind tables. ``frame_record`` is what a function
     that keeps a frame pointer leaves where that points. ``call`` is a regular expression of all call instructions, of
     at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the
-    called code. ``edges`` are regular expressions for what lies before the pc and at it, where a function begins or
+    called code. ``edges`` are regular expressions for what is before the pc and at it, where a function begins or
     ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
     ``landing_pad`` is the instruction that marks where code may be jumped to, and does nothing else; empty if there is
     none.
-    ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps; None where that is not known.
+    ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps; None where that is unknown.
     """
 
     name: str
@@ -163,7 +163,7 @@ class Architecture:
         return struct.Struct(("<" if self.byte_order == "little" else ">") + word * len(self.registers))
 
     def described_thread_pointer(self, registers: Mapping[str, int], raw: bytes | None) -> int | None:
-        """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not tell.
+        """Return the thread pointer of the thread with *registers* and the descriptors *raw*, None if they do not say.
 
         :raises MalformedFile: if *raw* has part of a descriptor
         """

@@ -37,7 +37,7 @@ class BoundCallbacks:
         """Return the function of the source that the function with a linker's *name* belongs to, and the line on which
         the source has it, by debug information: for names that compilers make of constructs.
 
-        None for what is not known. DMPL has no callback for it, see :data:`ompd.contract.dmpl.SourceOf`.
+        None for what is unknown. DMPL has no callback for it, see :data:`ompd.contract.dmpl.SourceOf`.
         """
         try:
             address = self.find_symbol(name)

@@ -70,7 +70,7 @@ _STRING_PIECE = 256
 _NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 # What one question may read: a budget, so that it ends whatever the target's structures say, and not a clock, so that
 # it ends in the same place everywhere. A thread takes 40 reads of 10 kB, a thousand queued tasks 13,000 of 340 kB:
-# 230,000 tasks can be told, which take 500 MB here.
+# 230,000 tasks is possible, which take 500 MB here.
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _PAGE = 4096
@@ -102,7 +102,7 @@ class InspectedProcess:
         self._handled: dict[Shape, int] = {}  # how many frames handlers of signals have, with the kernel's below
         self._thread_pointers: dict[int, int] = {}
         self._steps: Steps = {}
-        self._code: dict[tuple[int, int], bytes] = {}  # what lies before a pc, by how much of it
+        self._code: dict[tuple[int, int], bytes] = {}  # what is before a pc, by how much of it
         self._locations: dict[int, Location] = {}
         self._line_cache: dict[tuple[int, bool], tuple[str | None, int | None]] = {}
         self._start_cache: dict[tuple[int, str], int | None] = {}
@@ -436,7 +436,7 @@ class InspectedProcess:
         raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
 
     def _learn(self, thread_pointer: int) -> int:
-        # The native id of a thread that neither the target nor glibc's lists name: it lies in its own struct pthread.
+        # The native id of a thread that neither the target nor glibc's lists name: it is in its own struct pthread.
         pthread = self._storage.pthread(thread_pointer)
         thread = self._glibc.native_id(pthread)
         if thread in self.threads():
@@ -548,7 +548,7 @@ class InspectedProcess:
         return Location(address, loaded.record, symbol.name, symbol.address + loaded.bias)
 
     def line_of(self, address: int, *, entry: bool = False) -> tuple[str | None, int | None]:
-        """Return file and line of *address*, ``(None, None)`` where no debug information tells them.
+        """Return file and line of *address*, ``(None, None)`` where no debug information says them.
 
         :param entry: the function that begins at *address* is meant, not its first statement
         """
@@ -563,12 +563,12 @@ class InspectedProcess:
             if loaded is not None and loaded.lines is not None:
                 return loaded.lines.locate(address - loaded.bias, entry=entry) or (None, None)
         except OmpdError:
-            pass  # damaged debug information tells nothing
+            pass  # damaged debug information says nothing
         return None, None
 
     def construct_line(self, entry: int) -> tuple[str | None, int | None]:
         """Return file and line of the construct of which a compiler made the function that begins at *entry*, ``(None,
-        None)`` where no debug information tells them.
+        None)`` where no debug information says them.
         """
         found = self._construct_cache.get(entry)
         if found is None:
@@ -581,11 +581,11 @@ class InspectedProcess:
             if loaded is not None and loaded.lines is not None:
                 return loaded.lines.construct(entry - loaded.bias) or (None, None)
         except OmpdError:
-            pass  # damaged debug information tells nothing
+            pass  # damaged debug information says nothing
         return None, None
 
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """See :meth:`Process.source_frames`. Where no debug information tells them, names are those of symbols."""
+        """See :meth:`Process.source_frames`. Where no debug information says them, names are those of symbols."""
         found = self._source_cache.get(address)
         if found is None:
             found = self._source_cache[address] = self._source_frames(address)
@@ -611,11 +611,11 @@ class InspectedProcess:
             if loaded is not None and loaded.lines is not None:
                 return loaded.lines.functions(address - loaded.bias)
         except OmpdError:
-            pass  # damaged debug information tells nothing
+            pass  # damaged debug information says nothing
         return ()
 
     def has_parameter(self, address: int, name: str) -> bool:
-        """Tell whether debug information knows a parameter called *name* of the function at an address of code, or of
+        """Return whether debug information knows a parameter called *name* of the function at an address of code, or of
         one that is inlined there.
         """
         loaded = self._modules.at(address)
@@ -626,22 +626,22 @@ class InspectedProcess:
                 and loaded.lines.has_parameter(address - loaded.bias, name)
             )
         except OmpdError:
-            return False  # damaged debug information tells nothing
+            return False  # damaged debug information says nothing
 
     def declared_inside(self, address: int) -> str | None:
         """Return the function of the source in whose lines the one at an address of code is declared, as those are that
-        compilers make of constructs; None where nothing tells.
+        compilers make of constructs; None if that is unknown.
         """
         loaded = self._modules.at(address)
         try:
             if loaded is not None and loaded.lines is not None:
                 return loaded.lines.declared_inside(address - loaded.bias)
         except OmpdError:
-            pass  # damaged debug information tells nothing
+            pass  # damaged debug information says nothing
         return None
 
     def source_name(self, module: Module | None, symbol: str, made: int | None = None) -> str:
-        """Return what the source calls the function *symbol* of *module*: as its debug information tells, or by what a
+        """Return what the source calls the function *symbol* of *module*: as its debug information says, or by what a
         name of C++ says itself.
 
         For the names that compilers of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) make.
@@ -676,7 +676,7 @@ class InspectedProcess:
         try:
             return loaded.lines.function_around(made - loaded.bias, symbol) if loaded.lines is not None else None
         except OmpdError:
-            return None  # damaged debug information tells nothing
+            return None  # damaged debug information says nothing
 
     def receivers(self, function: int, callers: str) -> Iterator[str]:
         """Yield the routines that the code of *callers* passes the function at an address to, the nearest first.
@@ -695,7 +695,7 @@ class InspectedProcess:
         return frame.registers.get(calls.first_argument)
 
     def _has_called(self, frame: Frame, instruction: bytes) -> bool | None:
-        # None if the code is not to be had.
+        # None if the code is not available.
         try:
             return self._code_before(frame.pc, len(instruction)) == instruction
         except MemoryFault:
@@ -782,7 +782,7 @@ class InspectedProcess:
 
     def function_named(self, pc: int) -> int | None:
         """Return where the function begins that is called by the instruction before *pc*, None if neither the code nor
-        debug information tells.
+        debug information says.
         """
         target = self._call_sites.target(pc)
         if target is None:
@@ -804,7 +804,7 @@ class InspectedProcess:
             if loaded is not None and loaded.lines is not None:
                 return [address + loaded.bias for address in loaded.lines.passed(inside - loaded.bias)]
         except OmpdError:
-            pass  # damaged debug information tells nothing
+            pass  # damaged debug information says nothing
         return ()
 
     def described_tail_calls(self, called: int, runs: int) -> Chain:
@@ -831,7 +831,7 @@ class InspectedProcess:
                 return None
             calls = loaded.lines.calls(link_address)
         except OmpdError:
-            return None  # damaged debug information tells nothing
+            return None  # damaged debug information says nothing
         bias = loaded.bias
         return [
             call._replace(
@@ -953,7 +953,7 @@ class InspectedProcess:
             try:
                 rows = self._types.variables(module, names)
             except OmpdError:
-                rows = []  # damaged debug information tells nothing
+                rows = []  # damaged debug information says nothing
             found = (Variable(expression, address + module.bias) for expression, address in rows)
             self._variables[key] = tuple(v for v in found if module == self.module_at(v.address))
         return self._variables[key]
@@ -1027,7 +1027,7 @@ class InspectedProcess:
         return EmulatedTls(self)
 
     def symbolize(self, address: int) -> str | None:
-        """Return the name of what lies at *address*, ``name+8`` for an address inside of it; None without a symbol."""
+        """Return the name of what is at *address*, ``name+8`` for an address inside of it; None without a symbol."""
         place = self.locate(address)
         if place.symbol is None or place.symbol_address is None:
             return None
@@ -1062,7 +1062,7 @@ class InspectedProcess:
         if target.kind != "core" or target.loss is not None or module is None or module.elf is None:
             return False
         if any(target.extract(other.start, NT_OMPD_FILE) is not None for other in self._modules):
-            return False  # a snapshot holds what was asked for when it was taken
+            return False  # a snapshot holds what was requested when it was taken
         held = set(target.segment_starts())
         regions = [region for region in target.regions() if region.flags & PF_W]
         own = next((region for region in regions if region.start <= address and address + size <= region.end), None)
@@ -1080,7 +1080,7 @@ class InspectedProcess:
         """See :meth:`Callbacks.pthread_key`.
 
         :raises BadInput: if the process has no such key
-        :raises Unavailable: if its C library does not tell
+        :raises Unavailable: if its C library does not say
         """
         return self._glibc.key_value(self._storage.pthread(self.thread_pointer(thread)), key)
 
@@ -1102,7 +1102,7 @@ class InspectedProcess:
 
     @cached_property
     def _emulated_controls(self) -> Sequence[int]:
-        # Of modules whose symbols were needed: the others' files are not asked for this alone.
+        # Of modules whose symbols were needed: the others' files are not requested this alone.
         found: list[int] = []
         for module in self._modules:
             if "symbols" in module.__dict__ and module.symbols is not None and not module.record.is_system_library:
@@ -1182,7 +1182,7 @@ class InspectedProcess:
         return self._target.loss is None
 
     def loader_code(self) -> Sequence[tuple[int, int]]:
-        """Return where the dynamic loaders lie, from and to which address."""
+        """Return where the dynamic loaders are, from and to which address."""
         base = self._modules.auxiliary_vector.get(AT_BASE)
         return [
             (module.start, module.end)

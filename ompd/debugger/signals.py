@@ -18,12 +18,12 @@ _FAULTS = _WITH_ADDRESS | {signal.SIGSYS}
 
 
 def is_fault(info: SignalInfo) -> bool:
-    """Tell whether the kernel sent the signal for what the thread itself did, and noted an address."""
+    """Return whether the kernel sent the signal for what the thread itself did, and noted an address."""
     return info.code is not None and 0 < info.code != SI_KERNEL and info.number in _WITH_ADDRESS
 
 
 def has_failed(info: SignalInfo, own: Collection[int]) -> bool:
-    """Tell whether the thread that took the signal failed: it did what the kernel forbids, or it sent the signal to
+    """Return whether the thread that took the signal failed: it did what the kernel forbids, or it sent the signal to
     itself, as ``abort()`` does. A signal from elsewhere says nothing of the thread that took it.
 
     :param own: the process's id, and those of its threads

@@ -1,4 +1,4 @@
-"""Sessions on a process under LLDB: asked at one stop, and run to the next where a script wants that."""
+"""Sessions on a process under LLDB: queried at one stop, and run to the next where a script wants that."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BEGUN, _UNSEEN = "a runtime has begun", "unseen: "
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A thread has come to a place: the ``name`` of an event, or the place as it was asked for."""
+    """A thread has reached a place: the ``name`` of an event, or the place that was passed to ``continue_to``."""
 
     name: str
     native_thread_id: int
@@ -52,8 +52,8 @@ class Event:
 class LldbInspection(Inspection):
     """A process under LLDB, an ``SBProcess``, at one stop.
 
-    When the process runs, what belongs to the old stop raises StaleHandle. The methods here run it, after which the
-    session is one of the new stop. If it was launched here, closing the session ends it.
+    When the process runs, everything of the old stop raises StaleHandle. The methods here run it; then the session
+    belongs to the new stop. If ``launch`` started the program, closing the session ends it.
     """
 
     target: LldbTarget
@@ -78,26 +78,26 @@ class LldbInspection(Inspection):
             return super().runtimes
 
     def close(self) -> None:
-        """Let go of the process; one that was launched here is ended."""
+        """Release the process; if ``launch`` started it, end it."""
         super().close()
         if self._run is not None:
             self._run.close()
 
     def continue_to(self, place: str, *, seconds: float = SECONDS) -> Event:
-        """Run until a thread comes to *place*, and return which; the session is one of that stop then.
+        """Run until a thread reaches *place*, and return which; the session then belongs to that stop.
 
         :param place: an event of the specification (:data:`EVENTS`), a line ``file.c:12``, or the name of a function
         :raises BadInput: if there is no such place in the program
         :raises Unavailable: if the runtime will not pass its places for events
         :raises TargetGone: if the program ended
-        :raises TimeLimit: if it took longer than *seconds*; the session is one of where it was then
+        :raises TimeLimit: if it took longer than *seconds*; the session then belongs to where it was
         """
         return self._continue([place], seconds)[0]
 
     def step_into_region(self, *, seconds: float = SECONDS) -> Event:
         """Run until the thread that is selected in LLDB begins the code of a region or task, and return it.
 
-        :raises Unavailable: if the program's symbols name no such code
+        :raises Unavailable: if the program's symbols have no such code
         """
         run = self._running()
         thread = run.process.GetSelectedThread().GetThreadID()
@@ -105,11 +105,11 @@ class LldbInspection(Inspection):
         return self._run_to({what: lambda: run.at_functions_like(_OUTLINED, thread)}, what, seconds)[0]
 
     def events(self, *names: str, seconds: float = SECONDS, limit: int | None = None) -> Iterator[Event]:
-        """Run the program, and yield each of its events (:data:`EVENTS`; all without *names*) at the stop it makes.
+        """Run the program, and yield each of its events (:data:`EVENTS`; all without *names*), stopped there.
 
         Ends with the program, or after *limit* events. Each event costs the program some milliseconds.
 
-        :param seconds: how long the program may take from one event to the next
+        :param seconds: the longest time from one event to the next
         :raises Unavailable: if the runtime will not pass its places for events
         """
         wanted = names or EVENTS

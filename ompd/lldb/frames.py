@@ -117,7 +117,7 @@ class _Recognizer:
         return False
 
     def hides(self, frame: Any) -> bool:
-        """Tell whether *frame* is to be left out."""
+        """Return whether *frame* is to be left out."""
         raise NotImplementedError
 
 
@@ -125,7 +125,7 @@ class OpenMPRuntimeFrames(_Recognizer):
     """The frames of a runtime, but for those of its own threads that stay."""
 
     def hides(self, frame: Any) -> bool:
-        """Tell whether *frame* is the runtime's, and not one that stays."""
+        """Return whether *frame* is the runtime's, and not one that stays."""
         return side_of(frame) == RUNTIME and not self._stays(frame)
 
     def _stays(self, frame: Any) -> bool:
@@ -137,7 +137,8 @@ class SystemFramesOfOpenMP(_Recognizer):
     """The frames of the C library that the runtime called, or that began a thread of the runtime's."""
 
     def hides(self, frame: Any) -> bool:
-        """Tell whether the runtime is around *frame*: outwards, else inwards if nothing but the library is outwards."""
+        """Return whether the runtime is around *frame*: outwards, else inwards if nothing but the library is
+        outwards."""
         if side_of(frame) != SYSTEM:
             return False
         outer = _next_side(frame, 1, SYSTEM)
@@ -148,7 +149,7 @@ class ClangWrapperFrames(_Recognizer):
     """What clang puts around the body of a construct: an outlined function that calls another, the entry of a task."""
 
     def hides(self, frame: Any) -> bool:
-        """Tell whether *frame* does nothing but call the body, which is the next frame inwards."""
+        """Return whether *frame* does nothing but call the body, which is the next frame inwards."""
         index = frame.GetFrameID()
         if index == 0 or frame.IsInlined():
             return False
@@ -217,7 +218,7 @@ class Frames:
         self._module = module
 
     def are_on(self) -> bool:
-        """Tell whether the target that is selected has them; without one, whether those to come will."""
+        """Return whether the target that is selected has them; without one, whether those to come will."""
         target = self._debugger.GetSelectedTarget()
         return self._has_all(target if target.IsValid() else self._debugger.GetDummyTarget())
 

@@ -1,4 +1,4 @@
-"""What all questions share: gathering facts that may fail one by one, and saying so."""
+"""What all queries share: gathering facts that may fail one by one, and reporting that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_WARNINGS = 50
 
 
 class Facts:
-    """The facts of one row. One that cannot be told leaves None and its reason, and the others go on."""
+    """The facts of one row. A failure leaves None and its reason, and does not affect the other facts."""
 
     def __init__(self, row: str, problems: Problems) -> None:
         self.unavailable: dict[str, str] = {}
@@ -30,7 +30,7 @@ class Facts:
         self._problems = problems
 
     def get(self, key: str, ask: Callable[[], Value]) -> Value | None:
-        """Return what *ask* answers, or None and note why under *key*."""
+        """Return what *ask* returns, or None after noting the reason under *key*."""
         try:
             return ask()
         except OmpdError as error:
@@ -50,7 +50,7 @@ class Facts:
         return otherwise
 
     def untold(self, key: str, error: OmpdError) -> None:
-        """Note why a fact is not told; unless this target cannot tell it, as unreadable."""
+        """Note why a fact is unknown; also report it as unreadable, unless this target just does not have it."""
         self.unavailable[key] = str(error)
         if not isinstance(error, Unavailable):
             self.unread(key, error)
@@ -62,7 +62,7 @@ class Facts:
 
 
 class Problems:
-    """What went wrong in one answer: ``complete`` is False once something was unreadable; notes alone leave it True."""
+    """What went wrong in one answer: ``complete`` is False once something was unreadable; notes leave it True."""
 
     def __init__(self) -> None:
         self.complete = True
@@ -70,36 +70,36 @@ class Problems:
         self._faults: dict[str, tuple[str, int]] = {}  # the first thing that is lost by it, and how many others
 
     def note(self, text: str) -> None:
-        """Tell the user something that does not make the answer incomplete."""
+        """Report something that does not make the answer incomplete."""
         self._warnings[text] = None
 
     def unreadable(self, text: str) -> None:
-        """Tell the user what could not be read."""
+        """Report something that could not be read."""
         self.complete = False
         self._warnings[text] = None
 
     def lost(self, what: str, error: OmpdError) -> None:
-        """Tell the user why something is left out: as a note if this target cannot tell it, else as unreadable."""
+        """Report why something is left out: as a note if this target does not have it, else as unreadable."""
         if isinstance(error, Unavailable):
             self.note(f"{what}: {error}")
         else:
             self.unreadable_fact(what, error)
 
     def unreadable_fact(self, what: str, error: OmpdError) -> None:
-        """Tell the user once what went wrong, however many facts of how many rows are lost by it."""
+        """Report a failure once, however many facts of how many rows are lost by it."""
         self.complete = False
         first, others = self._faults.get(str(error), (what, -1))
         self._faults[str(error)] = first, others + 1
 
     def first(self, texts: Sequence[str]) -> None:
-        """Tell the user, before all else, what the whole answer suffers from."""
+        """Report, before everything else, what affects the whole answer."""
         if texts:
             self.complete = False
             self._warnings = {**dict.fromkeys(texts), **self._warnings}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to tell, each thing once, at most some dozens."""
+        """The reports, each once, at most some dozens."""
         texts = list(self._warnings)
         for error, (first, count) in self._faults.items():
             others = f" (and {count} more facts)" if count else ""
@@ -110,13 +110,13 @@ class Problems:
 
 
 def begin(session: Session) -> Problems:
-    """Begin a question: it may read what one question may."""
+    """Begin a query, with a fresh budget of reads."""
     session.process.begin_question()
     return Problems()
 
 
 def each(session: Session, items: Iterable[Item], record: Callable[[Item], Row]) -> Iterator[Row]:
-    """Yield the record of each item, until the question has read more than it may."""
+    """Yield the record of each item, until the query's budget of reads is spent."""
     for item in items:
         row = record(item)
         if session.process.spent is not None:
@@ -125,9 +125,9 @@ def each(session: Session, items: Iterable[Item], record: Callable[[Item], Row])
 
 
 def readable_runtimes(session: Session, problems: Problems, *, needed: bool = True) -> Iterator[LoadedRuntime]:
-    """Yield the runtimes that have handles; what keeps others from being read becomes a warning.
+    """Yield the runtimes that have handles; what prevents others from being read becomes a warning.
 
-    :param needed: the question cannot be answered at all without a runtime
+    :param needed: the query has no answer at all without a runtime
     :raises NoAnswer: if there is none, and none that merely has not initialised yet
     """
     unread = [runtime for runtime in session.runtimes if runtime.space is None and runtime.is_initialised]
@@ -139,7 +139,7 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
     for runtime, (reason, hint) in zip(unread, untold, strict=True):
         threads = session.threads_inside(runtime.found.module)
         if session.target.loss is not None:
-            problems.unreadable(reason)  # how many threads are in its code, cut stacks do not tell
+            problems.unreadable(reason)  # how many threads are in its code, cut stacks do not say
         elif threads:
             are = "thread is" if threads == 1 else "threads are"
             problems.unreadable(f"{reason}, and {threads} {are} in its code" + (f"; {hint}" if hint else ""))
@@ -193,7 +193,7 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
 
 
 def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
-    """Return *error* as it has to be told of a target that has lost something: with what that is."""
+    """Return *error* with what the target has lost, if it has lost something."""
     loss = session.target.loss
     if loss is None:
         return error
@@ -223,7 +223,7 @@ def note_first_thread(session: Session, problems: Problems) -> None:
 
 
 def name_thread(session: Session, handle: ThreadHandle) -> str:
-    """Return how messages name an OpenMP thread: by its native id, or by where the runtime keeps it."""
+    """Return a thread's name in messages: its native id, or the address of the runtime's data."""
     try:
         return f"thread {native_thread(session, handle)}"
     except OmpdError:
@@ -233,7 +233,7 @@ def name_thread(session: Session, handle: ThreadHandle) -> str:
 def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
-    """Return *rows* with all that goes with them. What the target has lost is said first, and once."""
+    """Return the answer with *rows* and everything that goes with them. What the target has lost comes first, once."""
     loss = session.target.loss
     damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
     if damage:

@@ -26,7 +26,7 @@ def known(name: str | None = None) -> LayoutAnswer:
     if found is None:
         about = next((f": {fault}" for fault in faults if Path(fault.path).stem == name), "")
         raise BadInput(f"no table is called {name!r}{about}", hint="ompd layout show lists those that there are")
-    # What else lies in the folder is not what was asked for.
+    # What else is in the folder is not what was requested.
     return LayoutAnswer((_record(found),), tuple(map(_struct, found.structs.values())), True, ())
 
 
@@ -80,7 +80,9 @@ def _runtime_of(file: DebugFile) -> str:
     found = [runtime for runtime, family in generate.FAMILIES.items() if _has(file, family.telling)]
     if not found:
         types = ", ".join(f"{family.telling} ({runtime})" for runtime, family in generate.FAMILIES.items())
-        raise LayoutUnavailable(f"the debug information of {file.path} is not that of a known runtime: it has none of {types}")
+        raise LayoutUnavailable(
+            f"the debug information of {file.path} is not that of a known runtime: it has none of {types}"
+        )
     if len(found) > 1:
         raise LayoutUnavailable(
             f"the debug information of {file.path} is of {' and '.join(found)}", hint="choose one with --runtime"

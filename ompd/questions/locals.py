@@ -1,4 +1,4 @@
-"""The variables of a stack's frames, and how constructs share them, as far as debug information tells: text only.
+"""The variables of a stack's frames, and how constructs share them, as far as debug information says: text only.
 
 clang hands a region's variables to the function that it makes of it as parameters of their names: what is shared as a
 reference, what is firstprivate as a value. Variables that it makes of clauses it marks as its own. gcc lets the
@@ -28,7 +28,7 @@ _OTHER_COPY = "the debug information gives the location of a copy that the loop 
 
 
 def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> StackFrame:
-    """Return the frame with its variables, or why they are not known.
+    """Return the frame with its variables, or why they are unknown.
 
     :param name: what the linker calls the frame's function, where compilers made it of a construct
     :param found: what the debugger tells of it, None where it was not asked
@@ -70,7 +70,7 @@ def _sharing_by_gcc(variable: LocalValue, kind: str | None) -> str | None:
     if variable.derefs is not None:
         if kind == "parallel" or variable.derefs:
             return "shared"
-        # A part of what was copied for the task; where that is a reference, of what nothing tells.
+        # A part of what was copied for the task; where that is a reference, it is unknown of what.
         return "firstprivate" if kind in _TASKS and variable.referred is None else None
     if variable.is_artificial or (variable.is_copy and variable.referred is not None):
         return None
@@ -86,7 +86,7 @@ def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRe
         for v in block.values()
         if v.is_artificial and not v.is_parameter and _is_users(v) and v.name not in parameters
     ]
-    # Variables of several loops that are one, or of a private clause beside the loop's: they are not told apart.
+    # Variables of several loops that are one, or of a private clause beside the loop's: they cannot be distinguished.
     counter = counters[0] if len(counters) == 1 else None
     rows = []
     for variable in variables:
@@ -115,7 +115,7 @@ def _sharing_by_clang(variable: LocalValue, kind: str | None) -> str | None:
             return None
         return "shared" if variable.referred is not None else "firstprivate"
     if kind in _TASKS and not variable.is_artificial and variable.depth == 0:
-        return None  # it was captured; by what clause is not told
+        return None  # it was captured; by what clause is unknown
     return "private" if variable.is_artificial else _declared_inside(variable)
 
 

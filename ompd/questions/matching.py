@@ -16,7 +16,7 @@ Found = tuple[LoadedRuntime, ThreadHandle]
 
 
 class Matching:
-    """The threads of one stop and their handles. Each is looked for when it is first asked for."""
+    """The threads of one stop and their handles. Each is looked for when it is first requested."""
 
     def __init__(self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems) -> None:
         self._session = session

@@ -21,7 +21,7 @@ _WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)
 _ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")
 
 NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function contains the construct"
-"""Why the function of a construct's code is not known."""
+"""Why the function of a construct's code is unknown."""
 
 
 def innermost_user_place(
@@ -120,7 +120,7 @@ def _library_function(session: Session, frame: Frame) -> str | None:
 
 class CodeLeft(NamedTuple):
     """How code of a construct that has no frame any more was left: the jumps by which its functions ended, innermost
-    first, and where it begins, None if that is not known. There are no jumps if which ones it were is not known;
+    first, and where it begins, None if that is unknown. There are no jumps if it is unknown which ones they were;
     ``is_certain`` is False if it may have been others that are at the same lines.
     """
 
@@ -236,7 +236,7 @@ def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: T
 
 
 def calls_entry(session: Session, called: Frame) -> bool:
-    """Tell whether *called* is an entry point of the runtime, which the user's code alone calls."""
+    """Return whether *called* is an entry point of the runtime, which the user's code alone calls."""
     return _ENTRY.match(_symbol(session, called.call_site) or "") is not None
 
 
@@ -278,7 +278,7 @@ def innermost_place(session: Session, thread: int) -> Place:
 
 
 def code_owner(session: Session, address: int) -> str:
-    """Return whose code lies at *address*; see :func:`ompd.contract.code.owner`."""
+    """Return whose code is at *address*; see :func:`ompd.contract.code.owner`."""
     known = session.owners
     if address not in known:
         known[address] = owner_of(session.process, session.runtime_modules, address)
@@ -286,26 +286,26 @@ def code_owner(session: Session, address: int) -> str:
 
 
 def named(facts: Facts, key: str, found: RegionFunction | None) -> RegionFunction | None:
-    """Return *found*, after noting among *facts* why its function is not known, where it is not."""
+    """Return *found*, after noting among *facts* why its function is unknown, where it is not."""
     if found is not None and found.function is None:
         facts.unavailable[f"{key}.function"] = NO_FUNCTION
     return found
 
 
 def is_of_construct(session: Session, address: int) -> bool:
-    """Tell whether the code at *address* is that of a function that a compiler made of a construct."""
+    """Return whether the code at *address* is that of a function that a compiler made of a construct."""
     return outlined.parse(_symbol(session, address) or "") is not None
 
 
 def is_user_frame(session: Session, frame: Frame) -> bool:
-    """Tell whether a frame's code is the user's."""
+    """Return whether a frame's code is the user's."""
     return code_owner(session, frame.call_site) == USER
 
 
 def region_function(session: Session, region: ParallelHandle) -> RegionFunction | None:
     """Return what is known of the function the compiler made of a region's code, None if the region has none.
 
-    ``function`` is the user's function that has the construct in it, None where nothing tells it.
+    ``function`` is the user's function that has the construct in it, None if that is unknown.
     """
     entry = region.function()
     if entry is None:
@@ -322,7 +322,7 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
 def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
     """Return what is known of the function the compiler made of an explicit task's code, None if the task has none.
 
-    ``function`` is the user's function that has the construct in it, None where nothing tells it.
+    ``function`` is the user's function that has the construct in it, None if that is unknown.
     """
     entry = task.function()
     if entry is None:
@@ -352,7 +352,7 @@ def noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, i
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:
-    """Return the name of the user's function that encountered *region*'s construct, None where nothing tells it.
+    """Return the name of the user's function that encountered *region*'s construct, None if that is unknown.
 
     gcc's names tell, and clang's from 17 on. For older ones it is read from the stack of the region's primary thread,
     and of the primary threads of enclosing regions, out to the first function that a person wrote.

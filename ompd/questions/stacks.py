@@ -173,7 +173,7 @@ class _Reader:
         self._constructs: dict[tuple[int, str | None], Construct] = {}
 
     def chosen(self, thread: int | None) -> list[int]:
-        """Return the native ids of the threads that are asked for."""
+        """Return the native ids of the threads that are requested."""
         threads = list(self._process.threads())
         if thread is None or thread in threads:
             return threads if thread is None else [thread]
@@ -283,7 +283,7 @@ class _Reader:
 
     def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> _Continuation:
         # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
-        # the code that met the region in which it is a worker, on that region's primary thread.
+        # the code that encountered the region in which it is a worker, on that region's primary thread.
         levels = 0
         outside = handle.outside_of_target()
         around = outside.region if outside is not None else None
@@ -396,7 +396,7 @@ class _Reader:
         whole: bool,
     ) -> list[_Item]:
         outermost = {code.frame: code for code in codes}
-        # Code of constructs may lie where the stack could not be followed to, and is not looked for among frames that
+        # Code of constructs may be where the stack could not be followed to, and is not looked for among frames that
         # were found by a guess.
         known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
         initial = self._initial_task(found, codes) if known else None
@@ -588,7 +588,7 @@ class _Reader:
 
     def _with_locals(self, frames: Sequence[_Item], linked: Sequence[str | None]) -> list[_Item]:
         # How a construct has its variables is told by what the linker calls the function that was made of it.
-        from ompd.questions.locals import add  # noqa: PLC0415  asked for seldom
+        from ompd.questions.locals import add  # noqa: PLC0415  seldom requested
 
         return [
             item._replace(frame=add(item.frame, name, item.variables))
@@ -627,7 +627,7 @@ class _Reader:
         return (SourceFrame(name, None, None, False),)
 
     def _initial_task(self, found: Found | None, codes: Sequence[ConstructCode]) -> str | None:
-        # The task of what lies outside of all constructs on a stack: that of an initial thread.
+        # The task of what is outside of all constructs on a stack: that of an initial thread.
         if found is None:
             return None
         try:
@@ -711,7 +711,7 @@ class _Reader:
         return next((item.frame for item in frames[at + 1 :] if item.frame.kind == USER and not item.is_glue), None)
 
     def _kind_of_gcc(self, call_site: int, parent: str) -> str | None:
-        # gcc's names do not tell the construct. What its code passes the function to does.
+        # gcc's names do not say the construct. What its code passes the function to does.
         entry = entry_of(self._process, call_site)
         if entry is None:
             return None
@@ -749,7 +749,7 @@ class _Reader:
         return None
 
     def _function_of(self, code: ConstructCode | None, call_site: int, symbol: str | None) -> str | None:
-        # Of code whose name does not tell.
+        # Of code whose name does not say.
         if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
             function = function or self._process.declared_inside(call_site)

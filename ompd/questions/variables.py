@@ -157,7 +157,7 @@ class _Copies:
     def mechanism(self) -> str | None:
         """By what threads have copies; see :class:`VariableRecord`.
 
-        :raises OmpdError: if the runtime may keep copies, and does not tell
+        :raises OmpdError: if the runtime may keep copies, and does not say
         """
         if self._doubt is not None and not self._keeping and not self._early:
             raise self._doubt
@@ -295,7 +295,7 @@ def _fail(error: OmpdError) -> NoReturn:
 
 
 def _shown_name(variable: StaticVariable, text: str) -> str:
-    # As the source names it, with the part that was asked for.
+    # As the source names it, with the part that was requested.
     rest = text.strip()
     stars = rest[: len(rest) - len(rest.lstrip("* "))].replace(" ", "")
     place = rest.rfind(variable.short_name) if variable.short_name else -1
@@ -322,7 +322,7 @@ def _number(row: VariableRecord) -> int | float | None:
 
 
 def _marked(rows: Sequence[VariableRecord]) -> list[VariableRecord]:
-    # A value that most threads share makes outliers of all others. Where there is none, numbers stand out that lie far
+    # A value that most threads share makes outliers of all others. Where there is none, numbers stand out that are far
     # from the middle half of them.
     own = [row for row in rows if row.text is not None and row.mechanism not in (None, _GLOBAL)]
     texts = Counter((row.text, row.digest) for row in own)

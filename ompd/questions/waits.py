@@ -60,9 +60,9 @@ class Waits:
         facts: Facts,
         thread: int | None,
     ) -> Wait | None:
-        """Return what the thread waits for, None if it does not; parts that cannot be told are noted in *facts*.
+        """Return what the thread waits for, None if it does not; unknown parts are noted in *facts*.
 
-        :param thread: its native id, None if that is not known
+        :param thread: its native id, None if that is unknown
         """
         wait = self._of(state, handle, region, facts, thread)
         if wait is None:
@@ -80,7 +80,7 @@ class Waits:
         return known[1]
 
     def construct_of(self, region: ParallelHandle) -> RegionFunction | None:
-        """Return the construct of a region, None where it is not known."""
+        """Return the construct of a region, None where it is unknown."""
         if region.id not in self._constructs:
             try:
                 self._constructs[region.id] = places.region_function(self._session, region)
@@ -170,7 +170,7 @@ class Waits:
             try:
                 self._tasks[region.id] = self._internals().unfinished_tasks(region)
             except OmpdError as error:
-                # That nothing tells where a count is is no damage.
+                # An unknown place of a count is not corruption.
                 self._tasks[region.id] = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
         found = self._tasks[region.id]
         if isinstance(found, OmpdError):
@@ -185,7 +185,7 @@ class Waits:
             if lock is None:
                 raise Unavailable("the thread's stack does not show which lock it waits for")
         except OmpdError as error:
-            # That nothing tells where a lock keeps what is asked for is no damage.
+            # An unknown lock layout is not corruption.
             untold = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
             for key in _LOCK_KEYS if state.wait_id is None else _LOCK_KEYS[1:]:
                 facts.untold(f"wait.{key}", untold)

@@ -1,4 +1,4 @@
-"""How much work and memory a file may cause: as much as its bytes justify, those that lie on a disk and were read.
+"""How much work and memory a file may cause: as much as its bytes justify, those that are on a disk and were read.
 
 A file's own numbers are claims. Whoever makes a buffer, a list or a walk by one asks here first; a test reads the code
 for those who do not. What a format itself bounds (the members of a structure, the depth of a tree) stays beside the
@@ -11,7 +11,7 @@ from ompd.errors import MalformedFile
 
 # What is small is never asked about: a process has hundreds of modules, and each some dozen tables.
 FREE_BYTES = 1 << 20
-# A copy has at most so many bytes for each that lies on the disk: the rest of it is holes, which cost whoever made the
+# A copy has at most so many bytes for each that is on the disk: the rest of it is holes, which cost whoever made the
 # file nothing. File systems that compress come to less.
 COPY_RATIO = 4
 ALWAYS_COPIED = 4 << 20
@@ -78,12 +78,12 @@ class Budget:
 
 
 def may_copy(size: int, held: int) -> bool:
-    """Tell whether *size* bytes may be copied of which *held* lie on a disk."""
+    """Return whether *size* bytes may be copied of which *held* are on a disk."""
     return size <= max(ALWAYS_COPIED, COPY_RATIO * held)
 
 
 def may_read(size: int, held: int) -> bool:
-    """Tell whether *size* bytes may be read from end to end of which *held* lie on a disk."""
+    """Return whether *size* bytes may be read from end to end of which *held* are on a disk."""
     return size <= max(ALWAYS_READ, READ_RATIO * held)
 
 

@@ -142,7 +142,7 @@ class MappedFile(mmap.mmap):
             self._seekable = os.dup(descriptor)
 
     def held(self, start: int, end: int) -> int:
-        """Return how many bytes from *start* to *end* lie on a disk: the others are holes. Of a file of very many
+        """Return how many bytes from *start* to *end* are on a disk: the others are holes. Of a file of very many
         holes it may be more.
         """
         total = 0
@@ -333,8 +333,8 @@ def map_readable(descriptor: int, name: str) -> MappedFile:
 
 
 def is_on_disk(size: int, blocks: int) -> bool:
-    """Tell whether a file of *size* bytes in *blocks* blocks (``st_blocks``) may be read from end to end: not if it is
-    almost nothing but holes, which take no room on a disk and as much time as data.
+    """Return whether a file of *size* bytes in *blocks* blocks (``st_blocks``) may be read from end to end: not if it
+    is almost nothing but holes, which take no room on a disk and as much time as data.
     """
     return limits.may_read(size, 512 * blocks)
 

@@ -18,7 +18,7 @@ _FIRST_FREE_GROUP = 100
 
 
 def is_ours(status: os.stat_result) -> bool:
-    """Tell whether only root and this user may write to the file or folder with that status. A group that is named
+    """Return whether only root and this user may write to the file or folder with that status. A group that is named
     after the user, and has no other members, is the user.
     """
     return status.st_uid in (0, os.geteuid()) and not _is_writable(status, _is_users_own)

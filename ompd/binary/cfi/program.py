@@ -16,7 +16,7 @@ PE_ABSPTR, PE_ULEB128, PE_SLEB128 = 0x00, 0x01, 0x09
 PE_FIXED = {0x02: "H", 0x03: "I", 0x04: "Q", 0x0A: "h", 0x0B: "i", 0x0C: "q"}
 PE_POINTER = {4: "I", 8: "Q"}
 
-# What real programs stay far below. Beyond them an entry is taken to lie: it would cost time only.
+# What real programs stay far below. Beyond them an entry is taken to be false: reading on would only cost time.
 _MAX_INSTRUCTIONS = 1 << 16
 _MAX_REGISTERS = 512
 _MAX_SAVED_STATES = 256

@@ -78,7 +78,7 @@ class UnwindTable:
     :param eh_frame_address: the section's link-time address; 0 for ``.debug_frame``, which has none
     :param eh_frame_offset: where in *eh_frame* the section begins, and its size (None: all the rest), in bytes
     :param is_debug_frame: whether the section is ``.debug_frame``
-    :raises MalformedFile: if the section does not lie in *eh_frame*
+    :raises MalformedFile: if the section is not in *eh_frame*
     """
 
     def __init__(
@@ -488,7 +488,7 @@ class _SearchTable:
 def eh_frame_address(hdr: bytes, hdr_address: int, pointer_size: int, byte_order: ByteOrder) -> int:
     """Return the link-time address of ``.eh_frame`` that ``.eh_frame_hdr`` tells.
 
-    :raises MalformedFile: if the header is malformed or does not tell
+    :raises MalformedFile: if the header is malformed or does not say
     """
     cursor = Cursor(hdr, byte_order, what=".eh_frame_hdr", base=hdr_address)
     _version, encoding, _, _ = cursor.take(4)

@@ -64,7 +64,7 @@ def _is_kept(section: Section, debug: bool) -> bool:
 def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     """Return the extract of *elf* as the bytes of an ELF file.
 
-    A section whose contents do not lie in the file, or cannot be inflated, is left out.
+    A section whose contents are not in the file, or cannot be inflated, is left out.
 
     :param debug: with debug information
     :raises MalformedFile: if its section headers are malformed
@@ -112,7 +112,7 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     for index, segment in enumerate(elf.segments):
         offset, size = segment.p_offset, segment.p_filesz
         if segment.p_type != PT_LOAD:
-            # What lies in no section that is kept is not there.
+            # What is in no section that is kept is not there.
             offset, size = (moved[offset, size], size) if (offset, size) in moved else (0, 0)
         if bits == 64:
             row: tuple[int, ...] = (segment.p_type, segment.p_flags, offset, segment.p_vaddr, segment.p_vaddr, size)

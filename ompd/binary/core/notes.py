@@ -43,7 +43,7 @@ _PSARGS_SIZE = 80
 # siginfo_t: si_signo, si_errno, si_code of 4 bytes each, then a union at the next multiple of a pointer's size, which
 # begins with si_pid (4 bytes) or si_addr (a pointer).
 _SI_CODE = 8
-# What a snapshot has in place of a si_code that its target does not tell: no kernel and no program uses it.
+# What a snapshot has in place of a si_code that its target does not say: no kernel and no program uses it.
 _UNKNOWN_CODE = -(1 << 31)
 
 # struct user_desc (asm/ldt.h) as NT_386_TLS has it: entry_number, base_addr, limit, flags
@@ -53,7 +53,7 @@ _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its li
 
 @dataclass(frozen=True, slots=True)
 class FileMapping:
-    """One mapping of ``NT_FILE``: *offset* is where in the file *start* lies, in bytes."""
+    """One mapping of ``NT_FILE``: *offset* is where in the file *start* is, in bytes."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class FileMapping:
 @dataclass(frozen=True, slots=True)
 class SignalInfo:
     """What ``siginfo_t`` says of a signal: ``si_signo``, ``si_code``, and two readings of what follows, ``si_pid`` and
-    ``si_addr``, of which ``si_code`` decides. None is what nothing tells.
+    ``si_addr``, of which ``si_code`` decides. None is unknown.
     """
 
     number: int
@@ -80,7 +80,7 @@ def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
 def parse_files(
     data: bytes | mmap.mmap, pointer_size: int, byte_order: ByteOrder, start: int = 0, end: int | None = None
 ) -> list[FileMapping]:
-    """Return the mappings of an ``NT_FILE`` note, in its order. It lies from *start* to *end* of *data*.
+    """Return the mappings of an ``NT_FILE`` note, in its order. It is from *start* to *end* of *data*.
 
     A count, the size of a page, then start, end and offset in pages of each, then their names, NUL-terminated. A name
     that is longer than any that can be opened is cut.

@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list[Call]:
-    """Return the calls of the function whose entry lies at *offset* of *unit*, and of what is inlined into it.
+    """Return the calls of the function whose entry is at *offset* of *unit*, and of what is inlined into it.
 
     :raises MalformedFile: if the entries are malformed, or are very many
     """
@@ -63,7 +63,7 @@ def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list
     calls = []
     for at, attributes in _call_sites(unit, offset):
         call = _call(files, names, unit, at, attributes)
-        # gcc's entries of functions that it made of parts of another lie in that one's.
+        # gcc's entries of functions that it made of parts of another are in that one's.
         if call is not None and any(start <= call.inside < end for start, end in code):
             calls.append(call)
     return calls

@@ -26,7 +26,7 @@ def evaluate(
 
     :param registers: the frame's registers by DWARF number
     :param read: gives the target's bytes at an address
-    :param initial: what lies on the stack at first: the CFA, for rules of registers
+    :param initial: what is on the stack at first: the CFA, for rules of registers
     :raises MalformedFile: if it is malformed, does not end soon, or holds what 6.4.2 does not allow
     :raises Unavailable: if it uses a register that is not among *registers*
     :raises MemoryFault: as *read* does

@@ -39,7 +39,7 @@ _NAMES_SPLIT_FILE = (*(bytes((0x76, form)) for form in (0x08, 0x0E, 0x1A, 0x1F, 
 
 
 class OtherFiles(Protocol):
-    """Where the files lie that a module's debug information refers to."""
+    """Where the files are that a module's debug information refers to."""
 
     def supplementary(self, name: str, is_proven: Callable[[ElfFile], bool], build_id: bytes | None) -> ElfFile | None:
         """Return the first file that may be called *name* and is proven, None if there is none."""
@@ -52,7 +52,7 @@ class OtherFiles(Protocol):
 
 
 class DebugFiles:
-    """The debug information of one module, whichever files it lies in.
+    """The debug information of one module, whichever files it is in.
 
     :param elf: the file that the module's own sections are in: itself, or its separate debug file
     :param others: finds the other files, None: there are none
@@ -123,7 +123,7 @@ class DebugFiles:
 
     def whole(self, unit: Unit) -> Unit:
         """Return the unit that has the entries of which *unit* is a skeleton; *unit* itself if it is none, or if its
-        split file is not to be had.
+        split file is not available.
         """
         if unit.sections is not self.main or not unit.has_code:
             return unit
@@ -265,7 +265,7 @@ class DebugFiles:
         """Return unit, and offset in it, of the entry that a value of an entry in *unit* refers to.
 
         :raises MalformedFile: if it refers to none
-        :raises Unsupported: if that is in a file that is not to be had
+        :raises Unsupported: if that is in a file that is not available
         """
         form, raw = value
         if not isinstance(raw, int):
@@ -287,7 +287,7 @@ class DebugFiles:
         raise MalformedFile(f"{self.name}: a reference of form {form:#x}")
 
     def entry_at(self, sections: Sections, offset: int) -> tuple[Unit, int]:
-        """Return the unit that lies at *offset* of ``.debug_info``, and how far in it that is.
+        """Return the unit that is at *offset* of ``.debug_info``, and how far in it that is.
 
         :raises MalformedFile: if there is none
         """

@@ -1,6 +1,6 @@
 """Where DWARF defines the types of a name, without reading all of it.
 
-A runtime's debug information has some hundred thousand entries, of which a handful is asked for. So the name is
+A runtime's debug information has some hundred thousand entries, of which a handful is requested. So the name is
 searched as bytes: in the strings, then its offset there in the units. That tells which units may define it, and where.
 Whether an entry really begins there is told by walking over one unit, entry by entry, which notes all of its named
 types on the way; others are then mostly found in the same unit. Section numbers in comments are those of DWARF 5.
@@ -65,7 +65,7 @@ _OTHER_STRINGS = ".debug_str of the supplementary file"
 
 
 class Place(NamedTuple):
-    """Where an entry lies: its unit, and how many bytes from the unit's start."""
+    """Where an entry is: its unit, and how many bytes from the unit's start."""
 
     unit: Unit
     offset: int
@@ -77,7 +77,7 @@ class _Shape(NamedTuple):
     has_children: bool
     is_scope: bool
     name: tuple[int, int, str] | None  # of a type's definition: distance and size of DW_AT_name, and its section
-    slow_name: bool  # it is a type's definition, and where its name lies differs from entry to entry
+    slow_name: bool  # it is a type's definition, and where its name is differs from entry to entry
 
 
 _Key = tuple[str, int | bytes]  # a section of strings and an offset or index in it; "" and the name itself
@@ -111,7 +111,7 @@ class TypeIndex:
         self._definitions: dict[tuple[str, int], list[tuple[int, _Shape]]] = {}
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
         self._bases: dict[str, list[tuple[int, Unit]]] = {}
-        self._left = _MAX_PASSED  # entries that lie in each other can make many long walks
+        self._left = _MAX_PASSED  # entries that are in each other can make many long walks
 
     # Units
 
@@ -135,7 +135,7 @@ class TypeIndex:
     def place_at(self, section_offset: int) -> Place:
         """Return the place *section_offset* bytes from the start of the module's own ``.debug_info``.
 
-        :raises MalformedFile: if it lies in no unit
+        :raises MalformedFile: if it is in no unit
         """
         return Place(*self.files.entry_at(self.files.main, section_offset))
 
@@ -143,7 +143,7 @@ class TypeIndex:
         """Return the entry that a value of one in *unit* refers to.
 
         :raises MalformedFile: if it refers to none
-        :raises Unsupported: if that is in a file that is not to be had
+        :raises Unsupported: if that is in a file that is not available
         """
         return Place(*self.files.target(unit, value))
 
@@ -164,7 +164,7 @@ class TypeIndex:
 
         A place is one for sure only if :meth:`scope_of` says so.
 
-        :param in_strings: the name lies in a section of strings, as nearly all do, or else in the entry itself
+        :param in_strings: the name is in a section of strings, as nearly all do, or else in the entry itself
         """
         key = name, in_strings
         if key not in self._candidates:
@@ -287,7 +287,7 @@ class TypeIndex:
         return self._bases[sections.tag]
 
     def _likely(self, unit: Unit, hit: tuple[str, int | bytes, list[int] | None]) -> Iterator[int]:
-        # Where in the unit bytes lie that read as an abbreviation of a type's definition with that name.
+        # Where in the unit bytes are that read as an abbreviation of a type's definition with that name.
         kind, value, positions = hit
         walked = _key(unit) in self._names
         start, first, end = unit.bounds
@@ -329,7 +329,7 @@ class TypeIndex:
             return None
         scope: list[str] = []
         while len(scope) < _MAX_DEPTH:
-            # The definition of what is declared in a scope may lie outside of it.
+            # The definition of what is declared in a scope may be outside of it.
             declared = self.entry(Place(unit, offset))[1].get(DW_AT_SPECIFICATION)
             if declared is not None and isinstance(declared.raw, int) and declared.raw < offset:
                 offset = declared.raw
@@ -346,7 +346,7 @@ class TypeIndex:
     def scopes_around(self, unit: Unit, offsets: Collection[int]) -> dict[int, tuple[str, ...]]:
         """Return the names of the namespaces and types around the entries at *offsets* of *unit*, from outside in.
 
-        Empty for what lies in a function. A scope without a name is left out.
+        Empty for what is in a function. A scope without a name is left out.
 
         :raises MalformedFile: if the unit is malformed
         """
@@ -378,7 +378,7 @@ class TypeIndex:
         return found
 
     def _name_of(self, place: Place) -> str:
-        # A declaration of a type that lies in a type unit need not repeat its name.
+        # A declaration of a type that is in a type unit need not repeat its name.
         _, attributes = self.entry(place)
         signature = attributes.get(DW_AT_SIGNATURE)
         if DW_AT_NAME not in attributes and signature is not None and isinstance(signature.raw, int):
@@ -535,7 +535,7 @@ def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
 
 
 def _string_section(form: int) -> str | None:
-    # Where strings of a form lie; "" for in the entry itself.
+    # Where strings of a form are; "" for in the entry itself.
     if form == DW_FORM_STRP:
         return ".debug_str"
     if form == DW_FORM_LINE_STRP:

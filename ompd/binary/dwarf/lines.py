@@ -62,7 +62,7 @@ _LNE_END_SEQUENCE, _LNE_SET_ADDRESS, _LNE_DEFINE_FILE = 1, 2, 3
 _LNCT_PATH, _LNCT_DIRECTORY_INDEX = 1, 2
 
 
-# A path that lies somewhere, or its bytes.
+# A path that is somewhere, or its bytes.
 _Path = Value | bytes | None
 # Number of the file in its table, line, is_stmt. No class of its own: there are very many.
 _Row = tuple[int, int, bool]
@@ -103,7 +103,7 @@ class _Rows:
 
 
 class _Functions(NamedTuple):
-    # The functions of a unit, as far as they were asked for, and the walk that finds the others.
+    # The functions of a unit, as far as they were requested, and the walk that finds the others.
 
     known: list[tuple[int, int, int]]  # start, end, offset of the entry
     others: Iterator[Entry]
@@ -122,7 +122,7 @@ class Function(NamedTuple):
     """A function that the source has at an address. ``name`` is None where only its place is told.
 
     ``call`` is file and line where it was inlined, None of the function that the others were inlined into, and of one
-    whose place is not told.
+    whose place is unknown.
     """
 
     name: str | None
@@ -177,7 +177,7 @@ class LineInfo:
 
     def construct(self, link_address: int) -> tuple[str, int] | None:
         """Return file and line of the construct of which a compiler made the function that begins at *link_address*,
-        None where nothing tells them.
+        None if that is unknown.
 
         clang declares such a function there; what is optimised begins with the lines of what was inlined into it. gcc
         tells by the first row of its lines. For a loop of tasks releases before 12 put the last line of another
@@ -239,7 +239,7 @@ class LineInfo:
         return [*found, (unit, offset, None)]
 
     def has_parameter(self, link_address: int, name: str) -> bool:
-        """Tell whether the function at *link_address*, or one that is inlined there, has a parameter called *name*.
+        """Return whether the function at *link_address*, or one that is inlined there, has a parameter called *name*.
 
         :raises MalformedFile: if the entries that lead there are malformed
         """
@@ -255,8 +255,8 @@ class LineInfo:
 
     def declared_inside(self, link_address: int) -> str | None:
         """Return the name of the function in whose lines the construct is of which a compiler made the function at
-        *link_address*, or one that is inlined there: it is declared where the construct is. None where nothing tells,
-        where there is none, and for languages whose functions may lie in each other.
+        *link_address*, or one that is inlined there: it is declared where the construct is. None if that is unknown,
+        where there is none, and for languages whose functions may be in each other.
 
         :raises MalformedFile: if the entries that lead there are malformed
         """
@@ -273,7 +273,7 @@ class LineInfo:
 
     def function_around(self, link_address: int, linkage: str) -> str | None:
         """Return the name of the function *linkage* of which a compiler made the one at *link_address*, by a construct
-        in it. None where nothing tells: gcc has the entry of the one in that of the other, clang in the same unit.
+        in it. None where it is unknown: gcc has the entry of the one in that of the other, clang in the same unit.
 
         :raises MalformedFile: if the entries that lead there are malformed
         """
@@ -291,8 +291,8 @@ class LineInfo:
         return None
 
     def _function_with_line(self, unit: Unit, file: str | None, line: int) -> tuple[int, str, str | None] | None:
-        # Line and names of the function of the source that begins last before a line: in languages whose functions do
-        # not lie in each other the line is its own.
+        # Line and names of the function of the source that begins last before a line: in languages whose functions are
+        # not in each other the line is its own.
         key = unit.section, unit.offset
         if key not in self._declarations:
             self._declarations[key] = list(self._iter_declarations(unit))
@@ -449,7 +449,7 @@ class _LineTable:
         self._unit = unit
         self._kept = kept
         self._offset = offset
-        # Paths are where they are until one is asked for: many may share their bytes.
+        # Paths are where they are until one is requested: many may share their bytes.
         self._directories: list[_Path] = []
         self._files: list[tuple[_Path, int]] = []  # path, and number of its folder
         cursor = unit.sections.cursor(".debug_line", offset)
@@ -598,7 +598,7 @@ class _LineTable:
         sequences = []
         while not cursor.at_end:
             found = self._read_sequence(cursor)
-            if found is not None and 0 < found.start < found.end:  # at 0 lies what the linker dropped
+            if found is not None and 0 < found.start < found.end:  # at 0 is what the linker dropped
                 sequences.append(found)
         sequences.sort(key=lambda sequence: sequence.start)
         return sequences

@@ -1,4 +1,4 @@
-"""Where a variable of a frame lies: location expressions and location lists (DWARF 5, 2.6). Bytes only, no target."""
+"""Where a variable of a frame is: location expressions and location lists (DWARF 5, 2.6). Bytes only, no target."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Piece(NamedTuple):
 class FrameContext:
     """What an expression may ask of the frame that it is evaluated in.
 
-    ``registers`` are by DWARF number, those that are known; ``cfa`` is None where nothing tells it. ``bias`` is added
+    ``registers`` are by DWARF number, those that are known; ``cfa`` is None if that is unknown. ``bias`` is added
     to the file's addresses to get the target's. ``frame_base`` is the expression of ``DW_AT_frame_base``.
-    ``thread_local`` finds what lies at an offset of the module's thread-local storage.
+    ``thread_local`` finds what is at an offset of the module's thread-local storage.
     """
 
     registers: Mapping[int, int]
@@ -156,7 +156,7 @@ def _new_list(unit: Unit, cursor: Cursor) -> Iterator[tuple[int | None, int | No
 
 
 def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piece]:
-    """Return where the expression of a variable says that it lies.
+    """Return where the expression of a variable says that it is.
 
     :raises MalformedFile: if it is malformed or does not end soon
     :raises Unavailable: if it takes what is unknown in this frame, or what the program no longer has
@@ -263,7 +263,7 @@ class _Machine(StackMachine):
 
 
 def read_pieces(pieces: Sequence[Piece], size: int, read: Callable[[int, int], bytes], byte_order: ByteOrder) -> bytes:
-    """Return the *size* bytes of a variable that lies in *pieces*.
+    """Return the *size* bytes of a variable that is in *pieces*.
 
     :raises Unavailable: if some of it is nowhere
     :raises MalformedFile: if the pieces are not as large as the variable
@@ -296,7 +296,7 @@ def evaluate_type(unit: Unit, expression: bytes, frame: FrameContext, object_add
 
 
 def derefs_through(parameter: bytes, expression: bytes, byte_order: ByteOrder) -> int | None:
-    """Tell whether what lies where *expression* says is reached through the pointer or reference that lies where
+    """Return whether what is where *expression* says is reached through the pointer or reference that is where
     *parameter* says.
 
     :returns: 0 if it is a part of what that points to, 1 if a pointer there points to it, and so on; None if it is

@@ -51,10 +51,10 @@ class Names:
         the entry that declares it first.
 
         :raises MalformedFile: if the entries that lead there are malformed
-        :raises Unsupported: if one is in a file that is not to be had
+        :raises Unsupported: if one is in a file that is not available
         """
         # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not. These
-        # may lie in other units, with strings and files of their own.
+        # may be in other units, with strings and files of their own.
         known: Known = {}
         for _ in range(_MAX_REFERENCES):
             _, entry = unit.entry_at(offset)
@@ -67,7 +67,7 @@ class Names:
         raise MalformedFile(f"{self._files.name}: a chain of entries does not end", offset=unit.offset + offset)
 
     def function(self, unit: Unit, offset: int) -> str | None:
-        """Return the name of the function whose entry lies at *offset* of *unit*, None if nothing tells it.
+        """Return the name of the function whose entry is at *offset* of *unit*, None if it is unknown.
 
         What compilers make of OpenMP constructs keeps the name that the linker knows.
 
@@ -78,7 +78,7 @@ class Names:
             try:
                 self._known[key] = self._function(unit, offset)
             except Unsupported:
-                self._known[key] = None  # it is in a file that is not to be had
+                self._known[key] = None  # it is in a file that is not available
         return self._known[key]
 
     def _function(self, unit: Unit, offset: int) -> str | None:
@@ -100,8 +100,8 @@ class Names:
         return qualified if len(qualified) <= _MAX_NAME else None
 
     def _add_scopes(self, parts: list[str], unit: Unit, offset: int) -> bool:
-        # The names of what is around an entry, from inside out. False if a function around it is not told: what is
-        # in an OpenMP construct lies in the function that clang made of that, and this one in none.
+        # The names of what is around an entry, from inside out. False if a function around it is unknown: what is in an
+        # OpenMP construct is in the function that clang made of that, and this one in none.
         inner: int | None = None  # tag of the scope that was found before
         is_told = True
         for _ in range(_MAX_SCOPES):
@@ -135,7 +135,7 @@ class Names:
         raise MalformedFile(f"{self._files.name}: scopes do not end", offset=unit.offset + offset)
 
     def function_around(self, unit: Unit, offset: int) -> tuple[str, str | None] | None:
-        """Return the name of the function in which the entry at *offset* of *unit* lies, and its linker's name, None
+        """Return the name of the function in which the entry at *offset* of *unit* is, and its linker's name, None
         where the entries around it tell none.
 
         :raises MalformedFile: if the entries that lead there are malformed
@@ -161,7 +161,7 @@ class Names:
 def text_of(known: Known, attribute: int) -> str | None:
     """Return the text of an attribute, None if there is none.
 
-    :raises Unsupported: if it is in a file that is not to be had
+    :raises Unsupported: if it is in a file that is not available
     """
     if attribute not in known:
         return None
@@ -173,24 +173,24 @@ def text_of(known: Known, attribute: int) -> str | None:
 
 
 def has_no_scopes(unit: Unit) -> bool:
-    """Tell whether the functions of a unit lie in no scopes of the source, as in C."""
+    """Return whether the functions of a unit are in no scopes of the source, as in C."""
     return unit.number(unit.top.get(DW_AT_LANGUAGE)) in _WITHOUT_SCOPES
 
 
 class _Tree:
-    # Which entry of a unit lies in which, as far as that was asked for: of an entry those in it that have others in
-    # them. Where the file tells an entry's end (gcc does), nothing in it is looked at before something there is asked.
+    # Which entry of a unit is in which, as far as that was requested: of an entry those in it that have others in them.
+    # Where the file tells an entry's end (gcc does), nothing in it is looked at before something there is needed.
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._inside: dict[int, list[tuple[int, int]]] = {}
         start, first, end = unit.bounds
         self._top = first - start
-        # Entries whose ends lie about each other may be walked through again and again.
+        # Entries whose ends are about each other may be walked through again and again.
         self._left = _MAX_PASSES * (end - start)
 
     def around(self, offset: int) -> int | None:
-        # The entry in which the one at *offset* lies, None for the unit's own.
+        # The entry in which the one at *offset* is, None for the unit's own.
         parent, found = None, self._top
         while found != offset:
             parent = found

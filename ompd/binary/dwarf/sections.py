@@ -1,4 +1,4 @@
-"""Where the bytes of DWARF lie: the sections of a file, those of a split one (``.dwo``), and the index of a package of
+"""Where the bytes of DWARF are: the sections of a file, those of a split one (``.dwo``), and the index of a package of
 these (``.dwp``). Section numbers in comments are those of DWARF 5.
 
 Everything is read at its first need. Offsets are checked before use; what does not fit raises MalformedFile.
@@ -56,7 +56,7 @@ class Supplementary(NamedTuple):
 
 
 class Sections:
-    """The ``.debug_*`` sections of one file, inflated where they are compressed, kept once they were asked for.
+    """The ``.debug_*`` sections of one file, inflated where they are compressed, kept once they were requested.
 
     :param split: the file is a split one, or a package of them: ``.debug_info`` is called ``.debug_info.dwo`` there
     :param tag: what tells its sections from those of other files of the same module
@@ -156,7 +156,7 @@ class Sections:
 
 
 class PackageIndex:
-    """``.debug_cu_index`` or ``.debug_tu_index`` of a package (7.3.5.3): where the parts of each unit lie."""
+    """``.debug_cu_index`` or ``.debug_tu_index`` of a package (7.3.5.3): where the parts of each unit are."""
 
     def __init__(self, raw: bytes, byte_order: ByteOrder, name: str) -> None:
         self._raw, self._what, self._byte_order = raw, f"{name}: index of a package", byte_order

@@ -17,7 +17,7 @@ from ompd.errors import MalformedFile
 from ompd.safety import limits
 
 DW_TAG_COMPILE_UNIT, DW_TAG_INLINED_SUBROUTINE, DW_TAG_SUBPROGRAM = 0x11, 0x1D, 0x2E
-# Units, modules and namespaces: what functions lie in, apart from those of languages that have functions in functions
+# Units, modules and namespaces: what functions are in, apart from those of languages that have functions in functions
 _SCOPES = frozenset((DW_TAG_COMPILE_UNIT, 0x1E, 0x39, 0x3C))
 
 DW_AT_NAME, DW_AT_STMT_LIST, DW_AT_LOW_PC, DW_AT_HIGH_PC, DW_AT_COMP_DIR = 0x03, 0x10, 0x11, 0x12, 0x1B
@@ -26,7 +26,7 @@ DW_AT_RANGES, DW_AT_STR_OFFSETS_BASE, DW_AT_ADDR_BASE, DW_AT_RNGLISTS_BASE = 0x5
 DW_AT_LOCLISTS_BASE = 0x8C
 DW_AT_SIBLING, DW_AT_LINKAGE_NAME, DW_AT_MIPS_LINKAGE_NAME, DW_AT_SIGNATURE = 0x01, 0x6E, 0x2007, 0x69
 DW_AT_CALL_FILE, DW_AT_CALL_LINE, DW_AT_LANGUAGE = 0x58, 0x59, 0x13
-# Of units whose entries lie in a split file; GNU's numbers are those of DWARF 4
+# Of units whose entries are in a split file; GNU's numbers are those of DWARF 4
 _DW_AT_DWO_NAME, _DW_AT_GNU_DWO_NAME, _DW_AT_GNU_DWO_ID = 0x76, 0x2130, 0x2131
 _DW_AT_GNU_RANGES_BASE, _DW_AT_GNU_ADDR_BASE = 0x2132, 0x2133
 
@@ -85,9 +85,9 @@ class Abbreviation(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry that a walk found: how many it lies in, where from the unit's start, and its attributes.
+    """An entry that a walk found: how many it is in, where from the unit's start, and its attributes.
 
-    ``shared`` is how many of those in which it lies the entry found before lies in too, or is.
+    ``shared`` is how many of those in which it is the entry found before is in too, or is.
     """
 
     depth: int
@@ -108,13 +108,13 @@ class _Shape(NamedTuple):
 # What :meth:`Unit.ranges` looks at.
 OF_RANGES = frozenset((DW_AT_RANGES, DW_AT_LOW_PC, DW_AT_HIGH_PC))
 
-# Of an abbreviation's attributes those that are read, each with the steps over what lies before it, and the steps over
-# what lies behind the last.
+# Of an abbreviation's attributes those that are read, each with the steps over what is before it, and the steps over
+# what is behind the last.
 _Chosen = tuple[list[tuple[int | tuple[int, ...], int, int, int]], int | tuple[int, ...]]
 
 
 class Inside(NamedTuple):
-    """An entry that :meth:`Unit.iter_inside` found: how many it lies in, where from the unit's start, tag, attributes.
+    """An entry that :meth:`Unit.iter_inside` found: how many it is in, where from the unit's start, tag, attributes.
 
     ``enters`` says whether those in it follow.
     """
@@ -127,14 +127,14 @@ class Inside(NamedTuple):
 
 
 class Value(NamedTuple):
-    """An attribute's value as it lies in the file: a number, or the bytes of a string or block."""
+    """An attribute's value as it is in the file: a number, or the bytes of a string or block."""
 
     form: int
     raw: int | bytes
 
 
 class Abbreviations:
-    """The table of abbreviations at one offset of ``.debug_abbrev``, read as far as its codes are asked for."""
+    """The table of abbreviations at one offset of ``.debug_abbrev``, read as far as its codes are requested."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor: Cursor | None = cursor
@@ -171,7 +171,7 @@ class Abbreviations:
 class Unit:
     """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types``: header and top entry (7.5.1).
 
-    ``signature`` is that of a type unit, and ``type_offset`` where in it the type's entry lies; None for others.
+    ``signature`` is that of a type unit, and ``type_offset`` where in it the type's entry is; None for others.
     ``section`` tells units of one offset in different files apart, too.
 
     :param skeleton: of a unit of a split file, the one that stands for it in the module itself
@@ -259,13 +259,13 @@ class Unit:
 
     @property
     def bounds(self) -> tuple[int, int, int]:
-        """Where in the section's buffer the unit, its first entry and its end lie."""
+        """Where in the section's buffer the unit, its first entry and its end are."""
         return self._start, self._first, self._end
 
     def cursor(self, offset: int) -> Cursor:
         """Return a cursor *offset* bytes from the unit's start, up to its end.
 
-        :raises MalformedFile: if no entry can lie there
+        :raises MalformedFile: if no entry can be there
         """
         if not self._first <= self._start + offset <= self._end:
             self._cursor.fail(f"no entry at {offset:#x} of a unit")
@@ -311,8 +311,8 @@ class Unit:
     ) -> Iterator[Entry]:
         """Yield every entry with *tag*, in the unit's order.
 
-        :param below: only those in the entry that lies there, this one among them; their depth counts from it
-        :param outer: pass over what lies in entries that are no scopes, where the file tells where these end
+        :param below: only those in the entry that is there, this one among them; their depth counts from it
+        :param outer: pass over what is in entries that are no scopes, where the file tells where these end
         :param only: the attributes to read, all if None
         :raises MalformedFile: when it reaches an entry that is malformed
         """
@@ -382,7 +382,7 @@ class Unit:
         return found
 
     def iter_inside(self, offset: int, enters: Callable[[int, Mapping[int, Value]], bool]) -> Iterator[Inside]:
-        """Yield the entry at *offset* and those in it, in order, but what lies in entries for which *enters*, which is
+        """Yield the entry at *offset* and those in it, in order, but what is in entries for which *enters*, which is
         given tag and attributes, is False. The one at *offset* is entered in any case.
 
         :raises MalformedFile: when it reaches an entry that is malformed, or they are too deep in each other
@@ -429,8 +429,8 @@ class Unit:
                 return
 
     def nesting(self, offset: int) -> tuple[dict[int, list[tuple[int, int]]], int]:
-        """Return where those entries begin and end, in order, that lie right in the one at *offset* and have entries
-        in them; and the same of each of these that does not tell its end, since it had to be walked through. The
+        """Return where those entries begin and end, in order, that are right in the one at *offset* and have entries
+        in them; and the same of each of these that does not say its end, since it had to be walked through. The
         number is where the entry ends itself.
 
         :raises MalformedFile: if the entries are malformed, or too deep in each other
@@ -485,7 +485,7 @@ class Unit:
         return self._shapes[code]
 
     def _sibling(self, position: int, steps: int | tuple[int, ...], form: int) -> int:
-        # Where the entry lies that follows the one whose attributes begin at *position*, and all that is in that.
+        # Where the entry is that follows the one whose attributes begin at *position*, and all that is in that.
         cursor = self._cursor
         cursor.position = position + steps if isinstance(steps, int) else self.passed(position, steps)
         raw = self.read_form(cursor, form).raw
@@ -593,7 +593,7 @@ class Unit:
         return value.raw if value is not None and isinstance(value.raw, int) else None
 
     def string(self, value: Value | None) -> str | None:
-        """Return a string, None if there is none, or it is kept in another file (dwz's) that is not to be had."""
+        """Return a string, None if there is none, or it is kept in another file (dwz's) that is not available."""
         if value is None:
             return None
         form, raw = value
@@ -692,7 +692,7 @@ class Unit:
                 yield base + start, base + end
 
     def _rnglist(self, value: Value) -> Iterator[tuple[int, int]]:
-        # 7.25. rnglistx counts entries of an array of offsets, which lies at the base and is what they count from.
+        # 7.25. rnglistx counts entries of an array of offsets, which is at the base and is what they count from.
         offset, start = self.number(value) or 0, self._contribution.get(".debug_rnglists", 0)
         if value.form == DW_FORM_RNGLISTX:
             base_offset = self.number(self.top.get(DW_AT_RNGLISTS_BASE))

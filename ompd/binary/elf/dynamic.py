@@ -70,7 +70,7 @@ class Definition(NamedTuple):
 class DynamicLinking:
     """The dynamic section of one file, and the tables it leads to.
 
-    :raises MalformedFile: as every method does where these do not lie in the file
+    :raises MalformedFile: as every method does where these are not in the file
     """
 
     def __init__(self, elf: ElfFile) -> None:

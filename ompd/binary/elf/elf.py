@@ -3,7 +3,7 @@
 Names and values are those of the System V gABI (chapters 4 and 5). Both classes and both byte orders are read. Every
 count, offset and size is checked against the bytes at hand before it is used, since core files, and the modules they
 name, come from anywhere; what does not fit raises :class:`~ompd.errors.MalformedFile`. Nothing but the headers is
-touched until it is asked for: a core may be a sparse file of many gigabytes.
+touched until it is requested: a core may be a sparse file of many gigabytes.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ NT_GNU_BUILD_ID = 3  # owner "GNU"
 _OLD_COMPRESSED, _OLD_MAGIC = ".zdebug_", b"ZLIB"
 
 # Linux allows some 65,000 mappings unless told otherwise (vm.max_map_count), and people do tell it otherwise. Beyond
-# these bounds a file is taken to lie, because believing it would fill memory with empty rows.
+# these bounds a file is taken to be false, because believing it would fill memory with empty rows.
 MAX_SEGMENTS = 1 << 20
 MAX_SECTIONS = 1 << 17
-# Deflate codes at most 258 bytes in two bits (RFC 1951), so a section that claims more than this lies.
+# Deflate codes at most 258 bytes in two bits (RFC 1951), so a section that claims more than this is false.
 MAX_DEFLATE_RATIO = 1032
 # zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
 MAX_ZSTD_RATIO = 1 << 15
@@ -118,7 +118,7 @@ def order_mark(byte_order: ByteOrder) -> str:
 
 
 def check_elf_magic(data: Buffer) -> bool:
-    """Tell whether *data* begins as an ELF file does (``EI_MAG0`` … ``EI_MAG3``)."""
+    """Return whether *data* begins as an ELF file does (``EI_MAG0`` … ``EI_MAG3``)."""
     return bytes(data[:4]) == ELF_MAGIC
 
 
@@ -133,7 +133,7 @@ def sizeof_segment(ident_class: int) -> int:
 
 
 def parse_header(data: Buffer, name: str = "ELF image") -> Header:
-    """Return the ELF header at the start of *data*: a file, or an image as it lies in memory.
+    """Return the ELF header at the start of *data*: a file, or an image as it is in memory.
 
     :param name: what to call the bytes in errors
     :raises MalformedFile: if it is not an ELF header of a known class, byte order and version
@@ -177,7 +177,7 @@ def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF i
 
 
 class NotePlace(NamedTuple):
-    """Where a note lies in a buffer: its descriptor has *size* bytes from *start*, and the next note begins at
+    """Where a note is in a buffer: its descriptor has *size* bytes from *start*, and the next note begins at
     *following*. ``owner`` is cut where no owner's name is so long.
     """
 
@@ -265,7 +265,7 @@ class ElfFile:
         self.e_machine = header.e_machine
         self.e_entry = header.e_entry
         self.e_phoff = header.e_phoff
-        # By where the compressed bytes lie: many sections may claim the same few.
+        # By where the compressed bytes are: many sections may claim the same few.
         self._inflated: dict[tuple[int, int, int], bytes] = {}
         self.segments: tuple[Segment, ...] = self._read_segments()
 
@@ -294,7 +294,7 @@ class ElfFile:
     def segment_data(self, segment: Segment) -> bytes:
         """Return the bytes that the file holds for *segment* (``p_filesz`` of them, copied).
 
-        :raises MalformedFile: if they do not lie in the file, as in a core that was cut off
+        :raises MalformedFile: if they are not in the file, as in a core that was cut off
         """
         return self._copy(segment.p_offset, segment.p_filesz, "a segment")
 
@@ -320,7 +320,7 @@ class ElfFile:
     def sections(self) -> tuple[Section, ...]:
         """The sections in the file's order, section 0 (SHN_UNDEF) included; empty in a file without section headers.
 
-        :raises MalformedFile: if their table or its names do not lie in the file
+        :raises MalformedFile: if their table or its names are not in the file
         """
         header = self.header
         if header.e_shoff == 0:
@@ -492,7 +492,7 @@ class ElfFile:
     def soname(self) -> str | None:
         """Return the name that the shared object gives itself (DT_SONAME), or None.
 
-        :raises MalformedFile: if the dynamic section or its strings do not lie in the file
+        :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
         entries = dict(reversed(self.dynamic()))
         offset = entries.get(DT_SONAME)
@@ -517,13 +517,13 @@ class ElfFile:
         return bytes(self.data[offset : offset + size])
 
     def is_held(self, offset: int, size: int) -> bool:
-        """Tell whether so many of *size* bytes from *offset* on lie on a disk as justify a copy of them."""
+        """Return whether so many of *size* bytes from *offset* on are on a disk as justify a copy of them."""
         held = getattr(self.data, "held", None)
         return held is None or limits.may_copy(size, held(offset, offset + size))
 
     @cached_property
     def disk_size(self) -> int:
-        """How many of the file's bytes lie on a disk: the others are holes."""
+        """How many of the file's bytes are on a disk: the others are holes."""
         held = getattr(self.data, "held", None)
         return len(self.data) if held is None else int(held(0, len(self.data)))
 
@@ -531,7 +531,7 @@ class ElfFile:
         """Return *size* bytes from *offset* on.
 
         :param what: what to call them in errors
-        :raises MalformedFile: if they do not lie in the file, or are almost nothing but a hole
+        :raises MalformedFile: if they are not in the file, or are almost nothing but a hole
         """
         return self._copy(offset, size, what)
 
@@ -541,7 +541,7 @@ def _is_compressed(section: Section) -> bool:
 
 
 def _section_name(table: bytes, offset: int, last: int, name: str) -> str:
-    # Sections may share a name of any length, and none that is asked for is long: of such a name its beginning stands
+    # Sections may share a name of any length, and none that is requested is long: of such a name its beginning stands
     # for it, with a mark that no other has.
     end = table.find(b"\0", offset, offset + limits.MAX_SECTION_NAME)
     if end < 0 and offset < last:

@@ -1,7 +1,7 @@
 """Symbol tables of ELF files (gABI, "Symbol Table"): by name, by prefix and by address.
 
-A table of some thousand symbols is asked for a handful of names, at the start of a command that has to be quick. So
-nothing is decoded that is not asked for: a name is searched as bytes in the string table, and its offset there among
+A table of some thousand symbols is requested a handful of names, at the start of a command that has to be quick. So
+nothing is decoded that is not requested: a name is searched as bytes in the string table, and its offset there among
 all ``st_name``, which are taken out of the table in bulk.
 """
 
@@ -44,7 +44,7 @@ _SYM = {32: "IIIBBH", 64: "IBBHQQ"}
 
 _SHN_LORESERVE = 0xFF00  # from here on st_shndx is no section: SHN_ABS is not an address, SHN_COMMON has none yet
 
-# Compilers do not nest functions, few labels of assembly lie inside of one, and glibc has some dozen names for one
+# Compilers do not nest functions, few labels of assembly are inside of one, and glibc has some dozen names for one
 # function. The bounds keep a table made of overlapping symbols from costing time.
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
@@ -72,7 +72,7 @@ class Symbol(NamedTuple):
 
 
 class Kept(Protocol):
-    """What was worked out of one file before, see :class:`ompd.debugger.files.cache.FileCache`."""
+    """What was derived of one file before, see :class:`ompd.debugger.files.cache.FileCache`."""
 
     def get(self, what: str) -> bytes | None:
         """Return what was kept as *what*, None if nothing was."""
@@ -315,7 +315,7 @@ class _Table:
 
     def covering(self, address: int) -> Symbol | None:
         # The symbol whose st_size covers the address: of those the one that begins nearest. One that ended before the
-        # address may lie inside of one that covers it.
+        # address may be inside of one that covers it.
         starts, indexes = self._by_address
         position = bisect_right(starts, address)
         for last in range(position - 1, max(position - 1 - _MAX_NESTED, -1), -1):

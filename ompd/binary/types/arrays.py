@@ -1,4 +1,4 @@
-"""Dimensions of arrays (DWARF 5, 5.5 and 5.18): bounds that stand in the file, and those that lie in the target.
+"""Dimensions of arrays (DWARF 5, 5.5 and 5.18): bounds that stand in the file, and those that are in the target.
 
 The descriptors of Fortran's allocatable and pointer arrays are described by expressions over the descriptor's address.
 """
@@ -31,7 +31,7 @@ Evaluate = Callable[[Value], int]
 
 
 class Dimension(NamedTuple):
-    """One dimension: the first index, how many elements there are, and how many bytes lie from one to the next."""
+    """One dimension: the first index, how many elements there are, and how many bytes are from one to the next."""
 
     lower: int
     length: int
@@ -44,13 +44,13 @@ def language_of(unit: Unit) -> int:
 
 
 def is_fortran(unit: Unit) -> bool:
-    """Tell whether the unit is of a source in Fortran."""
+    """Return whether the unit is of a source in Fortran."""
     return language_of(unit) in FORTRAN_LANGUAGES
 
 
 def constant_bounds(info: TypeInfo, place: Place) -> list[tuple[int | None, int | None]]:
     """Return first index and count of each dimension of the array at *place*, in the file's order; None for one that is
-    worked out in the target, or told nowhere.
+    computed in the target, or given nowhere.
     """
     found: list[tuple[int | None, int | None]] = []
     for attributes in _rows(info, place):
@@ -69,7 +69,7 @@ def dimensions(
 
     One that has no end in the file, as that of a flexible array, has a count of 0.
 
-    :param evaluate: works out an expression over the array's (or its descriptor's) address, or a reference to a
+    :param evaluate: derives an expression over the array's (or its descriptor's) address, or a reference to a
         variable that holds a bound; None where the array has no address
     :raises Unsupported: if bounds are not to be told, or elements are not whole bytes apart
     :raises MalformedFile: if bounds are absurd

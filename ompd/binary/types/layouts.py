@@ -61,10 +61,10 @@ class Resolved(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A member or base class: its name (None of an anonymous one), type, and where it lies.
+    """A member or base class: its name (None of an anonymous one), type, and where it is.
 
     ``first_bit`` and ``bits`` are those of a bit field, as in :class:`~ompd.binary.types.types.Member`;
-    ``expression`` tells of a virtual base class where it lies, from the object's address.
+    ``expression`` tells of a virtual base class where it is, from the object's address.
     """
 
     name: str | None
@@ -100,7 +100,7 @@ class Scalar(NamedTuple):
 
 
 class _ObjectMachine(StackMachine):
-    # Works out expressions of types, which may ask where the object lies that they are of.
+    # Works out expressions of types, which may ask where the object is that they are of.
 
     object_address = 0
     bias = 0
@@ -286,7 +286,7 @@ class TypeReader:
         return None
 
     def data_start(self, place: Place, attributes: dict[int, Value], address: int | None) -> int | None:
-        """Return where the data of the descriptor at *address* lies, None if the type at *place* has no descriptor."""
+        """Return where the data of the descriptor at *address* is, None if the type at *place* has no descriptor."""
         moved = attributes.get(_DW_AT_DATA_LOCATION)
         if moved is None or not isinstance(moved.raw, bytes):
             return None
@@ -325,7 +325,7 @@ class TypeReader:
         raise MalformedFile("references to references without end")
 
     def size_of(self, place: Place) -> int | None:
-        """Return the size in bytes of the type at *place*, None if that is not told."""
+        """Return the size in bytes of the type at *place*, None if that is unknown."""
         try:
             return self.info.size_at(place)
         except OmpdError:

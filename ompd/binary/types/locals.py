@@ -42,8 +42,8 @@ class LocalVariable(NamedTuple):
     """A parameter or variable of a function, ``name`` ``""`` without one.
 
     ``entries`` are its own, and those of the function in the source that it is a copy of. ``type`` is None where the
-    file does not tell it, ``location`` (of ``unit``) where the compiler did away with the
-    variable, unless it has a ``constant``. ``depth`` counts the blocks that it lies in, from 0 for the function's own.
+    file does not say it, ``location`` (of ``unit``) where the compiler did away with the
+    variable, unless it has a ``constant``. ``depth`` counts the blocks that it is in, from 0 for the function's own.
     ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word.
     """
 
@@ -159,7 +159,7 @@ def _add_dropped(info: TypeInfo, scope: Scope, known: set[Key]) -> None:
 
 
 def find_around(function: Place) -> list[Place]:
-    """Return the functions that the one at *function* lies in, innermost first: gcc's code of constructs lies in the
+    """Return the functions that the one at *function* is in, innermost first: gcc's code of constructs is in the
     function that has the construct.
 
     :raises MalformedFile: if the unit is malformed, or has too many functions

@@ -27,7 +27,7 @@ _MAX_MEMBERS = 1 << 13
 class FlatMember(NamedTuple):
     """A member, of the structure itself or of one that is embedded in it, in bytes from the outermost one's start.
 
-    ``path`` is its name, after those of what it lies in and dots. Of a bit field ``offset`` is that of the byte in
+    ``path`` is its name, after those of what it is in and dots. Of a bit field ``offset`` is that of the byte in
     which it begins, ``size`` that of its declared type, ``first_bit`` where in that byte it begins, and ``bits`` its
     width; both are None for others.
     """
@@ -45,7 +45,7 @@ def flat_members(info: TypeInfo, found: DwarfType, is_wanted: Callable[[str], bo
     Members of base classes, and of members without a name, count as the structure's own. An array is one member. What
     has no fixed place or size is left out.
 
-    :param is_wanted: is told the path of each member; of one that is not wanted those inside of it are not asked for
+    :param is_wanted: called with the path of each member; of one that is not wanted those inside of it are left out
     :raises MalformedFile: if the file contradicts itself, or the structure contains itself
     """
     walk = _Walk(info, is_wanted)

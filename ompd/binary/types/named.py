@@ -1,4 +1,4 @@
-"""Variables of static storage by their names: where DWARF puts them, of which type, and what they lie in.
+"""Variables of static storage by their names: where DWARF puts them, of which type, and what they are in.
 
 A name is searched as bytes first, so that only units that have it are walked, each once for a name. Bytes only, no
 target; everything has a bound. Section numbers are those of DWARF 5.
@@ -50,7 +50,7 @@ _MAX_CONSTANT = 1 << 16
 
 
 class Location(NamedTuple):
-    """Where a variable lies: ``kind`` is ``address`` (``number`` is a link-time address), ``tls`` (an offset in the
+    """Where a variable is: ``kind`` is ``address`` (``number`` is a link-time address), ``tls`` (an offset in the
     module's TLS block), ``constant`` (``raw`` are its bytes, or ``number`` its value), ``none`` where the file has a
     definition without a place, ``declared`` where it has no definition.
     """
@@ -61,7 +61,7 @@ class Location(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What a variable lies in: ``kind`` is ``namespace``, ``type``, ``function`` or ``module``; ``name`` is empty for
+    """What a variable is in: ``kind`` is ``namespace``, ``type``, ``function`` or ``module``; ``name`` is empty for
     what has none, and ``optional`` what the source may leave out.
     """
 
@@ -71,10 +71,10 @@ class Scope(NamedTuple):
 
 
 class NamedVariable(NamedTuple):
-    """A variable: its name, what it lies in from outside in, the COMMON block it is a member of (None of others).
+    """A variable: its name, what it is in from outside in, the COMMON block it is a member of (None of others).
 
     ``file`` is the unit's, as the compiler was given it, ``line`` where it is declared. ``linkage`` is what the linker
-    calls it, where that is another name. ``type`` is None where the file does not tell it.
+    calls it, where that is another name. ``type`` is None where the file does not say it.
     """
 
     name: str
@@ -90,7 +90,7 @@ class NamedVariable(NamedTuple):
 
 
 class CommonBlock(NamedTuple):
-    """A COMMON block as one subprogram declares it: its name, where it lies, its members by address."""
+    """A COMMON block as one subprogram declares it: its name, where it is, its members by address."""
 
     name: str
     file: str | None
@@ -104,13 +104,13 @@ class _Step(NamedTuple):
     steps: int | tuple[int, ...]
     has_children: bool
     tag: int
-    name: int | None  # how many bytes from the code's end the name lies, None if it has none or that differs
+    name: int | None  # how many bytes from the code's end the name is, None if it has none or that differs
     name_form: int
     is_noted: bool  # whether it may be around something, or declare what is defined elsewhere
 
 
 def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
-    """Return the variables called *name* that are in static storage or declared, those that lie in one place once.
+    """Return the variables called *name* that are in static storage or declared, those that are in one place once.
 
     Variables that live in frames and registers are left out, unless their definition tells no place at all. Members of
     COMMON blocks are among them. What is malformed is left out.
@@ -325,7 +325,7 @@ class _Walk:
         in_function = False
         unit, offset = place
         around = self._around_of(offset)
-        own = unit.bounds[1] - unit.bounds[0]  # where the unit's own entry lies
+        own = unit.bounds[1] - unit.bounds[0]  # where the unit's own entry is
         while around and around != own and len(found) <= _MAX_SCOPES:
             tag, attributes = self._index.entry(Place(unit, around))
             if tag in (_DW_TAG_COMPILE_UNIT, _DW_TAG_PARTIAL_UNIT):

@@ -17,7 +17,7 @@ _MAX_PARTS = 1 << 16
 
 
 class Part(NamedTuple):
-    """A part of a variable: its type, where it lies, and of a bit field ``first_bit`` (as in :class:`Member`), width.
+    """A part of a variable: its type, where it is, and of a bit field ``first_bit`` (as in :class:`Member`), width.
 
     Of a bit field ``address`` is that of the structure."""
 
@@ -83,7 +83,7 @@ def parse_steps(text: str) -> tuple[Step, ...]:
 
 
 class PartFinder:
-    """Finds parts of what lies in memory, by the types of one file."""
+    """Finds parts of what is in memory, by the types of one file."""
 
     def __init__(self, types: TypeReader) -> None:
         self._types = types
@@ -113,7 +113,9 @@ class PartFinder:
     def _dereferenced(self, part: Part) -> Part:
         found, tag, attributes, _ = self._types.resolve(part.type)
         if tag != DW_TAG_POINTER_TYPE:
-            raise BadInput(f"a value of type {type_name(self._types.info, part.type)} cannot be followed: it is not a pointer")
+            raise BadInput(
+                f"a value of type {type_name(self._types.info, part.type)} cannot be followed: it is not a pointer"
+            )
         if DW_AT_TYPE not in attributes:
             raise BadInput("what a pointer to void leads to has no type")
         raw = self._types.read(part.address, found.unit.address_size)

@@ -65,7 +65,7 @@ _MAX_BYTES = 1 << 48
 class Member(NamedTuple):
     """A member: ``offset`` from the outer structure's start and ``size``, in bytes.
 
-    Of a bit field they are those of the bytes that it lies in, ``first_bit`` counts from the structure's start, from
+    Of a bit field they are those of the bytes that it is in, ``first_bit`` counts from the structure's start, from
     the least significant bit of a byte where the target is little-endian and else from the most significant, and
     ``bits`` is its width. Both are None for others.
     """
@@ -79,7 +79,7 @@ class Member(NamedTuple):
 class DwarfType:
     """A type that :class:`TypeInfo` found; typedefs and qualifiers are already followed.
 
-    ``name`` is what it was asked for by, ``place`` where its entry lies.
+    ``name`` is what it was requested by, ``place`` where its entry is.
     """
 
     __slots__ = ("_info", "name", "place")
@@ -94,7 +94,7 @@ class DwarfType:
         """The type's size in bytes.
 
         :raises MalformedFile: if the file contradicts itself
-        :raises Unsupported: if the size is worked out at run time
+        :raises Unsupported: if the size is computed at run time
         """
         return self._info.size_at(self.place)
 
@@ -104,13 +104,13 @@ class DwarfType:
         return self.place.unit.sections.byte_order
 
     def member(self, path: str) -> Member:
-        """Return where a member lies.
+        """Return where a member is.
 
         :param path: its name; further ones after dots, of embedded structures. ``name[2]`` is an element, and the name
             of an array alone its first where members of that are named
         :raises FieldNotFound: if there is none of that name
         :raises MalformedFile: if the file contradicts itself
-        :raises Unsupported: if its offset or size is worked out at run time
+        :raises Unsupported: if its offset or size is computed at run time
         """
         return self._info.member_at(self.place, path, self.name)
 
@@ -304,7 +304,7 @@ class TypeInfo:
     # Members
 
     def member_at(self, place: Place, path: str, name: str) -> Member:
-        """Return where the member at *path* of the structure at *place* lies; see :meth:`DwarfType.member`."""
+        """Return where the member at *path* of the structure at *place* is; see :meth:`DwarfType.member`."""
         offset = 0
         steps = path.split(".")
         for number, step in enumerate(steps):
@@ -341,7 +341,7 @@ class TypeInfo:
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
-        # Size of the element with these indexes, one for each dimension, and where in the array it lies.
+        # Size of the element with these indexes, one for each dimension, and where in the array it is.
         place = self._definition(place)
         counts = self.counts(place) if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE else []
         if len(counts) != len(indexes):
@@ -389,7 +389,7 @@ class TypeInfo:
         if bits is None:
             return (first_bit // 8 if first_bit is not None else offset), None, None
         if first_bit is None:
-            # DWARF 3, 5.6.6: the bit field lies in a storage unit, and bit_offset counts from its most significant bit.
+            # DWARF 3, 5.6.6: the bit field is in a storage unit, and bit_offset counts from its most significant bit.
             skipped = unit.number(attributes.get(_DW_AT_BIT_OFFSET)) or 0
             size = unit.number(attributes.get(_DW_AT_BYTE_SIZE))
             if size is None:
@@ -460,7 +460,7 @@ class _Members:
                         target = self._info.type_of(place.unit, attributes)
                         inner = self._info.inner(target) if embedded else target
                     except (Unsupported, TypeNotFound):
-                        continue  # a virtual base class, a type of another file: not known
+                        continue  # a virtual base class, a type of another file: unknown
                     if embedded and bits is None:
                         deeper.append((inner, base + offset))
                     elif name is not None:

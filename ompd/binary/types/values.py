@@ -80,7 +80,7 @@ Json = Union[None, bool, int, float, str, list["Json"], dict[str, "Json"]]  # no
 floating-point number that no double holds is a string, as are ``NaN``, ``Infinity`` and ``-Infinity``."""
 
 Symbolize = Callable[[int], "str | None"]
-"""Names what lies at an address, ``name`` or ``name+8``; None if nothing is known to."""
+"""Names what is at an address, ``name`` or ``name+8``; None if nothing is known to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ class ValueFormatter:
     # What callers ask
 
     def show(self, place: Place, source: int | bytes) -> Shown:
-        """Return the value of the type at *place* that lies at an address, or whose bytes are *source*.
+        """Return the value of the type at *place* that is at an address, or whose bytes are *source*.
 
-        :raises OmpdError: as *read* does; Unsupported for a type that is not told or known, MalformedFile
+        :raises OmpdError: as *read* does; Unsupported for a type that is not supported, MalformedFile
         """
         self._parts, self._truncated = 0, False
         data = self._source(place, source)
@@ -370,7 +370,7 @@ class ValueFormatter:
         prefix = f"({type_name(self._types.info, place)}) " if top and not self._is_plain_string(target) else ""
         if string is None:
             return prefix + text, plain
-        # What a debugger calls the place where characters lie is of no interest, unless it is a variable.
+        # What a debugger calls the place where characters are is of no interest, unless it is a variable.
         return f"{prefix}{text} {string[0]}", {"address": plain, "string": string[1]}
 
     def _is_plain_string(self, target: Place | None) -> bool:
@@ -598,7 +598,7 @@ class ValueFormatter:
         size = element_size
         for dimension in reversed(shape[1:]):
             if dimension.stride != size:
-                return 1, True  # its elements lie apart: what is between them is not its own
+                return 1, True  # its elements are apart: what is between them is not its own
             size = dimension.stride * dimension.length
         if size <= 0 or stride <= 0 or size > _MAX_SCANNED:
             return 1, True
@@ -692,7 +692,7 @@ def format_value(
     symbolize: Symbolize = lambda address: None,
     bias: int = 0,
 ) -> Shown:
-    """Return the value of the type at *place* that lies at the address *source*, or whose bytes *source* is.
+    """Return the value of the type at *place* that is at the address *source*, or whose bytes *source* is.
 
     For several values of a type a :class:`ValueFormatter` is kept, which does not read the type again.
 
@@ -700,7 +700,7 @@ def format_value(
     :param read: what gives the target's bytes, of what pointers lead to
     :param symbolize: what names an address
     :param bias: what is added to the file's addresses to get the target's
-    :raises OmpdError: MemoryFault as *read* does; Unsupported and MalformedFile where the type does not tell
+    :raises OmpdError: MemoryFault as *read* does; Unsupported and MalformedFile where the type does not say
     """
     return ValueFormatter(TypeReader(info, read, bias), options, symbolize).show(place, source)
 

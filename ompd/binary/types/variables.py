@@ -1,4 +1,4 @@
-"""Variables of static storage by their types: where DWARF puts them, and how the source would name what lies there.
+"""Variables of static storage by their types: where DWARF puts them, and how the source would name what is there.
 
 Only units that hold the name of one of the types are read. A variable may be of such a type, or have some inside: in
 arrays, and in structures. Bytes only, no target; what is followed and how much is made of it has a bound.
@@ -44,7 +44,7 @@ _Key = tuple[str, int, int]
 
 
 class _Part(NamedTuple):
-    # What a type consists of: how that is named and where it lies; of an array an element, and how many there are.
+    # What a type consists of: how that is named and where it is; of an array an element, and how many there are.
     label: str
     offset: int
     type: Place
@@ -73,7 +73,7 @@ class _Search:
         self._info = info
         self._index = info.index
         self._names = frozenset(names)
-        # Of each type: what of the types that are looked for lies in it, and where.
+        # Of each type: what of the types that are looked for is in it, and where.
         self._known: dict[_Key, list[tuple[str, int]]] = {}
         self._left = _MAX_EXPRESSIONS
 

@@ -26,7 +26,7 @@ _VARIABLES: Sequence[re.Pattern[str]] = (
 
 
 def rtl_names(language: int, dispatcher: str, invoker: str) -> RtlNames | None:
-    """Return the routines of a runtime, None for a language whose compilers are not known to call them."""
+    """Return the routines of a runtime, None for a language whose compilers do not call them, as far as is known."""
     return RtlNames(dispatcher, invoker) if language in _LANGUAGES else None
 
 

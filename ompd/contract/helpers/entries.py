@@ -47,12 +47,12 @@ _OVERHEAD = re.compile(
 
 
 def asks_only(routine: str) -> bool:
-    """Tell whether a routine that user code called is one of the specification's that waits for nobody, as
+    """Return whether a routine that user code called is one of the specification's that waits for nobody, as
     ``omp_get_thread_num``: who is in it does what it did before.
     """
     return _ROUTINE.match(routine) is not None
 
 
 def is_overhead(routine: str) -> bool:
-    """Tell whether a routine that user code called has to do with a construct, and by itself waits for nobody."""
+    """Return whether a routine that user code called has to do with a construct, and by itself waits for nobody."""
     return _OVERHEAD.match(routine) is not None

@@ -1,7 +1,7 @@
 """The runtime's structures, read so that memory which was lost is not taken for zeros.
 
 A core whose pages were lost where it was written or copied (a full disk, an interrupted copy, a file with holes) reads
-as zeros there: a thread would be idle, a team without threads. But the structures of a runtime that is initialised lie
+as zeros there: a thread would be idle, a team without threads. But the structures of a runtime that is initialised are
 side by side on the heap, and no page of them is all zeros.
 """
 
@@ -58,7 +58,7 @@ class Ahead:
 
 
 class Heap:
-    """The memory of *process*, for structures that cannot lie in a page of zeros.
+    """The memory of *process*, for structures that cannot be in a page of zeros.
 
     :meth:`read` raises CorruptState for zeros in such a page.
     """
@@ -92,7 +92,7 @@ class Heap:
             try:
                 self._is_lost[page] = self._process.read(page, _PAGE).count(0) == _PAGE
             except MemoryFault:
-                self._is_lost[page] = False  # the part that is asked for is there
+                self._is_lost[page] = False  # the part that is requested is there
         if self._is_lost[page]:
             raise CorruptState(
                 address, "nothing but zeros where a structure of the runtime should be: its page is lost"

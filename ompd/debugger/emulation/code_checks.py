@@ -20,7 +20,7 @@ PAGE = 4096
 def code_fault(process: InspectedProcess, is_code: Callable[[int], bool], page: int) -> str | None:
     """Return why the code in the page at *page* must not be followed, None if it may be; it goes on after "it".
 
-    :param is_code: tells whether an address can be executed
+    :param is_code: says whether an address can be executed
     :raises MemoryFault: if the target does not hold the page
     """
     module = process.loaded_module_at(page)

@@ -43,7 +43,7 @@ _MACHINES: Mapping[int, _Machine] = {EM_X86_64: _X86, EM_386: _X86}
 class Decoder:
     """Follows routines of one process at one stop. Pages of code are verified once.
 
-    :param is_code: tells whether an address can be executed
+    :param is_code: says whether an address can be executed
     """
 
     def __init__(self, process: InspectedProcess, architecture: Architecture, is_code: Callable[[int], bool]) -> None:

@@ -98,7 +98,7 @@ class State:
             raise Undecoded("a stack that was moved", self.pc)
 
     def returns(self) -> bool:
-        """Return from a routine; tell whether it was called by another that goes on."""
+        """Return from a routine; say whether it was called by another that goes on."""
         self._check_stack()
         if not self._stack:
             return False

@@ -37,7 +37,7 @@ class X86:
         self._size = 4
 
     def step(self) -> bool:
-        """Carry out the instruction at the program counter; tell whether the routine goes on after it.
+        """Carry out the instruction at the program counter; say whether the routine goes on after it.
 
         :raises Undecoded: if it is none of those that are known here
         """

@@ -46,8 +46,8 @@ _TRAP_AT = _RETURN_AT + 1
 _START_AT = _TRAP_AT + 1
 _FIRST = _START_AT + 1
 
-# Where it lies among the target's addresses: the stack between pages that nobody may touch, then where a routine
-# returns to, and where the emulator begins.
+# Where it is among the target's addresses: the stack between pages that nobody may touch, then where a routine returns
+# to, and where the emulator begins.
 _GAP = 1 << 24
 _RETURN = 3 * _GAP + _PAGE // 2
 _ROOM = 4 * _GAP
@@ -142,9 +142,9 @@ class _Call:
 class Emulator:
     """Runs routines of one process at one stop. Pages are kept from call to call; close it.
 
-    :param is_code: tells whether an address can be executed
-    :param is_free: tells whether nothing of the target lies between two addresses
-    :raises Unavailable: if unicorn is not to be had, or this processor is not one that is emulated
+    :param is_code: says whether an address can be executed
+    :param is_free: says whether nothing of the target is between two addresses
+    :raises Unavailable: if unicorn is not installed, or this processor is not one that is emulated
     """
 
     def __init__(
@@ -300,8 +300,8 @@ class Emulator:
         self._stack_pointer = getattr(constants, machine.stack_pointer)
         self._program_counter = getattr(constants, machine.program_counter)
         self._result = getattr(constants, machine.result)
-        # By page of the target: where it lies in the emulator, and what may be done to it. By page of the emulator,
-        # from _FIRST on, which one of the target it is.
+        # By page of the target: where it is in the emulator, and what may be done to it. By page of the emulator, from
+        # _FIRST on, which one of the target it is.
         self._pages: dict[int, tuple[int, int]] = {}
         self._owners: list[int] = []
         self._entry = self._stack_end - 256 - machine.return_size
@@ -310,7 +310,7 @@ class Emulator:
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
         # Where memory for what it translates cannot be had, the emulator ends the process. So it is given little, which
-        # is asked for first.
+        # is needed first.
         try:
             mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
         except (OSError, ValueError) as error:
@@ -386,7 +386,7 @@ class Emulator:
                 call.trapped = address - address % _PAGE, access, None
                 entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
                 return True
-            # Code is executed once it was asked for as code.
+            # Code is executed once it was fetched as code.
             entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
             return bool(found[1] & (_READ | _WRITE))
         except MemoryFault as error:

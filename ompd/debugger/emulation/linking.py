@@ -2,7 +2,7 @@
 
 A lazily bound program leaves that to the loader's code, which writes to memory and saves registers in ways that no
 emulator knows. So the name is looked up here, as ``_dl_fixup`` of glibc does. Where a lookup depends on how a library
-was opened, which the loader does not tell, and more than one would do, there is no answer.
+was opened, which the loader does not say, and more than one would do, there is no answer.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Linkage:
         self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
     def is_binder(self, routine: int, link_map: int) -> bool:
-        """Tell whether *routine* is what the module with that ``struct link_map`` calls to have an entry bound."""
+        """Return whether *routine* is what the module with that ``struct link_map`` calls to have an entry bound."""
         if link_map not in self._maps:
             return False
         try:
@@ -73,7 +73,7 @@ class Linkage:
         :param link_map: the module's ``struct link_map``
         :raises Unavailable: if it depends on the processor (STT_GNU_IFUNC), or several modules have one and the loader
             may have chosen either, or none has
-        :raises MalformedFile: if a module's tables do not lie in its file
+        :raises MalformedFile: if a module's tables are not in its file
         """
         key = link_map, index
         if key not in self._bound:

@@ -1,6 +1,6 @@
-"""What was worked out of files before, kept in the user's cache folder: ``$XDG_CACHE_HOME/ompd`` or ``~/.cache/ompd``.
+"""What was derived of files before, kept in the user's cache folder: ``$XDG_CACHE_HOME/ompd`` or ``~/.cache/ompd``.
 
-Everything in it can be worked out again, so that the folder may be deleted at any time, and every fault of it is as if
+Everything in it can be derived again, so that the folder may be deleted at any time, and every fault of it is as if
 it were empty. ``OMPD_CACHE=off`` turns it off. What is kept belongs to one file at one moment: to its device, number,
 size and times, which change whenever it is written to or another takes its place. A file that was written just now is
 not kept anything of, since the clock might not tell the next change from it.
@@ -71,7 +71,7 @@ class DiskCache:
                     return None
                 raw = file.read(_MAX_ENTRY + 1)
                 if status.st_mtime < time.time() - _DAY:
-                    os.utime(descriptor)  # those that no one asked for longest are removed first
+                    os.utime(descriptor)  # those that no one requested longest are removed first
                 return _unpacked(raw, key)
         return None
 

@@ -57,7 +57,7 @@ class _Damaged(Exception):
 class SparseFile:
     """A file without a name, written from its start to its end, with holes for zeros.
 
-    It lies in the folder that TMPDIR names, else in ``/var/tmp``, which, unlike ``/tmp``, is on a disk everywhere.
+    It is in the folder that TMPDIR names, else in ``/var/tmp``, which, unlike ``/tmp``, is on a disk everywhere.
 
     :param name: what is written, for errors
     :param limit: how many bytes it may become
@@ -261,7 +261,7 @@ def _decoded(source: _Input, decoder: _Decoder, error: type[Exception]) -> Itera
 def _zstd(source: _Input) -> Iterator[bytes]:
     import zstandard  # noqa: PLC0415  for these files only
 
-    # Its streams do not tell a frame that ended from one that was cut off, so the frame does.
+    # Its streams do not distinguish a frame that ended from one that was cut off, so the frame does.
     frame = _ZstdFrame(source)
     reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(cast(BinaryIO, frame))
     try:
@@ -338,7 +338,7 @@ def _format(head: bytes) -> _Format | None:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Tell whether a file that begins with *head*, 6 bytes of it, is compressed so that :func:`unpack` reads it."""
+    """Return whether a file that begins with *head*, 6 bytes of it, is compressed so that :func:`unpack` reads it."""
     return _format(head) is not None
 
 

@@ -92,7 +92,7 @@ class Coredump:
         """
         path = self._ask("--field=COREDUMP_FILENAME").strip("\n").rpartition("\n")[2]
         if not path and self._refusal is not None:
-            raise self._refusal  # asked for a field alone, it finds nothing without a word
+            raise self._refusal  # for a single field it finds nothing without a word
         if not path:
             return None
         if not Path(path).exists():

@@ -33,7 +33,7 @@ class DebugFile:
     """A file with debug information, and what belongs to it.
 
     :param path: the library, or its separate debug file
-    :raises BadFile: if there is none, it is no ELF file, or of a machine whose layouts are not known
+    :raises BadFile: if there is none, it is no ELF file, or of a machine whose layouts are unknown
     :raises LayoutUnavailable: if there is no debug information, neither in it nor in a separate file that is found
     """
 
@@ -75,7 +75,7 @@ class DebugFile:
         return flat_members(self._info, found, is_wanted)
 
     def compiler(self, found: DwarfType) -> tuple[str, str]:
-        """Return who compiled the source file that has the type, and in which folder; "" for what is not told."""
+        """Return who compiled the source file that has the type, and in which folder; "" for what is unknown."""
         unit = found.place.unit
         try:
             producer, folder = (unit.string(unit.top.get(name)) or "" for name in (_DW_AT_PRODUCER, DW_AT_COMP_DIR))
@@ -119,7 +119,7 @@ class DebugFile:
         return found is not None and Path(found.name).samefile(self.path)
 
     def exported(self, names: Collection[str]) -> frozenset[str] | None:
-        """Return those of *names* that the library exports (``.dynsym``), None if the library is not to be had."""
+        """Return those of *names* that the library exports (``.dynsym``), None if the library is not available."""
         elf = self.shared_object
         if elf is None or _architecture(elf) != self.architecture:
             return None

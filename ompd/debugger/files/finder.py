@@ -25,13 +25,13 @@ _MAX_COPIED = 1 << 20
 
 
 class FileFinder:
-    """Where the files that a target names lie on this machine.
+    """Where the files that a target names are on this machine.
 
     Nothing that it finds is believed: whoever asks compares build-ids, checksums or contents.
 
     :param sysroot: folder that stands for the target machine's ``/``, or None for this machine's own
     :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
-    :param debuginfod: whether the servers that DEBUGINFOD_URLS names are asked for what is not here
+    :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
     :param progress: called with what to tell a person who waits
     :raises BadInput: if servers are to be asked and none is named
     """

@@ -1,1 +1,1 @@
-"""The files that a process has mapped, where they lie, and whether a file here is the one."""
+"""The files that a process has mapped, where they are, and whether a file here is the one."""

@@ -1,8 +1,8 @@
-"""Modules of a target that names none: their ELF headers lie in its memory, their files' names in the loader's list.
+"""Modules of a target that names none: their ELF headers are in its memory, their files' names in the loader's list.
 
 A core that gdb's ``gcore`` wrote has the notes that name files at its end, where a quota or a full disk cuts it off.
-What lies before can still tell: each module's first page begins with its ELF header, whose program headers say where
-the rest of it lies; the program's dynamic section leads to the loader's list (``DT_DEBUG``, ``struct r_debug`` of
+What is before can still tell: each module's first page begins with its ELF header, whose program headers say where
+the rest of it is; the program's dynamic section leads to the loader's list (``DT_DEBUG``, ``struct r_debug`` of
 ``<link.h>``), and that names files. Where the list is lost, a module has the name that it gives itself (``DT_SONAME``),
 and its file is looked for where the loader would: in the folders that the modules themselves name (``DT_RUNPATH``),
 then the system's. A file that is found so is nothing but a candidate, which has to be proven like any other.
@@ -64,7 +64,7 @@ _MULTIARCH = {"x86_64": "x86_64-linux-gnu", "i386": "i386-linux-gnu"}  # Debian'
 
 @dataclass(frozen=True)
 class Image:
-    """A module as it lies in memory. ``soname`` and ``needed`` are its own words, ``folders`` where it would have the
+    """A module as it is in memory. ``soname`` and ``needed`` are its own words, ``folders`` where it would have the
     loader look. ``link_map`` is its row in the loader's list, None if that was not found; ``name`` its file there.
     """
 
@@ -108,7 +108,7 @@ class Found:
     """What memory tells of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
 
     ``paths`` is where the file of a module that the loader's list does not name was found here, by the module's start;
-    None where nothing tells. ``needed`` are libraries that some module needs and that were not found among the modules.
+    None if that is unknown. ``needed`` are libraries that some module needs and that were not found among the modules.
     ``auxiliary_vector`` is empty if the initial stack was not found.
     """
 
@@ -121,7 +121,7 @@ class Found:
 
 
 def find(target: Target, finder: FileFinder, exe: str | None = None) -> Found:
-    """Return the modules that lie in the memory of *target*. Of each stretch of memory only the first page is touched.
+    """Return the modules that are in the memory of *target*. Of each stretch of memory only the first page is touched.
 
     :param exe: the program's file, as the user named it
     """

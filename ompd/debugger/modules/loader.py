@@ -16,7 +16,7 @@ _MAX_MODULES = 1 << 16
 
 
 class LinkMap(NamedTuple):
-    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name lies, ``namespace``
+    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is where its file's name is, ``namespace``
     counts the lists: 0 for the program's own, others are of ``dlmopen`` and of tools.
     """
 
@@ -40,7 +40,7 @@ class Program(Protocol):
 class Loader:
     """The dynamic loader of one process.
 
-    :param program: the program's own module, None if it is not known
+    :param program: the program's own module, None if it is unknown
     """
 
     def __init__(self, process: Process, program: Program | None) -> None:
@@ -57,7 +57,7 @@ class Loader:
         return tuple(iter_link_maps(self._process, self._r_debug()))
 
     def position(self, start: int, end: int) -> int:
-        """Return which in :attr:`link_maps` the module from *start* to *end* is, more than all if that is not known."""
+        """Return which in :attr:`link_maps` the module from *start* to *end* is, more than all if that is unknown."""
         try:
             return next((n for n, m in enumerate(self.link_maps) if start <= m.l_ld < end), _MAX_MODULES)
         except (Unavailable, CorruptState, MemoryFault):

@@ -68,8 +68,8 @@ class _Opened(NamedTuple):
 _MAX_DAMAGED = 2
 _DAMAGE_RATIO = 400
 _UNPROVEN = (
-    "not proven to be the build that ran: the pages that would prove it are lost; its size and the places of its segments"
-    " agree"
+    "not proven to be the build that ran: the pages that would prove it are lost; its size and the places of its"
+    " segments agree"
 )
 # Of a module's variables so many bytes are looked at, and pages that begin with so many bytes other than 0 in them.
 _MAX_CHECKED = 1 << 20
@@ -109,7 +109,7 @@ class LoadedModule:
 
     @cached_property
     def _image(self) -> tuple[Header, tuple[Segment, ...]] | None:
-        # The headers as they lie in the target's memory, None if it does not hold them.
+        # The headers as they are in the target's memory, None if it does not hold them.
         try:
             header = parse_header(self._target.read(self.start, 64), self.name)
             size = min(header.e_phnum * header.e_phentsize, _MAX_HEADERS)
@@ -120,7 +120,7 @@ class LoadedModule:
 
     @cached_property
     def image_build_id(self) -> bytes | None:
-        """The build-id that lies in the target's memory, None if the module has none or the target does not hold it."""
+        """The build-id that is in the target's memory, None if the module has none or the target does not hold it."""
         if self._image is None:
             return None
         header, segments = self._image
@@ -243,7 +243,7 @@ class LoadedModule:
         return self._dynamic_difference(elf, bias)
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
-        # The pages that the target holds of what no one writes to, and where they lie in the file.
+        # The pages that the target holds of what no one writes to, and where they are in the file.
         left = limits.pages(elf.disk_size)
         for segment in elf.segments:
             if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
@@ -376,8 +376,9 @@ class LoadedModule:
         )
 
     def is_lost(self, address: int) -> bool:
-        """Tell whether the page at the target's *address* reads as zeros though the module's file has other values for
-        it to begin with; see :meth:`lost_data`. That a program set all of a page to zero is not impossible, but rare.
+        """Return whether the page at the target's *address* reads as zeros though the module's file has other values
+        for it to begin with; see :meth:`lost_data`. That a program set all of a page to zero is not impossible, but
+        rare.
         """
         elf, link = self.elf, address - self.bias
         for segment in elf.segments if elf is not None else ():
@@ -551,8 +552,8 @@ class LoadedModule:
             self.companions.close()
 
     def read_file(self, address: int, size: int) -> bytes | None:
-        """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not to be
-        had.
+        """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not
+        available.
         """
         if self.elf is None or self._is_extracted or self.unproven is not None:
             return None
@@ -665,7 +666,7 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        # The module's end is asked for where it matters alone: it is known by its file, which has to be proven.
+        # The module's end is requested where it matters alone: it is known by its file, which has to be proven.
         return module if address < module.end or address < _end(module) else None
 
 

@@ -20,8 +20,8 @@ _MAX_SIZE = 0x10000
 class Vdso:
     """The vDSO of one process.
 
-    :param start: where it lies (AT_SYSINFO_EHDR)
-    :param entry: where the code in it lies by which calls of the kernel go (AT_SYSINFO), None if they go otherwise
+    :param start: where it is (AT_SYSINFO_EHDR)
+    :param entry: where the code in it is by which calls of the kernel go (AT_SYSINFO), None if they go otherwise
     """
 
     def __init__(self, target: Target, start: int, entry: int | None = None) -> None:
@@ -69,7 +69,7 @@ class Vdso:
         return self.unwind_table.row(pc) if self.unwind_table is not None else self._known_row(pc)
 
     def _known_row(self, pc: int) -> Row | None:
-        # A core that was cut off has lost the vDSO, which lies at its end, and without it all threads that sleep would
+        # A core that was cut off has lost the vDSO, which is at its end, and without it all threads that sleep would
         # have no stack. That they stand there tells which code it is.
         architecture, entry = self._target.architecture, self._entry
         known = architecture.kernel_entry
@@ -82,7 +82,7 @@ class Vdso:
         return Row(pc, pc + 1, cfa, rules, start, pc + 1, False, architecture.return_address)
 
     def is_known(self, address: int) -> bool:
-        """Tell whether it is known what lies at *address* of it.
+        """Return whether it is known what is at *address* of it.
 
         Without its image it is not, where calls of the kernel and returns from handlers go by it: what would be taken
         for a call there may be a signal.
@@ -90,7 +90,7 @@ class Vdso:
         return self._elf is not None or self._entry is None or self._known_row(address - self.bias) is not None
 
     def symbol_at(self, address: int) -> Symbol | None:
-        """Return the function at *address*, its address in the target with it; None if that is not known."""
+        """Return the function at *address*, its address in the target with it; None if that is unknown."""
         try:
             symbol = SymbolTable.load(self._elf).at(address - self.bias) if self._elf is not None else None
         except MalformedFile:

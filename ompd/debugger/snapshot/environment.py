@@ -50,7 +50,7 @@ def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> d
 
 
 def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:
-    """Return where the strings of the environment and of the arguments lie.
+    """Return where the strings of the environment and of the arguments are.
 
     :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
     """
@@ -131,7 +131,7 @@ def _words_before(process: Process, position: int) -> Iterator[int]:
 
 
 def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
-    # The strings of the arguments as far as they lie in front of the file's name, by address.
+    # The strings of the arguments as far as they are in front of the file's name, by address.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
     found: dict[int, bytes] = {}
     total = 0

@@ -312,7 +312,7 @@ def _without_secrets(process: InspectedProcess) -> dict[int, Patch]:
 
 
 def _without_strings(process: InspectedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
-    # Arguments and environment lie behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
+    # Arguments and environment are behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
     random = process.auxiliary_vector().get(notes.AT_RANDOM, 0)
     region = next((region for region in regions if region.start <= random < region.end), None)
     return {random + 16: max(region.end - random - 16, 0)} if region is not None else {}

@@ -1,7 +1,7 @@
 """What machine code says of calls: which routine a function is passed to, which function a caller called, and by which
 jumps one that has no frame any more was left.
 
-A compiler gives the code of different constructs names that do not tell them apart; but each is passed to the routine
+A compiler gives the code of different constructs names that do not distinguish them; but each is passed to the routine
 of the runtime that begins the construct. A function that ends with the call of another one jumps to it, and then that
 one's frame stands in the place of its own.
 """
@@ -77,16 +77,16 @@ class CallSites:
             try:
                 code = self._code(start, symbol.size) if symbol.size else b""
             except OmpdError:
-                continue  # its code is not to be had
+                continue  # its code is not available
             yield from self._in(code, start, function, self._patterns)
 
     def called(self, pc: int) -> str | None:
-        """Return the name of the routine that is called by the instruction before *pc*, None if that does not tell."""
+        """Return the name of the routine that is called by the instruction before *pc*, None if that does not say."""
         target = self.target(pc)
         return self._name_at(target) if target is not None else None
 
     def target(self, pc: int) -> int | None:
-        """Return where the routine begins that is called by the instruction before *pc*, None if that does not tell."""
+        """Return where the routine begins that is called by the instruction before *pc*, None if that does not say."""
         patterns = self._patterns
         for size in _CALL_SIZES if patterns is not None else ():
             try:
@@ -98,7 +98,7 @@ class CallSites:
         return None
 
     def calls_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
-        """Tell whether the instruction before *pc* calls what a pointer leads to, None where that cannot be told.
+        """Return whether the instruction before *pc* calls what a pointer leads to, None if that is unknown.
 
         :param is_inside: see :meth:`is_direct`
         """
@@ -116,7 +116,7 @@ class CallSites:
         return True if direct is False and self._patterns is None else None
 
     def _pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
-        # Where an instruction begins cannot be told from its end alone: what may be one.
+        # Where an instruction begins cannot be distinguished from its end alone: what may be one.
         patterns = self._patterns
         named = self.target(pc)
         if patterns is None or (named is not None and self._extent_at(named) is not None):
@@ -130,7 +130,7 @@ class CallSites:
                 yield call
 
     def function_called(self, frame: Frame) -> int | None:
-        """Return the function that a caller's frame called by a pointer in a register, None if that is not known.
+        """Return the function that a caller's frame called by a pointer in a register, None if that is unknown.
 
         A register has in the caller what it had at the call only if callees keep it.
         """
@@ -146,7 +146,7 @@ class CallSites:
         return found.pop() if len(found) == 1 else None
 
     def is_stub(self, address: int) -> bool:
-        """Tell whether *address* lies in an entry of a linkage table."""
+        """Return whether *address* is in an entry of a linkage table."""
         patterns = self._patterns
         if patterns is None:
             return False
@@ -199,9 +199,10 @@ class CallSites:
                 yield TailCall(function + jump.start(), function, target)
 
     def is_direct(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
-        """Tell whether the instruction before *pc* is a call by a distance, None if none is there or it is unreadable.
+        """Return whether the instruction before *pc* is a call by a distance, None if none is there or it is
+        unreadable.
 
-        :param is_inside: tells whether an address is one that it may call so. What ends like such a call may be another
+        :param is_inside: says whether an address is one that it may call so. What ends like such a call may be another
             one, whose distance then leads anywhere.
         """
         try:

@@ -57,7 +57,7 @@ class Guesser:
     """Guesses callers in one stopped process.
 
     :param unwinder: tells what unwind data has of an address
-    :param is_code: tells whether an address is in memory that can be executed
+    :param is_code: says whether an address is in memory that can be executed
     :param stack_end: tells where the mapping ends that an address is in, None if it is in none
     :param function_start: tells where symbols say that the function at an address begins, None if they do not
     """
@@ -206,7 +206,7 @@ class Guesser:
         return True
 
     def _is_context(self, pc: int, sp: int) -> bool:
-        # Whether a handler that returns there has something to go back to: the address may lie around as data, too.
+        # Whether a handler that returns there has something to go back to: the address may be around as data, too.
         context = self._unwinder.signal_context(pc, sp)
         if context is None:
             return False
@@ -278,7 +278,7 @@ class Guesser:
         return word
 
     def _words(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # The stack's aligned words with their addresses, up to the first page that is not to be had.
+        # The stack's aligned words with their addresses, up to the first page that is not available.
         start = -(-start // self._size) * self._size
         while start + self._size <= end:
             upto = min(end, start // _PAGE * _PAGE + _PAGE)

@@ -27,9 +27,9 @@ class Step(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What lies between a function that was called and the one that runs, innermost first.
+    """What is between a function that was called and the one that runs, innermost first.
 
-    There is a gap behind the first *inner* ones unless it ``is_whole``: functions that cannot be told, as there are
+    There is a gap behind the first *inner* ones unless it ``is_whole``: functions that are unknown, as there are
     several ways, or none that is described.
     """
 
@@ -63,7 +63,7 @@ class TailCalls:
         try:
             found = self._ways(called, runs)
         except OmpdError:
-            found = None  # damaged debug information tells nothing
+            found = None  # damaged debug information says nothing
         if not found:
             return Chain((Step(called, None),), 0, False)
         first, others = found[0], found[1:]

@@ -73,7 +73,7 @@ class Table(Protocol):
 
 
 Steps = dict[int, "Step | str"]
-"""What undoes the frame at an address, or why that is not known: by unwind tables alone, the same at every stop."""
+"""What undoes the frame at an address, or why that is unknown: by unwind tables alone, the same at every stop."""
 
 
 class Unwinder:
@@ -83,7 +83,7 @@ class Unwinder:
     :param table_for: gives the unwind table of the module at an address, and what to add to the table's addresses
         to get the target's; None if there is none
     :param steps: what was found out at an earlier stop of the same process, and is to be kept for a later one
-    :param is_code: tells whether an address is in memory that can be executed; without it there are no guesses
+    :param is_code: says whether an address is in memory that can be executed; without it there are no guesses
     :param stack_end: tells where the mapping ends that an address is in, None if it is in none
     :param function_start: tells where symbols say that the function at an address begins, None if they do not
     """
@@ -182,10 +182,10 @@ class Unwinder:
         """Follow the stack of the thread that has *registers*, by the psABI's lower-case names, as far as it is asked.
 
         It ends with the frame whose return address is undefined or 0, or in which the thread has only been made; or
-        where nothing covers the pc, memory cannot be read, a CFA does not lie beyond the inner frame's, or after
+        where nothing covers the pc, memory cannot be read, a CFA is not beyond the inner frame's, or after
         :data:`MAX_FRAMES`, fewer if all stacks together have many. Nothing is raised for these.
 
-        :param guess: go on by guesses where unwind data does not tell the caller. All frames from there on are marked
+        :param guess: go on by guesses where unwind data does not say the caller. All frames from there on are marked
             as guessed, by unwind data or not: what a guess found may be another stack.
         """
         return Walk(lambda walk: self._frames(registers, walk, self._begin_guesses() if guess else None))
@@ -299,7 +299,7 @@ class Unwinder:
     # Rows
 
     def _step(self, pc: int) -> Step | str:
-        # What undoes the frame at pc, or why that is not known.
+        # What undoes the frame at pc, or why that is unknown.
         try:
             found = self._table_for(pc)
             if found is not None:
@@ -413,7 +413,7 @@ class Unwinder:
         return next(fitting, None)
 
     def _ends_with(self, pc: int, code: bytes) -> bool:
-        # Whether code lies before pc.
+        # Whether code is before pc.
         try:
             return not code or self.read((pc - len(code)) & self._mask, len(code)) == code
         except MemoryFault:
@@ -435,7 +435,7 @@ class Unwinder:
 
     def caller_of(self, step: Step, sp: int, fp: int | None) -> tuple[int, int] | None:
         """Return CFA and return address of a frame of which no more is known than stack and frame pointer, None if
-        these do not tell them.
+        these do not say them.
         """
         registers = {self._sp: sp} | ({} if fp is None else {self._fp: fp})
         try:

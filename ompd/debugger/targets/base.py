@@ -18,8 +18,8 @@ class PageOmitted(MemoryFault):
 class Loss(NamedTuple):
     """What a target has lost of what it was meant to hold, as a core that was cut off.
 
-    ``what`` is a sentence for people. ``threads`` tells whether threads of the process may be missing in
-    :meth:`Target.thread_ids`, ``files`` whether :meth:`Target.mappings` is not known. ``since`` is when the target was
+    ``what`` is a sentence for people. ``threads`` says whether threads of the process may be missing in
+    :meth:`Target.thread_ids`, ``files`` whether :meth:`Target.mappings` is unknown. ``since`` is when the target was
     last written, in seconds since 1970: a file that is younger is hardly the one that ran.
     """
 
@@ -55,7 +55,7 @@ class Target(Protocol):
 
     @property
     def process_id(self) -> int | None:
-        """The operating system's identifier of the process, None if the target does not tell."""
+        """The operating system's identifier of the process, None if the target does not say."""
 
     @property
     def command(self) -> str | None:
@@ -70,7 +70,7 @@ class Target(Protocol):
 
         A stop that a debugger made is no signal. A process that runs has taken none that ended it.
 
-        :raises Unavailable: if the target does not tell
+        :raises Unavailable: if the target does not say
         """
 
     @property
@@ -81,7 +81,7 @@ class Target(Protocol):
         """Return exactly *size* bytes at *address*.
 
         :raises PageOmitted: if some of them were mapped from a file and left out
-        :raises MemoryFault: if some of them are not to be had
+        :raises MemoryFault: if some of them are not available
         """
 
     def thread_ids(self) -> Sequence[int]:
@@ -99,7 +99,7 @@ class Target(Protocol):
     def segment_starts(self) -> Sequence[int]:
         """Return where stretches of memory begin that the target holds: where modules may begin if nothing names them.
 
-        Empty if the target does not tell.
+        Empty if the target does not say.
         """
 
     def regions(self) -> Sequence[MemoryRegion]:

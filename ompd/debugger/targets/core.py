@@ -58,11 +58,11 @@ _MACHINE_NAMES = {
 
 
 class CoreTarget:
-    """A core file, mapped and not copied: only what is asked for is ever touched.
+    """A core file, mapped and not copied: only what is requested is ever touched.
 
     One that is cut off behind its program headers is opened all the same, and :attr:`loss` says what is missing.
 
-    :param data: the core itself, if it is not what lies at *path*
+    :param data: the core itself, if it is not what is at *path*
     :raises BadFile: if *path* is no readable ELF core of a known architecture
     """
 
@@ -352,7 +352,7 @@ class CoreTarget:
                 at = segment.p_offset + within
                 try:
                     data = self._data[at : at + size]
-                except MalformedFile as error:  # the core shrank: this is about what was asked for, not all of it
+                except MalformedFile as error:  # the core shrank: this is about what was requested, not all of it
                     raise MemoryFault(address, size, str(error)) from error
                 if len(data) == size:
                     return data
@@ -454,7 +454,7 @@ class CoreTarget:
 
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
-    # The segments that lie in the file as a core has them, one behind the other. A header that was changed tells of
+    # The segments that are in the file as a core has them, one behind the other. A header that was changed tells of
     # bytes that never were.
     limit = 1 << 63
     for segment in reversed(segments):

@@ -2,8 +2,8 @@
 
 Of each variable the program has a control object ``__emutls_v.NAME``: size, alignment, a number from 1 on (0 until a
 thread uses it), initial value. Each thread keeps under one key an array of pointers to its copies, behind its
-``size``; in compiler-rt, and in newer libgcc than that of GCC 12, a count lies before that, ``skip_destructor_rounds``.
-Where the key has no symbol it is found by what lies under it.
+``size``; in compiler-rt, and in newer libgcc than that of GCC 12, a count is before that, ``skip_destructor_rounds``.
+Where the key has no symbol it is found by what is under it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class EmulatedTls:
 
         What cannot be read is left.
 
-        :param controls: where their control objects lie
+        :param controls: where their control objects are
         """
         for control_address in controls:
             with suppress(OmpdError):
@@ -150,6 +150,6 @@ class EmulatedTls:
         if copy % control.align:
             return None
         self._process.read(copy, min(control.size, word))
-        # In front of a copy lies the address of the block that it was allocated in, to be freed.
+        # In front of a copy is the address of the block that it was allocated in, to be freed.
         block = read_unsigned(self._process, copy - word, word)
         return True if copy - word - 2 * max(control.align, word) < block <= copy - word else None

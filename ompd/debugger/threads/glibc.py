@@ -48,7 +48,7 @@ class _Member(NamedTuple):
 class GlibcThreads:
     """glibc's structures in *process*; what is read of it is kept, but nothing that differs from thread to thread.
 
-    Every method raises Unavailable where this libc does not tell, with the reason, and MemoryFault or CorruptState
+    Every method raises Unavailable where this libc does not say, with the reason, and MemoryFault or CorruptState
     where its memory is not there or contradicts itself.
 
     :param read_constant: reads memory that no one writes to, which a core need not hold
@@ -180,7 +180,7 @@ class GlibcThreads:
         return self._value("link_map_l_tls_modid", link_map), self._value("link_map_l_tls_offset", link_map)
 
     def dynamic_block(self, pthread: int, module_id: int, link_map: int) -> int | None:
-        """Return where the TLS block of a module lies that is not part of static TLS, None if the thread has none yet.
+        """Return where the TLS block of a module is that is not part of static TLS, None if the thread has none yet.
 
         :param pthread: the thread's ``struct pthread``
         """

@@ -1,6 +1,6 @@
-"""Where thread-local variables lie: static TLS, and blocks that a thread has of modules loaded later.
+"""Where thread-local variables are: static TLS, and blocks that a thread has of modules loaded later.
 
-Of the program's own block the ELF ABI says where it lies, whatever the C library. Of shared libraries glibc's loader
+Of the program's own block the ELF ABI says where it is, whatever the C library. Of shared libraries glibc's loader
 knows; :mod:`ompd.debugger.threads.glibc` reads that.
 """
 
@@ -45,7 +45,7 @@ class _Block(NamedTuple):
 class ThreadLocalStorage:
     """Thread-local variables of one process.
 
-    :param program: the program's own module, None if it is not known
+    :param program: the program's own module, None if it is unknown
     :param thread_pointer: tells a thread's thread pointer
     """
 
@@ -70,19 +70,19 @@ class ThreadLocalStorage:
         """Return where *thread* has its copy of the thread-local *symbol* of *module*.
 
         :raises NoStorage: if it has none yet
-        :raises Unavailable: if this C library does not tell
-        :raises MalformedFile: if the symbol does not lie in the module's TLS segment
+        :raises Unavailable: if this C library does not say
+        :raises MalformedFile: if the symbol is not in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
         return self.offset_address(module, symbol.address, symbol.size, symbol.name, thread)
 
     def offset_address(self, module: LoadedModule, offset: int, size: int, name: str, thread: int) -> int:
-        """Return where *thread* has what lies *offset* bytes from the start of the TLS block of *module*.
+        """Return where *thread* has what is *offset* bytes from the start of the TLS block of *module*.
 
         :param name: what to call it in errors
         :raises NoStorage: if it has no copy yet
-        :raises Unavailable: if this C library does not tell
-        :raises MalformedFile: if it does not lie in the module's TLS segment
+        :raises Unavailable: if this C library does not say
+        :raises MalformedFile: if it is not in the module's TLS segment
         :raises CorruptState: if the loader's structures contradict themselves
         """
         segment = _tls_segment(module)
@@ -95,7 +95,7 @@ class ThreadLocalStorage:
         TLS segment.
 
         :raises NoStorage: if the thread has none yet
-        :raises Unavailable: if this C library does not tell, or the module's file is not known
+        :raises Unavailable: if this C library does not say, or the module's file is unknown
         :raises CorruptState: if the loader's structures contradict themselves
         """
         if module.elf is None:

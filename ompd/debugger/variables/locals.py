@@ -1,4 +1,4 @@
-"""The variables of frames: which a function has where it is, where in the frame they lie, and their values."""
+"""The variables of frames: which a function has where it is, where in the frame they are, and their values."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class LocalValue(NamedTuple):
     """A variable of a function, as it is in one frame.
 
     ``name`` is ``""`` for one that has none. ``type`` is as the source spells it, of a reference ``referred`` what it
-    refers to, which ``address`` and ``shown`` are of then, too. ``address`` is None for what lies in no memory;
-    ``shown`` is None if the value is not to be told, ``fault`` says why. ``depth`` counts the blocks that it lies in,
+    refers to, which ``address`` and ``shown`` are of then, too. ``address`` is None for what is in no memory;
+    ``shown`` is None if the value is not to be told, ``fault`` says why. ``depth`` counts the blocks that it is in,
     ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word; ``is_copy`` marks one
     that a function around declares, too, in the same place. ``derefs`` is how it is reached through the argument of
     gcc's code of a construct: 0 for a part of what that points to, 1 for one that a pointer there leads to; None
     otherwise. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or
-    ``""`` where nothing tells.
+    ``""`` if that is unknown.
     """
 
     name: str
@@ -71,7 +71,7 @@ class LocalValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FunctionLocals:
-    """The variables of a function that a frame is in, innermost block first; ``fault`` says why they are not known."""
+    """The variables of a function that a frame is in, innermost block first; ``fault`` says why they are unknown."""
 
     variables: tuple[LocalValue, ...]
     fault: str | None = None
@@ -140,7 +140,7 @@ class _ModuleLocals:
     def names_at(self, address: int) -> set[str]:
         """Return the names of the variables of the functions at *address* of the target.
 
-        :raises OmpdError: if the debug information does not tell them
+        :raises OmpdError: if the debug information does not say them
         """
         code = self._code(address - self._module.bias)
         return {row.told.name for rows in code.scopes for row in rows if row.told.name}
@@ -148,7 +148,7 @@ class _ModuleLocals:
     def variables(self, frame: Frame, thread: int | None) -> list[FunctionLocals]:
         """Return the variables of each function that the frame is in, innermost first.
 
-        :raises OmpdError: if the debug information does not tell them
+        :raises OmpdError: if the debug information does not say them
         """
         code = self._code(frame.call_site - self._module.bias)
         registers = frame.registers
@@ -219,7 +219,7 @@ class _ModuleLocals:
 
     def _frame_size(self, address: int) -> int | None:
         # LLVM tells places by the stack pointer as it is between calls. Where it pushes arguments of one, the pointer
-        # lies lower, which no debugger can tell from the place: how low it is between calls is told by unwind data.
+        # is lower, which no debugger can derive from the place: how low it is between calls is told by unwind data.
         row = self._module.row(address)
         if row is None:
             return None

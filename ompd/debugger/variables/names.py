@@ -89,7 +89,7 @@ def split_scopes(text: str) -> list[str]:
 
 
 def is_called(name: str, wanted: str, fold: bool) -> bool:
-    """Tell whether a scope called *name* may be written *wanted*: without arguments of templates, too.
+    """Return whether a scope called *name* may be written *wanted*: without arguments of templates, too.
 
     :param fold: upper and lower case are the same
     """
@@ -109,7 +109,7 @@ def linker_names(name: VariableName) -> Iterator[str]:
     """Yield what compilers call a variable of that name in symbol tables, as far as that needs no type of it."""
     if name.block is not None:
         if name.name:
-            return  # nothing tells where in its block a member lies
+            return  # it is unknown where in its block a member is
         yield f"{name.block.lower()}_" if name.block else BLANK
         return
     yield "::".join((*name.scopes, name.name)) if name.scopes else name.name

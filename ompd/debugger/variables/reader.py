@@ -1,4 +1,4 @@
-"""One variable as every thread of one stop has it: where its copies lie, their values, whether they are initialised."""
+"""One variable as every thread of one stop has it: where its copies are, their values, whether they are initialised."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class VariableReader:
         raise Unavailable(f"{variable.name}: {variable.fault}")
 
     def show(self, address: int | None) -> tuple[int | None, Shown, str | None]:
-        """Return address, value and type of the part that is asked for, in the copy that lies at *address*.
+        """Return address, value and type of the part that is requested, in the copy that is at *address*.
 
         :param address: None for a variable that the compiler made a constant of
-        :raises OmpdError: if it cannot be read, or its type is not known
+        :raises OmpdError: if it cannot be read, or its type is unknown
         """
         if address is None:
             return None, *self._constant()
@@ -135,7 +135,7 @@ class VariableReader:
 
     @property
     def type(self) -> str | None:
-        """The type's name, None where nothing tells it, or only a value would tell that of the part."""
+        """The type's name, None if that is unknown, or only a value would tell that of the part."""
         variable = self.variable
         if variable.members:
             return "COMMON block"
@@ -143,7 +143,7 @@ class VariableReader:
 
     @property
     def untyped(self) -> str:
-        """Why the type is not known."""
+        """Why the type is unknown."""
         return f"no debug information of {self.variable.module.name} describes its type"
 
     def _words(self, address: int) -> Shown:
@@ -170,7 +170,7 @@ class VariableReader:
     # Variables of C++ that code initialises
 
     def initialised(self, thread: int) -> bool | None:
-        """Tell whether the code that initialises the copy of *thread* has run; None if there is no such code.
+        """Return whether the code that initialises the copy of *thread* has run; None if there is no such code.
 
         A thread runs it when it uses the variable, or another one of its file, for the first time.
 

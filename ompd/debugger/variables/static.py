@@ -48,7 +48,7 @@ class StaticVariable:
 
     ``name`` is how the source would name it, ``mechanism`` one of :data:`TLS` …, None for one that has no place.
     ``offset`` is a target address, of thread-local ones an offset in the module's TLS block, of emulated ones the
-    address of the control object. ``type`` is None where nothing tells it, ``members`` those of a COMMON block, from
+    address of the control object. ``type`` is None if that is unknown, ``members`` those of a COMMON block, from
     its start. ``constant`` are the bytes of one that the compiler made a constant of. ``fault`` says why it has no
     place.
     """
@@ -320,7 +320,7 @@ class Variables:
         if symbols.find(f"_ZTH{mangled}") is not None:
             return [symbol for symbol in symbols.find_prefix("__tls_guard") if symbol.type == STT_TLS]
         if any(scope.kind == "function" for scope in variable.scopes) and linkage == variable.short_name:
-            # clang does not tell the linker's name of a variable in a function.
+            # clang does not say the linker's name of a variable in a function.
             local = re.compile(rf"_ZGVZ.*E{len(linkage)}{re.escape(linkage)}(?:_\d+)?")
             function = next(s.name.partition("<")[0] for s in reversed(variable.scopes) if s.kind == "function")
             return [
@@ -516,7 +516,7 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
 
 
 def _around(symbol: str, name: str) -> list[str]:
-    # What a variable of a function of C++ lies in, as the linker's name tells.
+    # What a variable of a function of C++ is in, as the linker's name tells.
     from ompd.binary.demangle import demangle  # noqa: PLC0415  few names need it
 
     parts = split_scopes(demangle(symbol) or "")

@@ -53,7 +53,7 @@ class Types:
         return TypeRef(self._of(module, name))
 
     def layout(self, module: Module, name: str, members: Sequence[str]) -> StructLayout:
-        """Return where *members* of the structure *name* of *module* lie, bit fields as masks.
+        """Return where *members* of the structure *name* of *module* are, bit fields as masks.
 
         What it does not have, or has at no fixed place, is absent.
 

@@ -84,12 +84,12 @@ _LLVM = re.compile(r"/(?:llvm-toolchain(?:-\d{1,3})?|llvm-project|llvm|openmp)-(
 
 
 def is_wanted(path: str) -> bool:
-    """Tell whether a table has the member *path*, a name with dots, of a structure."""
+    """Return whether a table has the member *path*, a name with dots, of a structure."""
     return _UNWANTED.fullmatch(path) is None
 
 
 def release_of(runtime: str, producer: str, folder: str, intels_version: str | None) -> str | None:
-    """Return the release of a runtime as its debug information tells it, None if that does not.
+    """Return the release of a runtime as its debug information says it, None if that does not.
 
     libgomp is compiled by the GCC that it is a part of. LLVM's does not say who compiled it, nor its release; the
     folder of the sources often does.
@@ -126,7 +126,7 @@ def make(
 ) -> dict[str, Any]:
     """Return the object that a file of a table has; see :mod:`ompd.runtimes.layout.table`.
 
-    :param exported: which of :func:`telling_exports` the library exports, None if that is not known
+    :param exported: which of :func:`telling_exports` the library exports, None if that is unknown
     """
     names = telling_exports(runtime) if exported is not None else []
     return {

@@ -25,8 +25,8 @@ _MAX_SIZE = 1 << 20
 def load(process: Process, module: Module, wanted: Mapping[str, Sequence[str]]) -> dict[str, StructLayout]:
     """Return what the runtime in *module* publishes of the structures and members *wanted*.
 
-    A member that it does not publish is absent from its structure; one that cannot lie where it says, because it is not
-    inside of the structure or in the place of another, is among its faults. A name may be asked for as a bit field with
+    A member that it does not publish is absent from its structure; one that cannot be where it says, because it is not
+    inside of the structure or in the place of another, is among its faults. A name may be requested as a bit field with
     ``:`` before it.
 
     :raises LayoutUnavailable: if it publishes none of them, as a stripped runtime

@@ -23,7 +23,7 @@ _LIB_VERSION = 9
 _HEADER_SIZE = 8 + 14 * 16 + 4 * 4
 _MAX_OFFSET = 1 << 20
 
-# Structure, and its fields in order. A name with "." lies in a structure that its first part names; "!" in front of a
+# Structure, and its fields in order. A name with "." is in a structure that its first part names; "!" in front of a
 # field: its offset counts from the start of another structure than this one.
 _STRUCTURES: tuple[tuple[str, str], ...] = (
     (
@@ -85,7 +85,7 @@ def _layout(name: str, fields: list[str], words: Iterator[int], address: int) ->
     for field in fields:
         offset, size = next(words), next(words)
         if offset == -1 or field.startswith("!"):
-            continue  # a build may lack it; "!": of use only to those who know in what it lies
+            continue  # a build may lack it; "!": of use only to those who know in what it is
         if not (0 <= offset <= _MAX_OFFSET and 0 < size <= _MAX_OFFSET and offset + size <= max(total, _MAX_OFFSET)):
             raise CorruptState(address, f"{name}.{field} is described as {size} bytes at offset {offset}")
         found[field] = Field(offset, size)

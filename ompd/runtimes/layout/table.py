@@ -1,7 +1,7 @@
 """Layouts that were noted down beforehand, from the debug information of other builds: ``tables/*.json``, and those
 that the user made (``ompd layout add``) in ``$XDG_DATA_HOME/ompd/layouts`` or ``~/.local/share/ompd/layouts``.
 
-What a table says holds for the releases it names, if they were built as usual. Which build lies in a process no name
+What a table says holds for the releases it names, if they were built as usual. Which build is in a process no name
 tells, so a table may be used only where it was proven on that very image; see the plugins' ``proof`` modules. A file
 of the user's that is no table is left out, and the others serve (:func:`user_tables` tells why).
 
@@ -37,7 +37,7 @@ _MAX_FILES = 256
 _MAX_OFFSET = 1 << 20
 _MAX_DIGITS = 20
 _MAX_STRUCTS = 1 << 10
-# A mask has as many bytes as lie before its bits. Those of the runtimes' largest structure have ten thousand in all.
+# A mask has as many bytes as are before its bits. Those of the runtimes' largest structure have ten thousand in all.
 _MAX_MASK_BYTES = 1 << 16
 _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 
@@ -112,7 +112,7 @@ def shipped_tables(runtime: str = "*") -> list[Table]:
 
 
 def user_folder() -> Path | None:
-    """Return where the user's tables lie, there or not; None if the environment does not say (XDG Base Directory
+    """Return where the user's tables are, there or not; None if the environment does not say (XDG Base Directory
     Specification: ``XDG_DATA_HOME``, which has to be absolute).
     """
     root = os.environ.get("XDG_DATA_HOME", "")

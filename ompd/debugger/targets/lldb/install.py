@@ -1,4 +1,4 @@
-"""Where LLDB's Python module lies: each LLDB has its own, and it fits one minor version of Python only."""
+"""Where LLDB's Python module is: each LLDB has its own, and it fits one minor version of Python only."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from ompd.errors import (
 from ompd.safety.isolation import AwayFromHere
 
 _PAGE = 4096
-# LLDB takes as much memory as is asked for before it looks whether that can be read.
+# LLDB takes as much memory as is requested before it looks whether that can be read.
 _MAX_READ = 1 << 28
 # Arguments, environment and auxiliary vector of a Linux program (fs/exec.c), and how much of the last there can be.
 _MAX_STACK_TOP = 6 << 20
@@ -158,7 +158,7 @@ class LldbTarget:
     """
 
     kind = "lldb"
-    loss: Loss | None = None  # LLDB does not tell that a core was cut off
+    loss: Loss | None = None  # LLDB does not say that a core was cut off
 
     def __init__(self, process: Any) -> None:
         self._lldb = load_lldb()
@@ -268,7 +268,7 @@ class LldbTarget:
 
     @cached_property
     def command(self) -> str | None:
-        """The arguments as they lie on the initial stack, None if they are not there."""
+        """The arguments as they are on the initial stack, None if they are not there."""
         try:
             top = self._initial_stack
             count = self._word(top) if top is not None else 0
@@ -405,7 +405,7 @@ class LldbTarget:
                         return found
                 except MemoryFault:
                     continue
-        # At the first instruction the stack pointer tells; later there is no loader, and it lies below.
+        # At the first instruction the stack pointer tells; later there is no loader, and it is below.
         threads = self.thread_ids()
         return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
