@@ -141,7 +141,7 @@ def test_by_the_command(tmp_path: Path) -> None:
     assert ompd_command("snapshot", core, "-o", path, "--json").json["threads"] == 13
     for words, code, text in (
         ([core], 2, "-o"),
-        ([core, "-o", path, "--data", "much"], 2, "is no size"),
+        ([core, "-o", path, "--data", "much"], 2, "is not a size"),
         ([core, "-o", core], 1, "is what the snapshot would be taken of"),
         ([core, "-o", tmp_path / "no" / "file"], 1, "cannot be written"),
         ([tmp_path / "no", "-o", path], 1, "no such file"),
