@@ -533,8 +533,8 @@ def _version(debugger: Any) -> str:
 
 
 def _hook(debugger: Any, state: _State) -> None:
-    # LLDB has no way to make a stop hook but the command, and tells nobody its number: it stays, and may be silent.
-    # The dummy is what every target is copied from that is made later.
+    # LLDB has no way to make a stop hook but the command, and gives nobody its number: it stays, and may be silent. The
+    # dummy is what every target is copied from that is made later.
     if state.hooked:
         return
     state.hooked = True

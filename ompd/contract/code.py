@@ -35,7 +35,7 @@ _COLD = re.compile(r"(.+?)\.cold(?:\.\d+)?")
 
 
 def entry_of(process: Process, address: int) -> int | None:
-    """Return where the function begins whose code is at *address*, None where no symbol tells.
+    """Return where the function begins whose code is at *address*, None if there is no symbol.
 
     Of a part that a compiler put elsewhere since it is seldom executed (``.cold``), that is where the function itself
     begins.

@@ -163,7 +163,7 @@ class TypeFunctions:
 
 
 class DemangledName(NamedTuple):
-    """What ``DMPL_demangle_name`` tells of a name that a compiler made.
+    """What ``DMPL_demangle_name`` says of a name that a compiler made.
 
     ``code`` is a :class:`Result`: OK, NAME_UNCHANGED for a name that no compiler made of another, or NAME_TOO_LONG.
     ``length`` is that of the name in bytes, without a NUL at its end; where the name is too long it is the size of a

@@ -116,8 +116,8 @@ class Architecture:
     ``registers``, or, with ``descriptors``, the name by which targets add what these tell. ``x87`` says that ``long
     double`` is the x87's format of 80 bits. ``machines`` are what the processor is called in front of a target triple.
 
-    What machine code tells where no unwind data does: where the pc is at one of ``signal_returns``,
-    ``signal_context`` tells at which distances from where that says the interrupted registers are, by the numbers of
+    What machine code says where no unwind data does: where the pc is at one of ``signal_returns``,
+    ``signal_context`` gives at which distances from where that says the interrupted registers are, by the numbers of
     unwind tables. ``frame_record`` is what a function
     that keeps a frame pointer leaves where that points. ``call`` is a regular expression of all call instructions, of
     at most ``max_call_size`` bytes, the group ``distance`` of which is the little-endian distance from its end to the

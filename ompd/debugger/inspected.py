@@ -666,7 +666,7 @@ class InspectedProcess:
         try:
             found = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
         except OmpdError:
-            return None  # damaged symbols tell nothing
+            return None  # damaged symbols say nothing
         functions = self._functions_at(found.address + loaded.bias) if found is not None else ()
         return functions[-1].name if functions else None
 
@@ -992,7 +992,7 @@ class InspectedProcess:
         return self._locals.of_frame(frame, thread)
 
     def local_names(self, frame: Frame) -> Collection[str]:
-        """Return the names of the variables of the functions that a physical frame is in, as far as files tell them."""
+        """Return the names of the variables of the functions that a physical frame is in, as far as files give them."""
         return self._locals.names_at(frame)
 
     @cached_property
@@ -1169,7 +1169,7 @@ class InspectedProcess:
         return Linkage(self, self._loader, self._modules.at, jump_slot)
 
     def _is_free(self, start: int, end: int) -> bool:
-        # Whether the target has nothing between two addresses, as far as it tells.
+        # Whether the target has nothing between two addresses, as far as it says.
         return not any(
             place.start < end and start < place.end
             for places in (self._target.regions(), self._target.mappings(), self._modules)

@@ -40,7 +40,7 @@ def fault_address(info: SignalInfo) -> int | None:
     """Return the address of a fault, ``si_addr``: what was accessed, of SIGILL, SIGFPE and SIGTRAP
     the instruction. None for signals that have none.
 
-    :raises Unavailable: if it exists, and neither kernel nor target tells it
+    :raises Unavailable: if it exists, and neither kernel nor target says it
     """
     if info.number not in _WITH_ADDRESS:
         return None

@@ -34,7 +34,7 @@ def add(path: str, name: str | None = None, runtime: str | None = None) -> Layou
     """Make a table from the debug information of a runtime, write it into the user's folder, and return it.
 
     :param path: the runtime's own file, or its separate debug file
-    :param name: what to call the table, and what it is of, None: as the file tells
+    :param name: what to call the table, and what it is of, None: as the file says
     :param runtime: which of :data:`generate.FAMILIES` it is, None: the one whose types are there
     :raises BadFile: if the file is not what it has to be, or damaged, or the table cannot be written
     :raises BadInput: if the table's name is that of a shipped one

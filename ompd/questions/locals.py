@@ -31,7 +31,7 @@ def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> St
     """Return the frame with its variables, or why they are unknown.
 
     :param name: what the linker calls the frame's function, where compilers made it of a construct
-    :param found: what the debugger tells of it, None where it was not asked
+    :param found: what the debugger says of it, None where it was not asked
     """
     if found is None:
         return frame

@@ -77,7 +77,7 @@ class Matching:
 
     @cached_property
     def doubt(self) -> str | None:
-        """Why a thread that no runtime knows may be OpenMP's nonetheless: the first thing that would tell and is
+        """Why a thread that no runtime knows may be OpenMP's all the same: the first thing that would tell and is
         damaged or lost. None if all that the runtimes know of threads was read.
         """
         session = self._session

@@ -256,7 +256,7 @@ def _as_far_as_proven(session: Session, place: Placed, addresses: Sequence[int])
 
 
 def unproven_at(session: Session, address: int) -> str | None:
-    """Return why the file that tells of an address of code is not proven to be the one that ran, None if it is."""
+    """Return why the file with an address of code is not proven to be the one that ran, None if it is."""
     module = session.process.module_at(address)
     return module.unproven if module is not None else None
 
@@ -370,7 +370,7 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
             found = _encountering_function(session, here)
             here = here.enclosing() if found is None else None
         except OmpdError:
-            break  # a region or stack that cannot be read tells nothing
+            break  # a region or stack that cannot be read says nothing
     if found is None:
         noted = noted_place(session, region)
         found = noted[1] if noted is not None else None

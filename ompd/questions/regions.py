@@ -58,7 +58,7 @@ def live_regions(
         except OmpdError as error:
             untold.append((f"{runtime.id}: the regions of {name_thread(session, thread)}", error))
     for what, fault in untold:
-        # Where no other thread tells of a region, there may be one nonetheless.
+        # If no other thread shows a region, there may be one all the same.
         (problems.lost if found else problems.unreadable_fact)(what, fault)
     return found
 

@@ -1,4 +1,4 @@
-"""What a row tells of the signal that its thread took."""
+"""What a row says of the signal that its thread took."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ompd.safety.writing import Place
 from ompd.session.session import Session
 
 DATA_LIMIT = 1 << 20
-"""Bytes of writable data that are kept of each of the user's modules, unless told otherwise."""
+"""Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
 
 _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
     "runtimes": runtimes.ask,

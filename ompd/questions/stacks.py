@@ -270,7 +270,7 @@ class _Reader:
 
     @cached_property
     def _doubt(self) -> str | None:
-        # Why a thread that no runtime knows may be OpenMP's nonetheless.
+        # Why a thread that no runtime knows may be OpenMP's all the same.
         if self._unknown is not None:
             return self._unknown
         return self._matching.doubt
@@ -473,7 +473,7 @@ class _Reader:
             items.append(_Item(code.frame, left.entry, frame))
         owner = places.code_owner(self._session, physical[code.frame].call_site)
         if not items and code.kind == "task" and owner == RUNTIME:
-            # It is shown nonetheless: code that the runtime calls for a task is the user's, whatever it ended with.
+            # It is shown all the same: code that the runtime calls for a task is the user's, whatever it ended with.
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
             frame = _frame_left(SourceFrame(None, None, None, False), None, task, native, None, unproven)
             gone = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
@@ -587,7 +587,7 @@ class _Reader:
         return items
 
     def _with_locals(self, frames: Sequence[_Item], linked: Sequence[str | None]) -> list[_Item]:
-        # How a construct has its variables is told by what the linker calls the function that was made of it.
+        # How a construct has its variables is known by what the linker calls the function that was made of it.
         from ompd.questions.locals import add  # noqa: PLC0415  seldom requested
 
         return [

@@ -46,7 +46,7 @@ def ask(
     :param format: one of gdb's letters, for the text
     :param stats: tell what the values have in common
     :param elements: how many elements of an array, and characters of a string, are shown
-    :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that tell them apart
+    :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that distinguish them
     :raises BadInput: if it has no such part
     """
     # For this question alone:
@@ -116,7 +116,7 @@ def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
     try:
         return list(readable_runtimes(session, problems, needed=False))
     except NoAnswer as error:
-        if session.target.loss is None:  # else what is lost is told already
+        if session.target.loss is None:  # else what is lost was reported already
             problems.note(str(error))
         return []
 

@@ -1,4 +1,4 @@
-"""What a thread waits for, as far as the runtime tells: part of ``threads``."""
+"""What a thread waits for, as far as the runtime says: part of ``threads``."""
 
 from __future__ import annotations
 

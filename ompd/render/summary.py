@@ -1,4 +1,4 @@
-"""One line that tells where an OpenMP program is: how many threads in how many regions, and what they do."""
+"""One line that says where an OpenMP program is: how many threads in how many regions, and what they do."""
 
 from __future__ import annotations
 

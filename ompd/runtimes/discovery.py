@@ -117,7 +117,7 @@ class _Seen:
 
 
 def built_in(name: str) -> str | None:
-    """Return the kind of the plugin of ours that a name in ``ompd_dll_locations`` selects, None if it selects none.
+    """Return the kind of the plugin of ompd that a name in ``ompd_dll_locations`` selects, None if it selects none.
 
     A name selects by itself: no file is looked for.
     """

@@ -32,7 +32,7 @@ KEPT_FREE = 64 << 20
 
 # Names are as long as whoever wrote the file likes. The kernel opens none of a file that is longer than PATH_MAX.
 MAX_PATH = 4096
-# Linux allows some 65,000 mappings unless told otherwise (vm.max_map_count), and people do tell it otherwise.
+# Linux allows some 65,000 mappings unless configured otherwise (vm.max_map_count), and people do configure that.
 MAX_MAPPINGS = 1 << 20
 # Sections that are looked for have names of some dozen bytes.
 MAX_SECTION_NAME = 256

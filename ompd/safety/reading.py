@@ -55,7 +55,7 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
 
 
 def _find(path: str) -> int:
-    # A descriptor that tells what is at a path, and no more.
+    # A descriptor that says what is at a path, and no more.
     if path.startswith("/proc/"):
         folder, mark, name = path.partition("/root/")
         if mark and folder.removeprefix("/proc/").isdigit():
@@ -114,9 +114,9 @@ def _is_of_the_kernel(status: os.stat_result) -> bool:
 
 
 class MappedFile(mmap.mmap):
-    """A mapped file. ``identity`` tells it from every other, and from itself before it was last written to: device,
-    number and size, then the times of the last change of its contents and of its inode in nanoseconds. ``blocks`` is
-    how many blocks of 512 bytes it has on its disk, where holes have none.
+    """A mapped file. ``identity`` distinguishes it from every other, and from itself before it was last written to:
+    device, number and size, then the times of the last change of its contents and of its inode in nanoseconds.
+    ``blocks`` is how many blocks of 512 bytes it has on its disk, where holes have none.
     """
 
     identity: tuple[int, ...] | None = None

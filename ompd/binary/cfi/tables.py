@@ -266,7 +266,7 @@ class UnwindTable:
         return _Index(starts, offsets, fault)
 
     def _reader(self, cie_offset: int) -> _Reader:
-        # How the entries of a CIE tell where they begin, and their size.
+        # How the entries of a CIE say where they begin, and their size.
         encoding = self._cie_at(cie_offset).pointer_encoding
         letter = fixed_format(encoding, self._pointer_size)
         application = encoding & PE_APPLICATION
@@ -486,7 +486,7 @@ class _SearchTable:
 
 
 def eh_frame_address(hdr: bytes, hdr_address: int, pointer_size: int, byte_order: ByteOrder) -> int:
-    """Return the link-time address of ``.eh_frame`` that ``.eh_frame_hdr`` tells.
+    """Return the link-time address of ``.eh_frame`` that ``.eh_frame_hdr`` says.
 
     :raises MalformedFile: if the header is malformed or does not say
     """

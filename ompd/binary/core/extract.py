@@ -31,7 +31,7 @@ from ompd.safety import limits
 _KEPT_TYPES = frozenset((SHT_SYMTAB, SHT_DYNSYM, SHT_STRTAB, SHT_NOTE))
 _KEPT_NAMES = frozenset((".eh_frame", ".eh_frame_hdr", ".gnu_debugdata", ".gnu_debuglink", ".rela.dyn"))
 _KEPT_NAMES |= {".gnu_debugaltlink", ".debug_sup"}
-# Of debug information, what tells lines, functions, variables and types. Location lists, macros and indexes are large.
+# Of debug information, what gives lines, functions, variables and types. Location lists, macros and indexes are large.
 _KEPT_DEBUG = frozenset(
     f".debug_{name}"
     for name in (

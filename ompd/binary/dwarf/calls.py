@@ -41,8 +41,8 @@ _MAX_ARGUMENTS = 64
 
 class Call(NamedTuple):
     """A call in a function. ``inside`` is an address in the instruction, ``behind`` the one behind it, None where only
-    the instruction's own is told. ``start`` is where the called function begins, ``name`` what the linker calls it; one
-    of them, or none for a call by a pointer. All addresses are link-time addresses. ``entry`` is the offset of what
+    the instruction's own is known. ``start`` is where the called function begins, ``name`` what the linker calls it;
+    one of them, or none for a call by a pointer. All addresses are link-time addresses. ``entry`` is the offset of what
     describes it in its unit.
     """
 

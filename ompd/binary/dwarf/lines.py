@@ -119,7 +119,7 @@ class _Inlined(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function that the source has at an address. ``name`` is None where only its place is told.
+    """A function that the source has at an address. ``name`` is None where only its place is known.
 
     ``call`` is file and line where it was inlined, None of the function that the others were inlined into, and of one
     whose place is unknown.
@@ -151,7 +151,7 @@ class LineInfo:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file was there that was needed for what was told so far."""
+        """Whether every file was there that was needed for what was found so far."""
         return self._files.is_whole
 
     def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
@@ -180,7 +180,7 @@ class LineInfo:
         None if that is unknown.
 
         clang declares such a function there; what is optimised begins with the lines of what was inlined into it. gcc
-        tells by the first row of its lines. For a loop of tasks releases before 12 put the last line of another
+        says by the first row of its lines. For a loop of tasks releases before 12 put the last line of another
         function into that row, and the construct's into the next.
 
         :raises MalformedFile: if the entries or tables that lead there are malformed
@@ -461,7 +461,7 @@ class _LineTable:
         if not 2 <= self.version <= 5:
             cursor.fail(f"a line table of unknown version {self.version}")
         if self.version >= 5:
-            cursor.take(2)  # sizes of addresses, which each instruction tells too, and of segments, which no one has
+            cursor.take(2)  # sizes of addresses, which each instruction says too, and of segments, which no one has
         header_length = cursor.unsigned(self._offset_size)
         self._program = cursor.position + header_length
         self._minimum_length = cursor.byte()

@@ -47,13 +47,13 @@ class Names:
         self._known: dict[tuple[str, int, int], str | None] = {}
 
     def described(self, unit: Unit, offset: int) -> tuple[Known, Unit, int]:
-        """Return what is known of the function at *offset* of *unit*, each attribute with the unit that tells it, and
+        """Return what is known of the function at *offset* of *unit*, each attribute with the unit that says it, and
         the entry that declares it first.
 
         :raises MalformedFile: if the entries that lead there are malformed
         :raises Unsupported: if one is in a file that is not available
         """
-        # A definition tells only what its declaration (C++) or abstract instance (an inlined function) did not. These
+        # A definition gives only what its declaration (C++) or abstract instance (an inlined function) did not. These
         # may be in other units, with strings and files of their own.
         known: Known = {}
         for _ in range(_MAX_REFERENCES):
@@ -179,7 +179,7 @@ def has_no_scopes(unit: Unit) -> bool:
 
 class _Tree:
     # Which entry of a unit is in which, as far as that was requested: of an entry those in it that have others in them.
-    # Where the file tells an entry's end (gcc does), nothing in it is looked at before something there is needed.
+    # Where the file gives an entry's end (gcc does), nothing in it is looked at before something there is needed.
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit

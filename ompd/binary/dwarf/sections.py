@@ -59,7 +59,7 @@ class Sections:
     """The ``.debug_*`` sections of one file, inflated where they are compressed, kept once they were requested.
 
     :param split: the file is a split one, or a package of them: ``.debug_info`` is called ``.debug_info.dwo`` there
-    :param tag: what tells its sections from those of other files of the same module
+    :param tag: what distinguishes its sections from those of other files of the same module
     """
 
     def __init__(self, elf: ElfFile, *, split: bool = False, tag: str = "") -> None:
@@ -220,7 +220,7 @@ class PackageIndex:
 def read_supplementary(elf: ElfFile) -> Supplementary | None:
     """Return what *elf* says of its supplementary file, None if it refers to none.
 
-    :raises MalformedFile: if the section that tells is malformed
+    :raises MalformedFile: if that section is malformed
     """
     section = elf.section(".gnu_debugaltlink")
     if section is not None and section.sh_type != SHT_NOBITS:
@@ -236,7 +236,7 @@ def supplementary_checksum(elf: ElfFile) -> bytes | None:
     """Return the checksum by which other files know that *elf* is the supplementary file they refer to, None if it is
     none.
 
-    :raises MalformedFile: if the section that tells is malformed
+    :raises MalformedFile: if that section is malformed
     """
     found = _read_debug_sup(elf)
     return found[2] if found is not None and found[0] else None

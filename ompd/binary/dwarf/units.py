@@ -101,7 +101,7 @@ class _Shape(NamedTuple):
     abbreviation: Abbreviation
     has_children: bool
     steps: int | tuple[int, ...]  # Unit.steps of all attributes
-    # Where the entry behind its children is told: steps to DW_AT_sibling and its form
+    # Where the entry behind its children is known: steps to DW_AT_sibling and its form
     sibling: tuple[int | tuple[int, ...], int] | None
 
 
@@ -172,7 +172,7 @@ class Unit:
     """One unit of ``.debug_info``, or of DWARF 4's ``.debug_types``: header and top entry (7.5.1).
 
     ``signature`` is that of a type unit, and ``type_offset`` where in it the type's entry is; None for others.
-    ``section`` tells units of one offset in different files apart, too.
+    ``section`` distinguishes units of one offset in different files, too.
 
     :param skeleton: of a unit of a split file, the one that stands for it in the module itself
     :param contribution: of a unit of a package, where its parts of other sections begin
@@ -312,7 +312,7 @@ class Unit:
         """Yield every entry with *tag*, in the unit's order.
 
         :param below: only those in the entry that is there, this one among them; their depth counts from it
-        :param outer: pass over what is in entries that are no scopes, where the file tells where these end
+        :param outer: pass over what is in entries that are no scopes, where the file says where these end
         :param only: the attributes to read, all if None
         :raises MalformedFile: when it reaches an entry that is malformed
         """
@@ -617,7 +617,7 @@ class Unit:
 
     @property
     def has_string_offsets(self) -> bool:
-        """Whether strings of the unit are told by indexes."""
+        """Whether strings of the unit are given by indexes."""
         return DW_AT_STR_OFFSETS_BASE in self.top or (
             self.sections.split and self.sections.size(".debug_str_offsets") > 0
         )
@@ -674,7 +674,7 @@ class Unit:
 
     def _old_ranges(self, value: Value) -> Iterator[tuple[int, int]]:
         # DWARF 4, 2.17.3: pairs of addresses up to (0, 0); the largest address as start sets the base. A split file's
-        # offsets count from a base that its skeleton tells.
+        # offsets count from a base that its skeleton says.
         offset, sections = self.number(value) or 0, self.sections
         if self.skeleton is not None:
             offset += self.number(self.skeleton.top.get(_DW_AT_GNU_RANGES_BASE)) or 0
@@ -727,7 +727,7 @@ class Unit:
                 cursor.fail(f"unknown kind of range {kind:#x}")
 
     def loclist_cursor(self, value: Value) -> Cursor:
-        """Return a cursor at the list of locations that an attribute's value tells (DWARF 5, 7.29; 4, 2.6.2).
+        """Return a cursor at the list of locations that an attribute's value gives (DWARF 5, 7.29; 4, 2.6.2).
 
         :raises MalformedFile: if there is none
         """

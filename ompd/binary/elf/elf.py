@@ -48,7 +48,7 @@ NT_GNU_BUILD_ID = 3  # owner "GNU"
 
 _OLD_COMPRESSED, _OLD_MAGIC = ".zdebug_", b"ZLIB"
 
-# Linux allows some 65,000 mappings unless told otherwise (vm.max_map_count), and people do tell it otherwise. Beyond
+# Linux allows some 65,000 mappings unless configured otherwise (vm.max_map_count), and people do configure that. Beyond
 # these bounds a file is taken to be false, because believing it would fill memory with empty rows.
 MAX_SEGMENTS = 1 << 20
 MAX_SECTIONS = 1 << 17
@@ -250,7 +250,7 @@ class ElfFile:
 
     :param data: the whole file; it has to stay open (a closed ``mmap`` raises ValueError)
     :param name: what to call it in errors
-    :param segment_count: the number of program headers where the file has lost the place that tells it (PN_XNUM)
+    :param segment_count: the number of program headers where the file has lost the place that says it (PN_XNUM)
     :raises MalformedFile: if the ELF header or the table of program headers is malformed
     """
 

@@ -39,7 +39,7 @@ class Dimension(NamedTuple):
 
 
 def language_of(unit: Unit) -> int:
-    """Return the unit's language, a ``DW_LANG_*``; 0 if it tells none."""
+    """Return the unit's language, a ``DW_LANG_*``; 0 if it gives none."""
     return unit.number(unit.top.get(_DW_AT_LANGUAGE)) or 0
 
 
@@ -71,7 +71,7 @@ def dimensions(
 
     :param evaluate: derives an expression over the array's (or its descriptor's) address, or a reference to a
         variable that holds a bound; None where the array has no address
-    :raises Unsupported: if bounds are not to be told, or elements are not whole bytes apart
+    :raises Unsupported: if bounds are unknown, or elements are not whole bytes apart
     :raises MalformedFile: if bounds are absurd
     """
     unit = place.unit

@@ -64,7 +64,7 @@ class MemberRow(NamedTuple):
     """A member or base class: its name (None of an anonymous one), type, and where it is.
 
     ``first_bit`` and ``bits`` are those of a bit field, as in :class:`~ompd.binary.types.types.Member`;
-    ``expression`` tells of a virtual base class where it is, from the object's address.
+    ``expression`` says of a virtual base class where it is, from the object's address.
     """
 
     name: str | None
@@ -333,5 +333,5 @@ class TypeReader:
 
 
 def key_of(place: Place) -> tuple[str, int, int]:
-    """Return what tells *place* from all others of its file."""
+    """Return what distinguishes *place* from all others of its file."""
     return place.unit.section, place.unit.offset, place.offset

@@ -35,7 +35,7 @@ _MAX_ORIGINS = 8
 _MAX_FUNCTIONS = 1 << 18
 
 Key = tuple[str, int, int]
-"""What tells an entry from all others of its module: section, unit and offset in it."""
+"""What distinguishes an entry from all others of its module: section, unit and offset in it."""
 
 
 class LocalVariable(NamedTuple):

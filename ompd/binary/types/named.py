@@ -112,7 +112,7 @@ class _Step(NamedTuple):
 def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
     """Return the variables called *name* that are in static storage or declared, those that are in one place once.
 
-    Variables that live in frames and registers are left out, unless their definition tells no place at all. Members of
+    Variables that live in frames and registers are left out, unless their definition gives no place at all. Members of
     COMMON blocks are among them. What is malformed is left out.
 
     :raises MalformedFile: if the file is malformed as a whole
@@ -270,7 +270,7 @@ class _Walk:
             self._is_name[value] = unit.string(value) == name
         return self._is_name[value]
 
-    # What an entry tells
+    # What an entry gives
 
     def _variable(self, offset: int, name: str) -> NamedVariable | None:
         unit = self._unit

@@ -69,7 +69,7 @@ class Float(NamedTuple):
 
 
 def parse_float(raw: bytes, kind: str, byte_order: ByteOrder) -> Float:
-    """Return the number in the first bytes of *raw*; its text has as many digits as tell it from all others."""
+    """Return the number in the first bytes of *raw*; its text has as many digits as distinguish it from all others."""
     exponent_bits, mantissa_bits, leading = layout = _FORMATS[kind]
     width = 1 + exponent_bits + mantissa_bits
     word = int.from_bytes(raw[: width // 8] if byte_order == "little" else raw[-(width // 8) :], byte_order)

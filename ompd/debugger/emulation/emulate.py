@@ -369,7 +369,7 @@ class Emulator:
             call.reason, call.cause = reason, cause
         self._uc.emu_stop()
 
-    # What the emulator asks for, or tells
+    # What the emulator asks for, or gives
 
     def _fill(self, _uc: Any, address: int, access: int, entry: Any, _data: object) -> bool:
         # A page of the target is used in a way that it was not used in before.
@@ -390,7 +390,7 @@ class Emulator:
             entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
             return bool(found[1] & (_READ | _WRITE))
         except MemoryFault as error:
-            # Which bytes of the page, the hook of the one that is mapped instead is told.
+            # The hook of the page that is mapped instead sees which bytes.
             call.trapped = address - address % _PAGE, access, error
             entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
             return True

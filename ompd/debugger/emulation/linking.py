@@ -32,9 +32,9 @@ class _Linked(NamedTuple):
 
 
 class Linkage:
-    """The linkage tables of one process; what its files tell of them is kept.
+    """The linkage tables of one process; what its files say of them is kept.
 
-    :param module_at: tells which module has an address mapped
+    :param module_at: says which module has an address mapped
     """
 
     def __init__(

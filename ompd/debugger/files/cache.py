@@ -3,7 +3,7 @@
 Everything in it can be derived again, so that the folder may be deleted at any time, and every fault of it is as if
 it were empty. ``OMPD_CACHE=off`` turns it off. What is kept belongs to one file at one moment: to its device, number,
 size and times, which change whenever it is written to or another takes its place. A file that was written just now is
-not kept anything of, since the clock might not tell the next change from it.
+not kept anything of, since the clock might not distinguish the next change from it.
 
 An entry is written beside and renamed, so that readers see all of it or nothing, whoever else writes. It is believed
 only if it is whole, says itself what it is of, and no one but the user could have written it.

@@ -1,6 +1,6 @@
 """Compressed core files, as systemd and people keep them: unpacked into a sparse file that has no name.
 
-What is compressed is told by its first bytes, never by its name. The file is unpacked from end to end, piece by piece:
+What is compressed is known by its first bytes, never by its name. The file is unpacked from end to end, piece by piece:
 neither its size nor what it claims decides how much memory is used, and how much disk is the caller's to say. The
 unpacked core has no name from the beginning, so nothing is left of it, however this process ends.
 """
@@ -375,7 +375,7 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
 
     :param name: what to call it in errors
     :param limit: how many bytes it may become
-    :param progress: called with what to tell a person who waits
+    :param progress: receives lines to show while something takes long
     :raises BadFile: if its data is damaged, becomes more than *limit*, or does not fit on the disk
     """
     descriptor, status = open_regular(path)

@@ -32,7 +32,7 @@ class FileFinder:
     :param sysroot: folder that stands for the target machine's ``/``, or None for this machine's own
     :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
     :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
-    :param progress: called with what to tell a person who waits
+    :param progress: receives lines to show while something takes long
     :raises BadInput: if servers are to be asked and none is named
     """
 

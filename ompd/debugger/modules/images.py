@@ -52,7 +52,7 @@ _MAX_HEADERS = 1 << 16
 _MAX_DYNAMIC = 1 << 16
 _MAX_STRING = 4096
 _MAX_ARGUMENTS = 1 << 16
-# Linux maps at most 65,530 pieces unless told otherwise, and each module is several.
+# Linux maps at most 65,530 pieces unless configured otherwise, and each module is several.
 _MAX_STARTS = 1 << 17
 _MAX_IMAGES = 1 << 12
 _MAX_FOLDERS = 64
@@ -105,7 +105,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Found:
-    """What memory tells of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
+    """What memory says of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
 
     ``paths`` is where the file of a module that the loader's list does not name was found here, by the module's start;
     None if that is unknown. ``needed`` are libraries that some module needs and that were not found among the modules.

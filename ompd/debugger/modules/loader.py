@@ -64,7 +64,7 @@ class Loader:
             return _MAX_MODULES
 
     def _r_debug(self) -> int:
-        # The loader leaves its address in the program's dynamic section; its own symbol tells where there is none.
+        # The loader leaves its address in the program's dynamic section; its own symbol says where there is none.
         program = self._program
         elf = program.elf if program is not None else None
         dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None

@@ -3,7 +3,7 @@
 A core names files of another moment, often of another machine. A file is believed only when it proves to be the same:
 by build-id, or, where there is none, by every page that the target holds of what no one writes to. A target that has
 lost the pages that would prove it, a core that was cut off, leaves a file unproven: then it must at least fill exactly
-the mappings that the target names, and whatever is told by it has to be called unproven.
+the mappings that the target names, and whatever is known by it has to be called unproven.
 """
 
 from __future__ import annotations
@@ -411,7 +411,7 @@ class LoadedModule:
 
     @cached_property
     def record(self) -> Module:
-        """What the contract tells of this module."""
+        """What the contract says of this module."""
         elf, path, fault = self._opened
         in_file = elf.build_id() if elf is not None and self.unproven is None else None
         build_id = self.image_build_id or in_file
@@ -596,7 +596,7 @@ def _table(header: Header, segments: Sequence[Segment]) -> bytes:
 def _bias(start: int, e_type: int, segments: Sequence[Segment]) -> int:
     if e_type == ET_EXEC:
         return 0
-    # A module's first mapping begins at the start of its file, whose link-time address the first segment tells.
+    # A module's first mapping begins at the start of its file, whose link-time address the first segment says.
     first = next((s for s in segments if s.p_type == PT_LOAD), None)
     return start if first is None else start - (first.p_vaddr - first.p_offset)
 

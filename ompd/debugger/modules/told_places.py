@@ -1,4 +1,4 @@
-"""Lines and functions at addresses of one file, and what was told of them before: of the same file, in another process
+"""Lines and functions at addresses of one file, and what was found of them before: of the same file, in another process
 that stopped in the same place, or the same one asked again.
 
 Only what its debug information told in whole is kept, not what a damaged file or one that is missing (split,
@@ -18,7 +18,7 @@ from ompd.debugger.files.cache import FileCache
 if TYPE_CHECKING:
     from ompd.binary.dwarf.calls import Call
 
-_WHAT = "places-2"  # another one where what is told changes
+_WHAT = "places-2"  # another one where what is known changes
 # A stack has some dozen addresses, a process with many threads some thousand.
 _MAX_KEPT = 1 << 14
 
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 class ToldPlaces:
-    """What :class:`LineInfo` tells, from memory where it was told before.
+    """What :class:`LineInfo` says, from memory where it was found before.
 
     :param kept: what is kept of the file on disk, None for nothing
     """
@@ -116,7 +116,7 @@ class ToldPlaces:
             self._is_new = True
 
     def save(self) -> None:
-        """Keep on disk what was told, if anything was that is not there yet."""
+        """Keep on disk what was found, if anything was that is not there yet."""
         if self._is_new and self._kept is not None:
             self._kept.put(_WHAT, json.dumps(self._rows, separators=(",", ":")).encode())
             self._is_new = False

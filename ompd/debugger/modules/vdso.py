@@ -12,7 +12,7 @@ from ompd.contract.process import Module
 from ompd.debugger.targets.base import Target
 from ompd.errors import MalformedFile, MemoryFault
 
-# Two pages today; the kernel's mapping of it tells no target.
+# Two pages today; the kernel's mapping of it gives no target.
 _SIZE = 0x4000
 _MAX_SIZE = 0x10000
 
@@ -53,7 +53,7 @@ class Vdso:
 
     @cached_property
     def record(self) -> Module:
-        """What the contract tells of it."""
+        """What the contract says of it."""
         return Module("[vdso]", self.bias, self.start, self.start + _SIZE, None, None, False)
 
     @cached_property
@@ -70,7 +70,7 @@ class Vdso:
 
     def _known_row(self, pc: int) -> Row | None:
         # A core that was cut off has lost the vDSO, which is at its end, and without it all threads that sleep would
-        # have no stack. That they stand there tells which code it is.
+        # have no stack. That they stand there says which code it is.
         architecture, entry = self._target.architecture, self._entry
         known = architecture.kernel_entry
         if known is None or entry is None or pc + self.bias != entry + known.within:

@@ -1,6 +1,6 @@
 """Taking a small core of a stopped process: what an inspection reads, and no more.
 
-Which memory that is only an inspection tells. So one is rehearsed, and what it reads is noted; to this comes what
+Only an inspection shows which memory that is. So one is rehearsed, and what it reads is noted; to this comes what
 later questions will want: the used part of every stack, thread-local storage, the data of the user's own modules. What
 the files of the modules tell besides (symbols, unwind tables, debug information) is put into notes of our own, so that
 the snapshot needs none of them.
@@ -154,7 +154,7 @@ def _read_for_later(process: InspectedProcess, data_limit: int) -> None:
 
 
 def _read_identity(process: InspectedProcess, module: LoadedModule) -> None:
-    # What tells a module's file from another build's.
+    # What distinguishes a module's file from another build's.
     _read_pages(process, module.start, PAGE)
     for segment in module.elf.segments if module.elf is not None else ():
         if segment.p_type in (PT_NOTE, PT_DYNAMIC):

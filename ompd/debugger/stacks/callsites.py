@@ -33,9 +33,9 @@ class CallSites:
     """Finds what functions are passed to in one process.
 
     :param code: reads code
-    :param name_at: tells the name of the routine at an address
-    :param table_at: tells where the module with an address has its table that is shared with the loader
-    :param extent_at: tells where the function with an address begins and ends
+    :param name_at: gives the name of the routine at an address
+    :param table_at: says where the module with an address has its table that is shared with the loader
+    :param extent_at: says where the function with an address begins and ends
     """
 
     def __init__(

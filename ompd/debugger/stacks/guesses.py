@@ -56,10 +56,10 @@ class UnwindData(Protocol):
 class Guesser:
     """Guesses callers in one stopped process.
 
-    :param unwinder: tells what unwind data has of an address
+    :param unwinder: says what unwind data has of an address
     :param is_code: says whether an address is in memory that can be executed
-    :param stack_end: tells where the mapping ends that an address is in, None if it is in none
-    :param function_start: tells where symbols say that the function at an address begins, None if they do not
+    :param stack_end: says where the mapping ends that an address is in, None if it is in none
+    :param function_start: says where symbols say that the function at an address begins, None if they do not
     """
 
     def __init__(

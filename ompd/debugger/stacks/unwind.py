@@ -48,7 +48,7 @@ class Stack:
 class Walk(Iterator[Frame]):
     """A stack as it is being followed: frames, innermost first.
 
-    ``stopped`` tells, at the end, why the stack could not be followed further; None if its outermost frame was reached.
+    ``stopped`` says, at the end, why the stack could not be followed further; None if its outermost frame was reached.
     """
 
     def __init__(self, frames: Callable[[Walk], Iterator[Frame]]) -> None:
@@ -84,8 +84,8 @@ class Unwinder:
         to get the target's; None if there is none
     :param steps: what was found out at an earlier stop of the same process, and is to be kept for a later one
     :param is_code: says whether an address is in memory that can be executed; without it there are no guesses
-    :param stack_end: tells where the mapping ends that an address is in, None if it is in none
-    :param function_start: tells where symbols say that the function at an address begins, None if they do not
+    :param stack_end: says where the mapping ends that an address is in, None if it is in none
+    :param function_start: says where symbols say that the function at an address begins, None if they do not
     """
 
     def __init__(
@@ -429,7 +429,7 @@ class Unwinder:
         return self._guesser
 
     def step_at(self, address: int) -> Step | None:
-        """Return what undoes a frame at *address*, None if no unwind data tells it."""
+        """Return what undoes a frame at *address*, None if there is no unwind data for it."""
         step = self._known_step(address)
         return None if isinstance(step, str) else step
 

@@ -103,7 +103,7 @@ class Target(Protocol):
         """
 
     def regions(self) -> Sequence[MemoryRegion]:
-        """Return all that was mapped, by address, as far as the target tells, none over another."""
+        """Return all that was mapped, by address, as far as the target says, none over another."""
 
     def extract(self, start: int, kind: int) -> bytes | None:
         """Return what the target itself holds of the file of the module at *start*, None if it holds nothing.

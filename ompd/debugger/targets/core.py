@@ -266,7 +266,7 @@ class CoreTarget:
         return -1
 
     def _find_loss(self) -> Loss | None:
-        # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may tell how many segments there
+        # Section headers, at the end of gdb's cores, say nothing; in the kernel's, one may say how many segments there
         # are, and that was found out otherwise.
         size, header = len(self._data), self._elf.header
         held = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
@@ -454,7 +454,7 @@ class CoreTarget:
 
 
 def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
-    # The segments that are in the file as a core has them, one behind the other. A header that was changed tells of
+    # The segments that are in the file as a core has them, one behind the other. A header that was changed shows
     # bytes that never were.
     limit = 1 << 63
     for segment in reversed(segments):

@@ -59,7 +59,7 @@ class EmulatedTls:
         """Return where *thread* has its copy of the variable with the control object at an address; None if it has no
         storage yet.
 
-        :raises Unavailable: if the key of the copies is not to be told from others
+        :raises Unavailable: if the key of the copies cannot be distinguished from others
         """
         control = self.control(control_address)
         if not control.number:

@@ -46,7 +46,7 @@ class ThreadLocalStorage:
     """Thread-local variables of one process.
 
     :param program: the program's own module, None if it is unknown
-    :param thread_pointer: tells a thread's thread pointer
+    :param thread_pointer: gives a thread's thread pointer
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class LocalValue(NamedTuple):
 
     ``name`` is ``""`` for one that has none. ``type`` is as the source spells it, of a reference ``referred`` what it
     refers to, which ``address`` and ``shown`` are of then, too. ``address`` is None for what is in no memory;
-    ``shown`` is None if the value is not to be told, ``fault`` says why. ``depth`` counts the blocks that it is in,
+    ``shown`` is None if the value is unknown, ``fault`` says why. ``depth`` counts the blocks that it is in,
     ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word; ``is_copy`` marks one
     that a function around declares, too, in the same place. ``derefs`` is how it is reached through the argument of
     gcc's code of a construct: 0 for a part of what that points to, 1 for one that a pointer there leads to; None
@@ -78,7 +78,7 @@ class FunctionLocals:
 
 
 class _Prepared(NamedTuple):
-    # What the file alone tells of a variable at one address.
+    # What the file alone says of a variable at one address.
     variable: LocalVariable
     told: LocalValue
     expression: bytes | None
@@ -86,8 +86,8 @@ class _Prepared(NamedTuple):
 
 
 class _Code(NamedTuple):
-    # What the file tells of an address: the functions there, innermost first, and the base of their frame. Where that
-    # is the stack pointer, frame_size is how far below the CFA it is kept, None if that is not to be told.
+    # What the file says of an address: the functions there, innermost first, and the base of their frame. Where that is
+    # the stack pointer, frame_size is how far below the CFA it is kept, None if that is unknown.
     scopes: list[list[_Prepared]]
     known: dict[Key, _Prepared]
     frame_base: bytes | None
@@ -96,7 +96,7 @@ class _Code(NamedTuple):
 
 
 class _FrameTypes(TypeReader):
-    # Types whose arrays may have bounds that the frame tells.
+    # Types whose arrays may have bounds that the frame says.
 
     frame: FrameContext | None = None
     bound: Callable[[Place], int] | None = None
@@ -182,7 +182,7 @@ class _ModuleLocals:
             raise Unavailable("it is thread-local")
         return self._process.thread_local_address(self._module.record, offset, 0, "a variable", thread)
 
-    # What the file tells
+    # What the file gives
 
     def _read(self, address: int) -> _Code:
         entry = self._module.lines.function_entry(address) if self._module.lines is not None else None
@@ -218,8 +218,8 @@ class _ModuleLocals:
         )
 
     def _frame_size(self, address: int) -> int | None:
-        # LLVM tells places by the stack pointer as it is between calls. Where it pushes arguments of one, the pointer
-        # is lower, which no debugger can derive from the place: how low it is between calls is told by unwind data.
+        # LLVM gives places by the stack pointer as it is between calls. Where it pushes arguments of one, the pointer
+        # is lower, which no debugger can derive from the place: how low it is between calls is known by unwind data.
         row = self._module.row(address)
         if row is None:
             return None
@@ -301,7 +301,7 @@ class _ModuleLocals:
             return target
         return target
 
-    # What the frame tells
+    # What the frame gives
 
     def _value(self, row: _Prepared, context: FrameContext) -> LocalValue:
         try:
@@ -395,7 +395,7 @@ class Locals:
         self._modules: dict[int, _ModuleLocals | None] = {}
 
     def names_at(self, frame: Frame) -> Collection[str]:
-        """Return the names of the variables of the functions that a frame is in, as far as files tell them."""
+        """Return the names of the variables of the functions that a frame is in, as far as files give them."""
         try:
             return self._in_module(frame).names_at(frame.call_site)
         except OmpdError:

@@ -52,7 +52,7 @@ class VariableReader:
     def address(self, thread: int) -> int | None:
         """Return where *thread* has its copy of the whole variable, None if it has no storage yet.
 
-        :raises Unavailable: if it has no place, or that is not to be told
+        :raises Unavailable: if it has no place, or that is unknown
         """
         variable = self.variable
         if variable.module.unproven is not None:
@@ -86,7 +86,7 @@ class VariableReader:
         return self._shown[address]
 
     def digest(self, address: int) -> str | None:
-        """Return what tells the value at *address* from others, of which the shown part is the same; None if it cannot
+        """Return what distinguishes the value at *address* from others, of which the shown part is the same; None if it cannot
         be read as a whole. Of very large variables the first megabytes are compared.
         """
         size = min(self.variable.size or 0, _MAX_DIGESTED)
@@ -135,7 +135,7 @@ class VariableReader:
 
     @property
     def type(self) -> str | None:
-        """The type's name, None if that is unknown, or only a value would tell that of the part."""
+        """The type's name, None if that is unknown, or only a value would say that of the part."""
         variable = self.variable
         if variable.members:
             return "COMMON block"
@@ -174,7 +174,7 @@ class VariableReader:
 
         A thread runs it when it uses the variable, or another one of its file, for the first time.
 
-        :raises Unavailable: if it is not to be told which guard is this variable's
+        :raises Unavailable: if it is unknown which guard is this variable's
         """
         if self.variable.mechanism != TLS or self.variable.is_fortran or self.variable.info is None:
             return None

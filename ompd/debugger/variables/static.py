@@ -1,7 +1,7 @@
 """Finds variables of a process by the names that its source has for them.
 
 The program is searched first: its debug information, then its symbols; other modules only if it has no variable of that
-name, or if the name is qualified by theirs. A symbol alone tells address and size, and no type.
+name, or if the name is qualified by theirs. A symbol alone gives address and size, and no type.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Variables:
         return made
 
     def _declared(self, made: StaticVariable) -> StaticVariable | None:
-        # What another file defines, without debug information of its own: its symbol tells where.
+        # What another file defines, without debug information of its own: its symbol says where.
         for module in sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library)):
             symbol = _symbol(module, made.linkage or made.short_name)
             if symbol is None:
@@ -374,7 +374,8 @@ class Variables:
 
 
 def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
-    """Return what is said where several variables are called so: each by a name that tells it from the others."""
+    """Return what is said where several variables are called so: each by a name that distinguishes it from the
+    others."""
     shown = [variable.name for variable in found[:_MAX_LISTED]]
     more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
     return NoAnswer(
@@ -516,7 +517,7 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
 
 
 def _around(symbol: str, name: str) -> list[str]:
-    # What a variable of a function of C++ is in, as the linker's name tells.
+    # What a variable of a function of C++ is in, as the linker's name says.
     from ompd.binary.demangle import demangle  # noqa: PLC0415  few names need it
 
     parts = split_scopes(demangle(symbol) or "")
@@ -527,7 +528,7 @@ def _exported(module: LoadedModule) -> Mapping[str, Symbol]:
     try:
         return module.symbols.exported_variables if module.symbols is not None else {}
     except OmpdError:
-        return {}  # damaged symbols tell nothing
+        return {}  # damaged symbols say nothing
 
 
 def _symbol(module: LoadedModule, name: str) -> Symbol | None:

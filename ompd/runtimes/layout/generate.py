@@ -107,7 +107,7 @@ def release_of(runtime: str, producer: str, folder: str, intels_version: str | N
 
 
 def telling_exports(runtime: str) -> list[str]:
-    """Return the names by which the shipped tables of a runtime tell its releases apart, in the order of releases; and
+    """Return the names by which the shipped tables of a runtime distinguish its releases, in the order of releases; and
     of LLVM's one that Intel's alone exports.
     """
     names = [name for known in table.shipped_tables(runtime) for name in (*known.has_exports, *known.lacks_exports)]

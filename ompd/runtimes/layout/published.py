@@ -79,7 +79,7 @@ def _layout(
         else:
             fields[member] = Field(offset, length)
     for member, other in _overlapping(fields):
-        # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone. Nothing tells which.
+        # Constants that were lost read as zeros, and 0 is a good offset, but of one member alone. Nothing says which.
         for each in (member, other):
             text = f"{struct}.{member} and {struct}.{other} overlap"
             faults[each] = addresses[f"ompd_access__{struct}__{each}"], text

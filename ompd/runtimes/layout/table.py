@@ -2,8 +2,8 @@
 that the user made (``ompd layout add``) in ``$XDG_DATA_HOME/ompd/layouts`` or ``~/.local/share/ompd/layouts``.
 
 What a table says holds for the releases it names, if they were built as usual. Which build is in a process no name
-tells, so a table may be used only where it was proven on that very image; see the plugins' ``proof`` modules. A file
-of the user's that is no table is left out, and the others serve (:func:`user_tables` tells why).
+says, so a table may be used only where it was proven on that very image; see the plugins' ``proof`` modules. A file
+of the user's that is no table is left out, and the others serve (:func:`user_tables` says why).
 
 A file is one object: ``format`` (1), ``runtime`` (kind of runtime), ``releases``, ``architectures`` (the psABI's
 names), ``provenance`` (a sentence), ``build_ids`` (of files that are known to be laid out so: what each is),

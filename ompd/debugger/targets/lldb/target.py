@@ -1,6 +1,6 @@
 """A process under LLDB, live or from a core file, as LLDB's ``SBProcess`` gives it.
 
-LLDB tells memory, registers, threads and which files are loaded where. Symbols, unwinding, thread-local storage and
+LLDB gives memory, registers, threads and which files are loaded where. Symbols, unwinding, thread-local storage and
 lines are ours, as on every kind of target, so that no two kinds can disagree.
 """
 
@@ -214,7 +214,7 @@ class LldbTarget:
         return next(iter(self._signals.values()), None)
 
     def siginfo(self, thread: int) -> SignalInfo | None:
-        """Return what LLDB tells of the signal that *thread* took; see :meth:`Target.siginfo`.
+        """Return what LLDB says of the signal that *thread* took; see :meth:`Target.siginfo`.
 
         Of a core's LLDB 14 and 19 tell no more than its number; where they name the core, its own note is read.
         """
@@ -405,7 +405,7 @@ class LldbTarget:
                         return found
                 except MemoryFault:
                     continue
-        # At the first instruction the stack pointer tells; later there is no loader, and it is below.
+        # At the first instruction the stack pointer says; later there is no loader, and it is below.
         threads = self.thread_ids()
         return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
