@@ -86,8 +86,8 @@ class VariableReader:
         return self._shown[address]
 
     def digest(self, address: int) -> str | None:
-        """Return what distinguishes the value at *address* from others, of which the shown part is the same; None if it cannot
-        be read as a whole. Of very large variables the first megabytes are compared.
+        """Return a digest of the value at *address*, which distinguishes it from others with the same shown part; None
+        if it cannot be read as a whole. Of very large variables the first megabytes are compared.
         """
         size = min(self.variable.size or 0, _MAX_DIGESTED)
         if not size or self._steps:
