@@ -1,1 +1,1 @@
-"""One table of commands, and what the shell makes of it; LLDB's front end makes its commands of the same table."""
+"""One table of commands, from which the shell's and LLDB's commands are made."""

@@ -1,4 +1,4 @@
-"""The line that loads our commands into LLDB, and the file in which LLDB looks for such lines when it starts."""
+"""The line that loads the commands into LLDB, and ``~/.lldbinit``, which LLDB reads at its start."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def format_import() -> str:
 
 
 def install_import(line: str) -> tuple[Path, bool]:
-    """Write *line* into ``~/.lldbinit`` in the place of one for another installation, else at the end.
+    """Write *line* into ``~/.lldbinit`` in place of one for another installation, else at the end.
 
-    LLDB will run what both files say, so none is taken that somebody else could have written.
+    LLDB runs what these files contain, so files that somebody else could have written are refused.
 
     :returns: the file, and whether it was changed
     :raises BadFile: if it cannot be read or written, or others could change it or the script

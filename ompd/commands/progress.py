@@ -1,4 +1,4 @@
-"""One line on a terminal's standard error, for who waits longer than a second."""
+"""One line on a terminal's standard error, if a command takes longer than a second."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _INTERVAL = 0.1
 
 
 def harmless(text: str) -> str:
-    """Return *text* with what a terminal would act on written out: names and messages of a target are data."""
+    """Return *text* with control characters escaped: names and messages of a target are data."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Progress:
-    """Shows what it is called with, from the second second on; what it showed is gone at the end of its context."""
+    """Shows the lines that it receives, from the second second on; they are gone at the end of its context."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _PATIENCE

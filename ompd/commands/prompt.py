@@ -1,6 +1,6 @@
-"""The commands as they are at a debugger's prompt: the same words and options as in the shell, of the same table.
+"""The commands at a debugger's prompt: the same words and options as in the shell, from the same table.
 
-There the target is the process that is being debugged, so no command names one, or where its files are.
+There the target is the process that is being debugged, so no option names it or its files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _OPTIONS = ("as_json", "unfold", "verbose", "debug")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """An option: ``name`` of the parameter, its words, what it does, what help calls its value (None without one)."""
+    """An option: the parameter's ``name``, its words, its help, and its value's name in the help (None without a
+    value).
+    """
 
     name: str
     long: str
@@ -35,7 +37,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """How an answer can be shown: with colours, and how wide, None without an end."""
+    """How to show an answer: with colours or not, and how wide, None for no limit."""
 
     color: bool
     width: int | None
@@ -59,9 +61,9 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
 
 
 def parse_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the options and of the argument that *words* give, by the names of the parameters.
+    """Return the values of the options and of the argument in *words*, by the names of the parameters.
 
-    :raises BadInput: if there is a word that *command* does not have, or one that it needs is not there
+    :raises BadInput: if a word is not one of *command*, or one that it needs is missing
     """
     found: dict[str, Any] = {}
     rest = list(words)
@@ -103,7 +105,7 @@ def _value(command: Command, flag: Flag, text: str) -> Any:
 
 
 def format_help(command: Command, prompt: str) -> str:
-    """Return the help of *command*: what it answers, what it prints, its options."""
+    """Return the help of *command*: what it shows, sample output, options."""
     example = "\n".join(f"  {line}" for line in command.example.splitlines())
     words = [
         (f"{f'-{f.short}, ' if f.short else '    '}--{f.long}" + (f" {f.metavar}" if f.metavar else ""), f.help)
@@ -119,7 +121,7 @@ def format_help(command: Command, prompt: str) -> str:
 def format_reply(
     command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Mapping[int, int]
 ) -> str:
-    """Return what *command* answers, as JSON if that was requested, else as text with what there is to note.
+    """Return the output of *command*, as JSON if *given* says so, else as text with notes.
 
     :param indices: the debugger's numbers of the threads, by native id
     """

@@ -62,7 +62,7 @@ class Command:
     example_words: str = ""
 
     def answer(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
-        """Ask the question.
+        """Run the query.
 
         :param given: the argument and the command's own options, by name; a missing one was not given
         """

@@ -1,4 +1,4 @@
-"""What a user may call a target: a core file, or a process by its number."""
+"""What a user may name as a target: a core file, or a process by its number."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file a question: handles in, records out."""
+"""One file for each query: handles in, records out."""

@@ -1,4 +1,4 @@
-"""Which thread of each team around it began the team that a thread is in."""
+"""The ancestors' numbers of a thread: in each enclosing team, the thread that began the next team."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _MAX_LEVELS = 100_000
 
 
 class Ancestry:
-    """Numbers of ancestors, as ``omp_get_ancestor_thread_num`` has them; those of each team are found once."""
+    """Numbers of ancestors, as ``omp_get_ancestor_thread_num`` returns them; those of each team are found once."""
 
     def __init__(self) -> None:
         self._members: dict[str, dict[int, int]] = {}
         self._begun_by: dict[str, tuple[ParallelHandle, int] | None] = {}
 
     def of(self, region: ParallelHandle | None) -> tuple[int, ...]:
-        """Return the thread numbers of the ancestors of the threads of *region*, from level 1 to the one around it.
+        """Return the thread numbers of the ancestors of *region*'s threads, from level 1 inwards.
 
         Empty at level 1 and outside of all regions.
 
-        :raises OmpdError: if an enclosing region, or who is in its team, cannot be read
+        :raises OmpdError: if an enclosing region, or the members of its team, cannot be read
         """
         found: list[int] = []
         seen: set[str] = set()

@@ -48,7 +48,7 @@ DISPLAY = "display"
 
 
 def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
-    """Return *answer* with those variables alone whose value differs between handles."""
+    """Return *answer* with only those variables whose value differs between handles."""
     values: dict[tuple[str, str], set[int | str | None]] = {}
     for row in answer.rows:
         values.setdefault((row.runtime, row.name), set()).add(row.value)

@@ -1,4 +1,4 @@
-"""``layout``: the tables of structure layouts that are known, and a new one from a file's debug information."""
+"""``layout``: the known tables of structure layouts, and a new one from a file's debug information."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ompd.runtimes.layout import generate, table
 
 
 def known(name: str | None = None) -> LayoutAnswer:
-    """Return the tables that are known, the shipped ones first; or one of them with all that it holds.
+    """Return the known tables, the shipped ones first; or one of them with its contents.
 
-    :param name: that of a table, as this names it; of two the user's own
-    :raises BadInput: if there is none of that name
+    :param name: a table's name, as this function returns it; of two with one name the user's own
+    :raises BadInput: if there is no table with that name
     :raises BadFile: if a shipped table is damaged
     """
     shipped, (own, faults) = table.shipped_tables(), table.user_tables()
@@ -34,11 +34,11 @@ def add(path: str, name: str | None = None, runtime: str | None = None) -> Layou
     """Make a table from the debug information of a runtime, write it into the user's folder, and return it.
 
     :param path: the runtime's own file, or its separate debug file
-    :param name: what to call the table, and what it is of, None: as the file says
-    :param runtime: which of :data:`generate.FAMILIES` it is, None: the one whose types are there
-    :raises BadFile: if the file is not what it has to be, or damaged, or the table cannot be written
+    :param name: name of the table and of the runtime's release, None: read from the file
+    :param runtime: one of :data:`generate.FAMILIES`, None: the one whose types are there
+    :raises BadFile: if the file is of the wrong kind, or damaged, or the table cannot be written
     :raises BadInput: if the table's name is that of a shipped one
-    :raises LayoutUnavailable: if the debug information is missing, of no runtime, or lacks a type
+    :raises LayoutUnavailable: if the debug information is missing, of no known runtime, or lacks a type
     """
     file = DebugFile(path)
     try:

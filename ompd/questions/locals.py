@@ -1,9 +1,9 @@
 """The variables of a stack's frames, and how constructs share them, as far as debug information says: text only.
 
-clang hands a region's variables to the function that it makes of it as parameters of their names: what is shared as a
-reference, what is firstprivate as a value. Variables that it makes of clauses it marks as its own. gcc lets the
-function reach them through one parameter without a name, under plain names; what is copied has the name of a variable
-of the function around.
+clang passes a region's variables to the function that it makes of the region as parameters of the same names: shared
+ones by reference, firstprivate ones by value. It marks variables that it makes for clauses as artificial. gcc's
+function reaches them through one parameter without a name, under their plain names; a copy has the name of a variable
+of the enclosing function.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _OTHER_COPY = "the debug information gives the location of a copy that the loop 
 def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> StackFrame:
     """Return the frame with its variables, or why they are unknown.
 
-    :param name: what the linker calls the frame's function, where compilers made it of a construct
-    :param found: what the debugger says of it, None where it was not asked
+    :param name: the linker's name of the frame's function, if compilers made it of a construct
+    :param found: the debugger's facts about it, None if they were not read
     """
     if found is None:
         return frame

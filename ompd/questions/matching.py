@@ -1,4 +1,4 @@
-"""Which threads of the process are OpenMP's, and of which runtime: what all questions about threads begin with."""
+"""Which threads of the process are OpenMP threads, and of which runtime: the start of all queries about threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Found = tuple[LoadedRuntime, ThreadHandle]
 
 
 class Matching:
-    """The threads of one stop and their handles. Each is looked for when it is first requested."""
+    """The threads of one stop and their handles. Each is found when it is first needed."""
 
     def __init__(self, session: Session, runtimes: Sequence[LoadedRuntime], problems: Problems) -> None:
         self._session = session
@@ -64,21 +64,24 @@ class Matching:
         return inside, -at
 
     def around(self, thread: int) -> Sequence[Found]:
-        """Return what else a thread is, beside :meth:`of`: who is in a region of one runtime may have met another's."""
+        """Return what else a thread is, besides :meth:`of`: a thread in a region of one runtime may have started
+        another's.
+        """
         self.of(thread)
         return self._others.get(thread, ())
 
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:
-        """Runtime's id and address of all handles that are of a thread of the process: two if two runtimes know it."""
+        """Runtime's id and address of all handles of threads of the process: two for a thread that two runtimes know.
+        """
         for thread in self._session.process.threads():
             self.of(thread)
         return frozenset(self._handles)
 
     @cached_property
     def doubt(self) -> str | None:
-        """Why a thread that no runtime knows may be OpenMP's all the same: the first thing that would tell and is
-        damaged or lost. None if all that the runtimes know of threads was read.
+        """Why a thread that no runtime knows may be an OpenMP thread all the same: the first relevant fact that is
+        damaged or lost. None if everything that the runtimes know about threads was read.
         """
         session = self._session
         damage = (CorruptState, MemoryFault) if session.target.loss is None else OmpdError
@@ -108,7 +111,7 @@ class Matching:
 def team_order(
     runtime: str | None, thread_num: int | None, level: int | None, parallel: str | None, thread: int | None
 ) -> tuple[bool, str, bool, int, str, int, int]:
-    """Return what rows are sorted by: OpenMP's threads by region and thread number, then idle ones, then others."""
+    """Return the sort key of rows: OpenMP threads by region and thread number, then idle ones, then others."""
     return (
         runtime is None,
         runtime or "",

@@ -1,4 +1,4 @@
-"""From an address to the user's source, and from a stack to the user's innermost frame."""
+"""From an address to the user's source, and from a stack to its innermost user frame."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ NO_FUNCTION = "neither the compiler's name of the code nor debug information say
 def innermost_user_place(
     session: Session, thread: int, context: tuple[AddressSpace, ThreadHandle] | None = None
 ) -> Place | None:
-    """Return the innermost frame of *thread* that is the user's: neither an OpenMP runtime's nor the C library's.
+    """Return the innermost user frame of *thread*: outside of OpenMP runtimes and the C library.
 
-    None for a thread that has no such frame, as an idle one of the pool.
+    None for a thread without one, as an idle one of the pool.
 
     :param context: the runtime and handle of *thread*, if it is an OpenMP thread
-    :raises Unavailable: if the stack could not be followed to its end and none of its frames is the user's
+    :raises Unavailable: if the stack could not be followed to its end and has no user frame
     """
     stack = session.process.stack(thread)
     known = session.straight.get(stack.shape)
@@ -119,9 +119,9 @@ def _library_function(session: Session, frame: Frame) -> str | None:
 
 
 class CodeLeft(NamedTuple):
-    """How code of a construct that has no frame any more was left: the jumps by which its functions ended, innermost
-    first, and where it begins, None if that is unknown. There are no jumps if it is unknown which ones they were;
-    ``is_certain`` is False if it may have been others that are at the same lines.
+    """How code of a construct left the stack: the jumps by which its functions ended, innermost first, and where it
+    begins, None if that is unknown. There are no jumps if it is unknown which ones they were; ``is_certain`` is False
+    if it may have been others at the same lines.
     """
 
     jumps: Sequence[TailCall]
@@ -130,7 +130,7 @@ class CodeLeft(NamedTuple):
 
 
 def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, handle: ThreadHandle) -> CodeLeft | None:
-    """Return how the *code* of a construct on the stack of a thread was left, None if it was not.
+    """Return how the *code* of a construct left the stack of a thread, None if it did not.
 
     :param frames: all frames of the thread
     """
@@ -184,7 +184,7 @@ def _noted_barrier(session: Session, handle: ThreadHandle) -> tuple[str, str, in
 
 
 def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: ThreadHandle) -> Place:
-    """Return where the code of a construct is that has no frame any more, as far as that is known."""
+    """Return the place of a construct's code that has left the stack, as far as it is known."""
     function = _function_left(session, code)
     if left.jumps:
         jump = left.jumps[0]
@@ -236,7 +236,7 @@ def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: T
 
 
 def calls_entry(session: Session, called: Frame) -> bool:
-    """Return whether *called* is an entry point of the runtime, which the user's code alone calls."""
+    """Return whether *called* is an entry point of the runtime, which only user code calls."""
     return _ENTRY.match(_symbol(session, called.call_site) or "") is not None
 
 
@@ -256,13 +256,13 @@ def _as_far_as_proven(session: Session, place: Placed, addresses: Sequence[int])
 
 
 def unproven_at(session: Session, address: int) -> str | None:
-    """Return why the file with an address of code is not proven to be the one that ran, None if it is."""
+    """Return why the file with the code at an address could not be verified to be the one that ran, None if it was."""
     module = session.process.module_at(address)
     return module.unproven if module is not None else None
 
 
 def innermost_place(session: Session, thread: int) -> Place:
-    """Return the innermost frame of *thread*, whatever code it is in: for one whose stack cannot be followed.
+    """Return the innermost frame of *thread*, whatever code it is in: for a stack that cannot be followed.
 
     :raises Unavailable: if its registers are lost
     """
@@ -278,7 +278,7 @@ def innermost_place(session: Session, thread: int) -> Place:
 
 
 def code_owner(session: Session, address: int) -> str:
-    """Return whose code is at *address*; see :func:`ompd.contract.code.owner`."""
+    """Return the owner of the code at *address*; see :func:`ompd.contract.code.owner`."""
     known = session.owners
     if address not in known:
         known[address] = owner_of(session.process, session.runtime_modules, address)
@@ -286,14 +286,14 @@ def code_owner(session: Session, address: int) -> str:
 
 
 def named(facts: Facts, key: str, found: RegionFunction | None) -> RegionFunction | None:
-    """Return *found*, after noting among *facts* why its function is unknown, where it is not."""
+    """Return *found*, after noting in *facts* why its function is unknown, if it is."""
     if found is not None and found.function is None:
         facts.unavailable[f"{key}.function"] = NO_FUNCTION
     return found
 
 
 def is_of_construct(session: Session, address: int) -> bool:
-    """Return whether the code at *address* is that of a function that a compiler made of a construct."""
+    """Return whether the code at *address* is in a function that a compiler made of a construct."""
     return outlined.parse(_symbol(session, address) or "") is not None
 
 
@@ -303,9 +303,10 @@ def is_user_frame(session: Session, frame: Frame) -> bool:
 
 
 def region_function(session: Session, region: ParallelHandle) -> RegionFunction | None:
-    """Return what is known of the function the compiler made of a region's code, None if the region has none.
+    """Return the function that the compiler made of a region's code, as far as it is known, None if the region has
+    none.
 
-    ``function`` is the user's function that has the construct in it, None if that is unknown.
+    ``function`` is the user function that contains the construct, None if that is unknown.
     """
     entry = region.function()
     if entry is None:
@@ -320,9 +321,10 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
 
 
 def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
-    """Return what is known of the function the compiler made of an explicit task's code, None if the task has none.
+    """Return the function that the compiler made of an explicit task's code, as far as it is known, None if the task
+    has none.
 
-    ``function`` is the user's function that has the construct in it, None if that is unknown.
+    ``function`` is the user function that contains the construct, None if that is unknown.
     """
     entry = task.function()
     if entry is None:
@@ -340,9 +342,9 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
 
 
 def noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, int] | None:
-    """Return file, function and line of the construct that created *task* as its compiler wrote them down, else None.
+    """Return file, function and line of the construct that created *task* as its compiler recorded them, else None.
 
-    clang does, also in programs without debug information or symbols if -g was given.
+    clang records them with -g, even if the program has lost its debug information and symbols.
     """
     try:
         source = space.internals().task_source(task)
@@ -352,10 +354,10 @@ def noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, i
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:
-    """Return the name of the user's function that encountered *region*'s construct, None if that is unknown.
+    """Return the name of the user function that encountered *region*'s construct, None if that is unknown.
 
-    gcc's names tell, and clang's from 17 on. For older ones it is read from the stack of the region's primary thread,
-    and of the primary threads of enclosing regions, out to the first function that a person wrote.
+    gcc's names contain it, and clang's from 17 on. For older ones it is the first source function on the stack of the
+    region's primary thread, and of the primary threads of enclosing regions.
     """
     known = session.source_functions
     passed: dict[str, None] = {}

@@ -40,7 +40,7 @@ def ask(session: Session) -> Answer[ParallelRecord]:
 def live_regions(
     session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems
 ) -> dict[str, ParallelHandle]:
-    """Return all regions that some thread is in, and those that enclose them, by their ids."""
+    """Return all regions that some thread is in, and those that enclose them, by id."""
     found: dict[str, ParallelHandle] = {}
     try:
         threads = space.threads()

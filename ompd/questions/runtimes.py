@@ -1,4 +1,4 @@
-"""``runtimes``: every OpenMP runtime in the process."""
+"""``runtimes``: the OpenMP runtimes in the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ompd.session.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:
-    """Return every OpenMP runtime of the process, also those that can only be named."""
+    """Return the OpenMP runtimes of the process, also those that ompd cannot read."""
     problems = begin(session)
     rows = records(session, problems)
     for fault in session.lost_runtimes:
@@ -26,7 +26,7 @@ def ask(session: Session) -> Answer[RuntimeRecord]:
 
 
 def records(session: Session, problems: Problems) -> tuple[RuntimeRecord, ...]:
-    """Return the records of all runtimes; what of them cannot be read becomes a warning."""
+    """Return the records of all runtimes; what cannot be read becomes a warning."""
     return tuple(_record(session, runtime, problems) for runtime in session.runtimes)
 
 

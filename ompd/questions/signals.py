@@ -1,4 +1,4 @@
-"""What a row says of the signal that its thread took."""
+"""A row's facts about the signal that its thread took."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOST = SignalFacts(signal=None, signal_name=None, si_code=None, si_addr=None, f
 
 
 def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts:
-    """Return what is known of the signal that *thread* took, by its native id, None where that is lost."""
+    """Return the facts about the signal that *thread* (a native id) took, None if they are lost."""
     info = facts.get("signal", partial(_siginfo, session, thread))
     if "signal" in facts.unavailable:
         facts.unavailable.update(dict.fromkeys(_KEYS, facts.unavailable["signal"]))

@@ -1,4 +1,4 @@
-"""``snapshot``: a small core that holds what an inspection reads."""
+"""``snapshot``: a small core with the memory that queries read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
 def take_snapshot(
     session: Session, path: str | os.PathLike[str], *, data_limit: int = DATA_LIMIT, keep_environment: bool = False
 ) -> SnapshotRecord:
-    """Write an ELF core of the process to *path* with what the questions read, and say what is in it.
+    """Write an ELF core of the process to *path* with what the queries read, and return what is in it.
 
-    A file of that name is replaced once the new one is whole. A live process is stopped while its memory is copied, not
-    while the file is written.
+    A file of that name is replaced once the new one is complete. A live process is stopped while its memory is copied,
+    not while the file is written.
 
     :raises BadFile: if the file cannot be written
     """

@@ -48,17 +48,16 @@ _GAP = "functions that it called left the stack by tail calls, and are unknown"
 def ask(
     session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
 ) -> Answer[StackRecord]:
-    """Return the stack of each thread: OpenMP's by region and thread number, then idle ones, then others.
+    """Return the stack of each thread: OpenMP threads by region and thread number, then idle ones, then others.
 
-    The runtime's frames are left out, and of the C library's those that no one wrote: of its functions that call each
-    other the one that the user called is there.
+    The runtime's frames are left out, and so are the C library's, except the function that user code called.
 
     :param raw: all frames of the thread's own stack instead, and no others
-    :param fold: threads that have the same stack share a row
-    :param thread: only that of the thread with this native id; if there is none, of those with this thread number
-    :param locals: have the variables of the user's frames
+    :param fold: group threads with equal stacks in one row
+    :param thread: only the thread with this native id or, if there is none, threads with this thread number
+    :param locals: add the variables of user frames
     :raises BadInput: if there is no such thread
-    :raises NoAnswer: if the target names no thread
+    :raises NoAnswer: if the target has no threads
     """
     problems = begin(session)
     doubt: str | None = None
@@ -146,7 +145,7 @@ class _Own(NamedTuple):
 
 
 class _Reader:
-    """Stacks of one stop. What is found of one thread is kept for those whose stacks it continues."""
+    """Stacks of one stop. Facts about one thread are kept for the threads whose stacks it continues."""
 
     def __init__(
         self,
@@ -173,7 +172,7 @@ class _Reader:
         self._constructs: dict[tuple[int, str | None], Construct] = {}
 
     def chosen(self, thread: int | None) -> list[int]:
-        """Return the native ids of the threads that are requested."""
+        """Return the native ids of the requested threads."""
         threads = list(self._process.threads())
         if thread is None or thread in threads:
             return threads if thread is None else [thread]

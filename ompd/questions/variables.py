@@ -1,4 +1,4 @@
-"""``var``: a variable as every thread of the process has it."""
+"""``var``: one variable in every thread of the process."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ _MIN_SPREAD, _FENCE = 8, 3
 def ask(
     session: Session, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
 ) -> VariableAnswer:
-    """Return the variable *name* as each thread has it: OpenMP's by region and thread number, then idle ones, others.
+    """Return the variable *name* in each thread: OpenMP threads by region and thread number, then idle ones, then
+    others.
 
-    :param name: as the source has it; ``file.c::x``, ``ns::Class::x``, ``function::x``, ``module::x`` and
-        ``/block/member`` qualify it, and ``x.member[2]``, ``*x`` are parts of one
+    :param name: its name in the source; ``file.c::x``, ``ns::Class::x``, ``function::x``, ``module::x`` and
+        ``/block/member`` qualify it, and ``x.member[2]``, ``*x`` select a part
     :param format: one of gdb's letters, for the text
-    :param stats: tell what the values have in common
-    :param elements: how many elements of an array, and characters of a string, are shown
+    :param stats: compute statistics of the values
+    :param elements: the most elements of an array, or characters of a string, to show
     :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that distinguish them
     :raises BadInput: if it has no such part
     """
@@ -122,7 +123,7 @@ def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
 
 
 class _Copies:
-    """Where threads have their copies, and by what."""
+    """How threads have copies, and where."""
 
     def __init__(self, session: Session, reader: VariableReader, runtimes: Sequence[LoadedRuntime]) -> None:
         self._reader = reader
@@ -155,9 +156,9 @@ class _Copies:
 
     @property
     def mechanism(self) -> str | None:
-        """By what threads have copies; see :class:`VariableRecord`.
+        """How threads have copies; see :class:`VariableRecord`.
 
-        :raises OmpdError: if the runtime may keep copies, and does not say
+        :raises OmpdError: if the runtime may keep copies, and that is unknown
         """
         if self._doubt is not None and not self._keeping and not self._early:
             raise self._doubt
@@ -167,7 +168,7 @@ class _Copies:
         return keeping.threadprivate_mechanism if keeping is not None else self._reader.variable.mechanism
 
     def address(self, thread: int, found: Found | None) -> int | None:
-        """Return where *thread* has its copy, None if it has no storage yet."""
+        """Return the address of *thread*'s copy, None if it has no storage yet."""
         if not self._keeping and not self._early:
             return self._reader.address(thread)
         offset = self._reader.variable.offset

@@ -1,4 +1,4 @@
-"""What a thread waits for, as far as the runtime says: part of ``threads``."""
+"""What a thread waits for, as far as the runtime records it: part of ``threads``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _AT_NONE = "none of the team's barriers counts the thread: it has not arrived ye
 
 
 class Waits:
-    """Answers for the threads of one runtime; what is the same for a whole team is asked once."""
+    """The waits of one runtime's threads; facts about a whole team are read once."""
 
     def __init__(self, session: Session, space: AddressSpace) -> None:
         self._session = session
@@ -80,7 +80,7 @@ class Waits:
         return known[1]
 
     def construct_of(self, region: ParallelHandle) -> RegionFunction | None:
-        """Return the construct of a region, None where it is unknown."""
+        """Return the construct of a region, None if it is unknown."""
         if region.id not in self._constructs:
             try:
                 self._constructs[region.id] = places.region_function(self._session, region)

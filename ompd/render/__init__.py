@@ -1,1 +1,1 @@
-"""Records to text or JSON. Sees no target."""
+"""Records to text or JSON; sees no target."""

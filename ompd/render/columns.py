@@ -1,7 +1,7 @@
-"""Laying text out in the width of a terminal: tables and lines are broken between words, never inside of one that fits.
+"""Layout of text in the width of a terminal: tables and lines break between words, never inside one that fits.
 
-Pieces are broken at spaces and behind commas, so that addresses, names and numbers stay whole. What does not fit as a
-table becomes a block of lines for each row.
+Breaks are at spaces and after commas, so that addresses, names and numbers stay whole. A table that does not fit
+becomes a block of lines for each row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_WORD = 44
 
 
 def width_of(text: str) -> int:
-    """Return how many columns *text* takes."""
+    """Return the number of terminal columns of *text*."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
@@ -31,7 +31,7 @@ def width_of(text: str) -> int:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return *text* in lines of at most *width* columns; a word alone is broken where it is longer."""
+    """Return *text* in lines of at most *width* columns; only a word that is longer is broken."""
     if width_of(text) <= width:
         return [text]
     lines, line = [], ""
@@ -56,7 +56,8 @@ def _fitting(text: str, width: int) -> int:
 
 
 def wrap_line(text: str, width: int) -> list[str]:
-    """Return a line with its indentation in lines of at most *width* columns; those that follow are indented more."""
+    """Return a line, with its indentation, in lines of at most *width* columns; continuation lines are indented more.
+    """
     if width_of(text) <= width:
         return [text]
     indent = len(text) - len(text.lstrip(" "))

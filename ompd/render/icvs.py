@@ -7,9 +7,9 @@ from ompd.render.words import Line, Table, clean, format_field, format_list
 
 
 def icvs_table(answer: Answer[IcvRecord], *, unfold: bool = False, display: bool = False) -> Table:
-    """Return the table of ``icvs``: a line for each variable and each of its values, with the handles that have it.
+    """Return the table of ``icvs``: a line for each value of each variable, with the handles that have it.
 
-    A variable that goes by two names has lines for both only if *unfold*, display control variables have some only if
+    A variable with two names has lines for both only if *unfold*; display control variables are shown only if
     *display*.
     """
     names = {row.name for row in answer.rows}

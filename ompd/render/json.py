@@ -52,7 +52,7 @@ def _plain(record: Any) -> dict[str, Any]:
 def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapping[str, object]] | None = None) -> str:
     """Return *answer* to *command* as the text of one JSON object, with a line for each key and each row.
 
-    :param extra: returns keys that a row has besides its own
+    :param extra: returns additional keys of a row
     """
     members: dict[str, Iterable[str]] = {
         "schema": (_dump(f"ompd/{command}/1"),),
@@ -130,7 +130,7 @@ def _pieces(rows: Iterable[Any]) -> Iterator[str]:
 
 
 def format_snapshot(taken: SnapshotRecord) -> str:
-    """Return what was written as the text of one JSON object."""
+    """Return the record of a snapshot as the text of one JSON object."""
     return _dump({"schema": "ompd/snapshot/1", **_plain(taken)})
 
 

@@ -9,7 +9,7 @@ from ompd.render.words import NONE, Line, Table, clean, format_count
 
 
 def layouts_table(answer: LayoutAnswer) -> Table:
-    """Return a row for each table that is known."""
+    """Return a row for each known table."""
     titles = ("NAME", "RUNTIME", "RELEASES", "ARCHITECTURES", "BUILD-IDS", "FROM")
     lines = (
         Line(
@@ -28,7 +28,7 @@ def layouts_table(answer: LayoutAnswer) -> Table:
 
 
 def notes(answer: LayoutAnswer, *, verbose: bool) -> Iterator[str]:
-    """Yield how the tables were made, each way once; *verbose*, their build-ids and files too."""
+    """Yield how the tables were made, each way once; if *verbose*, also their build-ids and files."""
     made: dict[str, list[str]] = {}
     for row in answer.rows:
         made.setdefault(row.provenance, []).append(row.name)
@@ -42,7 +42,7 @@ def notes(answer: LayoutAnswer, *, verbose: bool) -> Iterator[str]:
 
 
 def layout_lines(answer: LayoutAnswer) -> Iterator[str]:
-    """Yield what is known of one table, then a block of lines for each of its structures."""
+    """Yield lines about one table, then a block of lines for each of its structures."""
     for row in answer.rows:
         yield clean(f"{row.name}   {row.runtime}")
         yield clean(f"  releases       {', '.join(row.releases)}")

@@ -16,7 +16,7 @@ _NO_STATES = {
 
 
 def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
-    """Yield what is known of each runtime, a block of lines each."""
+    """Yield a block of lines for each runtime."""
     for row in answer.rows:
         yield clean(format_runtime_name(row))
         yield f"  file           {clean(row.file)}"

@@ -1,5 +1,5 @@
-"""The JSON Schema (draft 2020-12) of each command's answer, made of the records' own types, so that it cannot fall
-behind.
+"""The JSON Schema (draft 2020-12) of each command's output, made from the records' types, so that it cannot be out of
+date.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One line that says where an OpenMP program is: how many threads in how many regions, and what they do."""
+"""One line about an OpenMP program: how many threads in how many regions, and what they do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ompd.render.words import clean, format_count
 
 
 def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> str:
-    """Return the line; *thread* is the native id of the thread that stopped, None if that is no one's."""
+    """Return the line; *thread* is the native id of the thread that stopped, None if there is none."""
     members = [row for row in answer.rows if row.parallel is not None]
     if members:
         regions = len({(row.runtime, row.parallel) for row in members})

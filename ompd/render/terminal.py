@@ -1,4 +1,4 @@
-"""Text answers on a terminal, or in a pipe: colours, column widths, the region tree. Sees records only."""
+"""Text output on a terminal, or in a pipe: colours, column widths, the region tree. Sees only records."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _UNBOUNDED = 100_000
 
 
 class _Console(Console):
-    """A console whose reader may go away: that is for the caller to know, not the end of the process."""
+    """A console whose reader may go away: the caller decides what that means, not rich."""
 
     def on_broken_pipe(self) -> None:
         raise
 
 
 def make_console(color: str, *, file: TextIO | None = None, width: int | None = None) -> Console:
-    """Return where answers go: standard output, with colours as *color* (``auto``, ``always``, ``never``) says.
+    """Return the console for answers: standard output, with colours as *color* (``auto``, ``always``, ``never``) says.
 
-    :param file: where they go instead, *width* columns wide or without end
+    :param file: write there instead, *width* columns wide, None for no limit
     """
     terminal = sys.stdout.isatty() if file is None else width is not None
     return _Console(
@@ -165,7 +165,7 @@ def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: b
 
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:
-    """Print the tables of layouts that are known, or what one of them holds."""
+    """Print the known tables of layouts, or the contents of one."""
     if answer.structs is None:
         _print_table(console, layouts.layouts_table(answer))
         _print_wrapped(console, [("", ""), *((line, "dim") for line in layouts.notes(answer, verbose=verbose))])

@@ -33,9 +33,9 @@ def threads_table(
     verbose: bool = False,
     indices: Mapping[int, int] | None = None,
 ) -> Table:
-    """Return the table of ``threads``. Rows that differ in nothing but their number are one, unless *unfold*.
+    """Return the table of ``threads``. Rows that differ only in number share a line, unless *unfold*.
 
-    :param indices: LLDB's numbers of the threads by native id, which get a column then
+    :param indices: LLDB's numbers of the threads by native id; they get a column
     """
     groups: dict[Any, list[ThreadRecord]] = {}
     for number, row in enumerate(answer.rows):

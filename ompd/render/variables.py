@@ -1,4 +1,4 @@
-"""``var`` as a table, with threads folded that have the same value, and what the values have in common."""
+"""``var`` as a table, with threads of equal values folded, and statistics of the values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MARK = "*"
 
 
 def variable_heading(answer: Answer[VariableRecord]) -> str:
-    """Return the line above the table: name, type, by what threads have copies, and where it is declared."""
+    """Return the line above the table: name, type, how threads have copies, and place of the declaration."""
     if not answer.rows:
         return ""
     row = answer.rows[0]
@@ -54,10 +54,10 @@ def variable_table(
     mark: bool = True,
     indices: Mapping[int, int] | None = None,
 ) -> Table:
-    """Return the table of ``var``. Rows that differ in nothing but number and address are one, unless *unfold*.
+    """Return the table of ``var``. Rows that differ only in number and address share a line, unless *unfold*.
 
-    :param mark: mark values that stand out by a star, not by their style alone
-    :param indices: LLDB's numbers of the threads by native id, which get a column then
+    :param mark: mark outliers by a star, not only by their style
+    :param indices: LLDB's numbers of the threads by native id; they get a column
     """
     groups: dict[Any, list[VariableRecord]] = {}
     for number, row in enumerate(answer.rows):
@@ -129,7 +129,7 @@ def _value(row: VariableRecord) -> str:
 
 
 def stats_lines(stats: VariableStats) -> Iterator[str]:
-    """Yield the lines of what the values have in common."""
+    """Yield the lines of the statistics."""
     words = [f"{format_count(stats.count, 'value')}, {len(stats.distinct)} distinct"]
     for title, number in (("min", stats.minimum), ("max", stats.maximum), ("mean", stats.mean)):
         if number is not None:
