@@ -350,7 +350,7 @@ class SnapshotCommand(_Prompt):
         """Return the help of the command."""
         return (
             "Writes a small ELF core with the memory that ompd needs, and what it needs of the program's files. Every"
-            " command gives the same answers on it, without those files.\n\n"
+            " command works on it, without those files.\n\n"
             f"  {_PROMPT}ompd snapshot small.core\n\n"
             "Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n"
         )

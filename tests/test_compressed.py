@@ -230,7 +230,7 @@ def test_more_than_is_allowed(tmp_path: Path, spool: Path, good: Stopped, form: 
 @pytest.mark.parametrize("text", ["0", "-1", "1X", "", "1e9", "G", "inf", "1 G", "0.0K"])
 def test_sizes_that_are_none(good: Stopped, text: str) -> None:
     ran = run("threads", good.core, f"--max-size={text}")
-    assert ran.code == 2 and "no size; write 500M or 2G" in ran.err
+    assert ran.code == 2 and "not a size; write 500M or 2G" in ran.err
 
 
 def bomb(form: str, size: int) -> bytes:

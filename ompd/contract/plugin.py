@@ -132,8 +132,7 @@ class TaskHandle(Protocol):
 
 
 class ParallelHandle(Protocol):
-    """A parallel region (``ompd_parallel_handle_t``); each of several serialized regions that share a team has its own.
-    """
+    """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team have one each."""
 
     @property
     def id(self) -> str:
@@ -368,8 +367,7 @@ class Plugin(Protocol):
         """
 
     def demangle_name(self, name: str) -> str | None:
-        """Return the name in the source of a compiler-made function, None if *name* is not one. ``DMPL_demangle_name``.
-        """
+        """Return a compiler-made function's name in the source, None if *name* is not one. ``DMPL_demangle_name``."""
 
 
 # What omp.h calls the types of lock variables.

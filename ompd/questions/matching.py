@@ -72,8 +72,7 @@ class Matching:
 
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:
-        """Runtime's id and address of all handles of threads of the process: two for a thread that two runtimes know.
-        """
+        """Runtime's id and address of all handles of the process's threads: two for a thread that two runtimes know."""
         for thread in self._session.process.threads():
             self.of(thread)
         return frozenset(self._handles)

@@ -56,8 +56,7 @@ def _fitting(text: str, width: int) -> int:
 
 
 def wrap_line(text: str, width: int) -> list[str]:
-    """Return a line, with its indentation, in lines of at most *width* columns; continuation lines are indented more.
-    """
+    """Return an indented line in lines of at most *width* columns; continuation lines are indented more."""
     if width_of(text) <= width:
         return [text]
     indent = len(text) - len(text.lstrip(" "))
