@@ -128,8 +128,7 @@ class CoreTarget:
         if rest or count < PN_XNUM or first.segments[0].p_type != PT_NOTE:
             raise BadFile(
                 path,
-                f"is cut off: {len(self._data)} bytes are left, and the number of its program headers"
-                " is at its end",
+                f"is cut off: {len(self._data)} bytes are left, and the number of its program headers is at its end",
                 hint=_CUT_OFF,
             )
         return count

@@ -61,9 +61,7 @@ def parse_name(text: str) -> VariableName:
 
 
 def _no_name(text: str) -> BadInput:
-    return BadInput(
-        f"{text!r} is not a variable name", hint="as in x, file.c::x, ns::x, function::x, /block/x, x.a[2]"
-    )
+    return BadInput(f"{text!r} is not a variable name", hint="as in x, file.c::x, ns::x, function::x, /block/x, x.a[2]")
 
 
 def split_scopes(text: str) -> list[str]:
