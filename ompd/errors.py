@@ -174,9 +174,7 @@ class TooMuch(OmpdError):
     """
 
     def __init__(self, reads: int, size: int) -> None:
-        super().__init__(
-            f"given up after {reads} reads of {size} bytes in all: what the target's structures lead to does not end"
-        )
+        super().__init__(f"given up after {reads} reads of {size} bytes in all: the target's structures do not end")
         self.reads = reads
         self.size = size
 

@@ -413,7 +413,7 @@ def _member(session: LldbInspection, region: ParallelRecord | None, native: int,
     members = region.threads if region is not None else (native,)
     if number >= len(members):
         size = format_count(len(members), "thread")
-        raise BadInput(f"the team has {size}, of numbers 0 to {len(members) - 1}, and no {number}")
+        raise BadInput(f"the team has {size}, 0 to {len(members) - 1}, and no {number}")
     found = members[number]
     if found is None:
         raise NoAnswer(f"which thread has number {number} could not be read")
@@ -421,13 +421,13 @@ def _member(session: LldbInspection, region: ParallelRecord | None, native: int,
 
 
 class _Switch(_Prompt):
-    """A command that is followed by ``on`` or ``off``, or by nothing, and says what it is."""
+    """A setting: ``on`` or ``off`` changes it; without a word the command prints it."""
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
-        """Switch it, and return what it is now."""
+        """Change the setting if a word says so, and return it."""
         given = [word for word in words if word != "--debug"]
         if given not in (["on"], ["off"], []):
-            raise BadInput(f"{self.name} is switched on or off", hint=f"ompd {self.name} on")
+            raise BadInput("expected on or off", hint=f"ompd {self.name} on")
         if given:
             self.switch(debugger, given == ["on"])
         return f"ompd {self.name} is {self.tell(debugger)}"

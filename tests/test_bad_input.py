@@ -321,7 +321,7 @@ def test_more_files_named_than_there_are(tmp_path: Path, good: Stopped, count: i
 
 def test_no_files_named(tmp_path: Path, good: Stopped) -> None:
     core = patched(good.core, tmp_path / "core", lambda data: put("<Q", notes(data, NT_FILE)[0], 0)(data))
-    refused("threads", core, names=core, fault="names no files", way_out="core")
+    refused("threads", core, names=core, fault="names none of", way_out="core")
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 40, (1 << 64) - 1])

@@ -156,7 +156,7 @@ def test_a_cut_file_is_answered_as_far_as_it_goes(tmp_path: Path, spool: Path, g
     for kept in (len(whole) - 1, len(whole) - 9, len(whole) * 9 // 10, len(whole) // 2, len(whole) // 10, 100, 20, 7):
         core = written(tmp_path / "core", whole[:kept])
         ran = threads(core)
-        assert str(core) in ran.err and "cut off" in ran.err and "again, whole" in ran.err, (kept, ran)
+        assert str(core) in ran.err and "cut off" in ran.err and "again" in ran.err, (kept, ran)
         assert ran.code in (1, 3), kept
         if ran.code == 3:
             answered += 1

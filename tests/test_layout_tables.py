@@ -838,7 +838,7 @@ def test_show_says_what_a_bit_field_is(folder: Path) -> None:
 
 def test_show_of_no_table_is_no_answer(folder: Path) -> None:
     code, out, error = ask("layout", "show", "no-such-table")
-    assert (code, out) == (1, "") and "no table is called 'no-such-table'" in error
+    assert (code, out) == (1, "") and "no table with the name 'no-such-table'" in error
     folder.mkdir(parents=True)
     (folder / "bad.json").write_text("[]")
     code, out, error = ask("layout", "show", "bad")

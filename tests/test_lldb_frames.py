@@ -303,7 +303,7 @@ def test_ours_are_there_once_and_removed_alone() -> None:
     assert told.all("ompd bt") == [ON, OFF, OFF, OFF] and told["ompd bt off"] == OFF
     assert told.all("ompd bt on") == [ON, ON, ON]
     assert [re.findall(r"^bt +(\w+)$", text, re.MULTILINE) for text in told.all("ompd status")] == [["off"], ["on"]]
-    assert told["ompd bt maybe"] == "error: ompd: bt is switched on or off\nompd: ompd bt on\n"
+    assert told["ompd bt maybe"] == "error: ompd: expected on or off\nompd: ompd bt on\n"
 
 
 def test_two_debuggers_have_their_own() -> None:

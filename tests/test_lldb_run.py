@@ -76,7 +76,7 @@ def test_what_cannot_be_reached_is_said_at_once(host: LldbHost) -> None:
     assert late.startswith("TimeLimit: process ") and "did not come to task_end in 0.3 seconds" in late
     assert said == {
         "no function": "BadInput: there is no function 'no_such_function'",
-        "no line": "BadInput: no code is of regions.c:3000",
+        "no line": "BadInput: regions.c:3000 has no code",
         "no event": "BadInput: there is no event 'parallel_middle'; there are parallel_begin, parallel_end,"
         " task_begin, task_end, thread_begin, thread_end",
         "not enabled": "Unavailable: the runtime passes its places for events only if the program was started with"

@@ -114,12 +114,12 @@ def of_hang(version: int) -> Replies:
 
 # Words that are answered by an error, and how.
 WRONG = {
-    "ompd thread 4": "ompd: the team has 4 threads, of numbers 0 to 3, and no 4",
+    "ompd thread 4": "ompd: the team has 4 threads, 0 to 3, and no 4",
     "ompd thread two": "ompd: 'two' is not an OpenMP thread number",
     "ompd thread": "ompd: thread takes the OpenMP number of a thread\nompd: ompd thread N; ompd threads shows them",
     "ompd thread --level 7 0": "ompd: thread N is in no region of level 7",
     "ompd thread --level 0 0": "ompd: regions have levels from 1 on",
-    "ompd auto maybe": "ompd: auto is switched on or off\nompd: ompd auto on",
+    "ompd auto maybe": "ompd: expected on or off\nompd: ompd auto on",
 }
 
 

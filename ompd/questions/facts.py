@@ -183,9 +183,7 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
         raise NoAnswer(f"{name}: " + "; ".join(session.lost_runtimes), hint=_FILES_HINT)
     modules = session.process.modules()
     if not modules:
-        raise NoAnswer(
-            f"{name}: names no files of the program it is of", hint="take the core with the kernel or with gcore"
-        )
+        raise NoAnswer(f"{name}: names none of the program's files", hint="take the core with the kernel or with gcore")
     raise NoAnswer(
         f"{name}: no OpenMP runtime among its {len(modules)} modules",
         hint="the program was not linked with one, or ended before it was loaded",
@@ -243,7 +241,7 @@ def answer(
         texts = [f"{', '.join(files)}: {why}" for why, files in _by_value(unproven).items()]
         problems.first([loss.what, *texts])
     if session.fault is not None:
-        problems.first([f"{session.target.name}: {session.fault}; copy it again, whole"])
+        problems.first([f"{session.target.name}: {session.fault}; copy it again completely"])
     if any(runtime.layout in (table.SOURCE, None) for runtime in runtimes):
         for fault in table.user_tables()[1]:
             problems.note(str(fault))

@@ -25,7 +25,7 @@ def known(name: str | None = None) -> LayoutAnswer:
     found = next((each for each in [*own, *shipped] if each.name == name), None)
     if found is None:
         about = next((f": {fault}" for fault in faults if Path(fault.path).stem == name), "")
-        raise BadInput(f"no table is called {name!r}{about}", hint="ompd layout show lists those that there are")
+        raise BadInput(f"no table with the name {name!r}{about}", hint="`ompd layout show` lists the tables")
     # What else is in the folder is not what was requested.
     return LayoutAnswer((_record(found),), tuple(map(_struct, found.structs.values())), True, ())
 
@@ -72,7 +72,7 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> L
     written, was_there = generate.store(chosen, told)
     notes = [f"it takes the place of the table of that name that was in {written.path}"] if was_there else []
     if build_id is None:
-        notes.append(f"{path}has no build-id, so the table cannot be matched to a file by itself")
+        notes.append(f"{path} has no build-id, so the table cannot be matched to a file by itself")
     return LayoutAnswer((_record(written),), tuple(map(_struct, written.structs.values())), True, tuple(notes))
 
 

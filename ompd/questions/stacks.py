@@ -179,8 +179,8 @@ class _Reader:
         numbered = [native for native in threads if self._number(native) == thread]
         if not numbered:
             raise BadInput(
-                f"{self._session.target.name}: no thread has the native id {thread}, and none that OpenMP number",
-                hint="ompd threads shows both",
+                f"{self._session.target.name}: no thread with native id or OpenMP number {thread}",
+                hint="`ompd threads` shows both",
             )
         return numbered
 

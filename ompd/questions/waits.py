@@ -199,7 +199,7 @@ class Waits:
             facts.unavailable["wait.symbol"] = "the variable that stands for the lock was not found"
         if lock.owner is None:
             for key in ("owner", "owner_source"):
-                facts.unavailable[f"wait.{key}"] = "this kind of lock does not name its holder"
+                facts.unavailable[f"wait.{key}"] = "this kind of lock does not record its owner"
         return Wait(
             lock.kind,
             object=lock.address,

@@ -17,9 +17,9 @@ def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> s
         told = ", ".join(f"{count} {state}" for state, count in states.most_common())
         text = f"{format_count(len(members), 'thread')} in {format_count(regions, 'region')}: {told}"
     elif any(row.runtime is not None for row in answer.rows):
-        text = "no parallel region is being executed" if answer.complete else "no parallel region is known"
+        text = "no parallel region is being executed" if answer.complete else "parallel regions unknown"
     else:
-        text = "no thread is one of OpenMP's"
+        text = "no OpenMP threads"
     row = next((r for r in answer.rows if r.native_thread_id == thread and r.thread_num is not None), None)
     if row is not None:
         text += f"; this is thread {row.thread_num}/{row.team_size} at level {row.level}"

@@ -32,7 +32,7 @@ _OVERHEAD = 2 << 20
 # The zstd command's own limit; `xz -9` and `zstd -19` need a half and a sixteenth of it.
 _MAX_WINDOW = 128 << 20
 
-_COPY_AGAIN = "copy the file again, whole"
+_COPY_AGAIN = "copy the file again completely"
 
 # RFC 8878, 3.1.2: frames of any content that a reader passes over; the first byte of the magic number is 0x50 … 0x5f.
 _SKIPPABLE = b"\x2a\x4d\x18"

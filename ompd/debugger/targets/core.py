@@ -41,7 +41,7 @@ _HOW_TO_GET_A_CORE = (
     "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited),"
     " gcore PID writes one of a running program"
 )
-_CUT_OFF = "copy the core again, whole, or have it written where the disk and the quota hold it"
+_CUT_OFF = "copy the core again completely, or have it written where disk and quota have room for it"
 _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a shared library"}
 _READ_AHEAD = 64 << 20
 _NOTE_HEADER = 12  # n_namesz, n_descsz, n_type

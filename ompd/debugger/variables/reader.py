@@ -102,7 +102,7 @@ class VariableReader:
         if variable.constant is None or variable.type is None or self._types is None:
             raise Unavailable(f"{variable.name}: {variable.fault}")
         if self._steps:
-            raise Unavailable(f"{variable.name} is a constant of the compiler's, of which no part lies anywhere")
+            raise Unavailable(f"{variable.name} is a constant of the compiler, no part of which is in memory")
         shown = self._formatter(self._types).show(variable.type, variable.constant)
         return shown, type_name(self._types.info, variable.type)
 
@@ -112,7 +112,7 @@ class VariableReader:
             return self._show_block(self._types, address)
         if variable.type is None or self._types is None:
             if self._steps:
-                raise BadInput(f"{variable.name} has no parts that are known: {self.untyped}")
+                raise BadInput(f"the parts of {variable.name} are unknown: {self.untyped}")
             return address, self._words(address), None
         part = PartFinder(self._types).select(variable.type, address, self._steps)
         return part.address, self._formatter(self._types).show_part(part), type_name(self._types.info, part.type)

@@ -110,9 +110,9 @@ class LldbRun:
     def at_line(self, file: str, line: int) -> Any:
         """Return a breakpoint at a line.
 
-        :raises BadInput: if no code is of it
+        :raises BadInput: if it has no code
         """
-        return self._found(self.target.BreakpointCreateByLocation(file, line), f"no code is of {file}:{line}")
+        return self._found(self.target.BreakpointCreateByLocation(file, line), f"{file}:{line} has no code")
 
     def at_function(self, name: str) -> Any:
         """Return a breakpoint at a function.

@@ -53,7 +53,7 @@ _REGISTER_NAMES = {"rflags": "eflags"}
 _DISTRIBUTION = "/usr/lib/python3/dist-packages"
 _INSTALL_HINT = (
     "install LLDB with its Python module (Debian: lldb) for Python {0}.{1}, or run this in LLDB itself:"
-    " ompd lldb-init tells how"
+    " see `ompd lldb-init`"
 )
 
 
