@@ -107,7 +107,7 @@ def test_one_thread_by_native_id_or_by_number() -> None:
     assert rows_of(program.core, thread=native) == by_number
     assert by_number[native] == rows_of(program.core)[native]
     result = run(program.core, "--thread", "77")
-    assert result.exit_code == 1 and "no thread has the native id 77" in result.stderr
+    assert result.exit_code == 1 and "no thread with native id or OpenMP number 77" in result.stderr
 
 
 def test_threads_of_one_number_in_several_teams() -> None:
