@@ -170,7 +170,7 @@ def test_stacks_are_those_of_the_shell(version: int) -> None:
             assert answer == without_lldb(json.loads(shell.stdout), version) and len(answer["stack"]) == 1
         elif shell.exit_code:
             assert printed.startswith("error: ompd: ")
-            assert printed.partition(": no thread has")[2] == shell.stderr.partition(": no thread has")[2] != ""
+            assert printed.partition(": no thread with")[2] == shell.stderr.partition(": no thread with")[2] != ""
         else:
             first = 0 if version >= 17 else 1
             assert bare(printed)[first:] == bare(shell.stdout)[first:] and len(bare(printed)) > 2

@@ -99,7 +99,7 @@ class ThreadLocalStorage:
         :raises CorruptState: if the loader's structures contradict themselves
         """
         if module.elf is None:
-            raise Unavailable(f"{module.record.fault or module.name}: its thread-local storage is not known")
+            raise Unavailable(f"{module.record.fault or module.name}: its thread-local storage is unknown")
         segment = _tls_segment(module)
         if segment is None:
             return None
