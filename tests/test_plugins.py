@@ -296,6 +296,7 @@ def test_a_mistake_anywhere_costs_no_other_runtime(
     assert {
         *("StubPlugin.early_copies", "StubPlugin.rtl_names", "StubPlugin.demangle_name", "Runtime.module"),
         *("Runtime.threadprivate_mechanism", "Runtime.threadprivate_of_other", "Runtime.states", "Thread.address"),
+        "Task.likeness",  # of tasks in queues alone
         *("Thread.threadprivate_address", "Internals.unfinished_tasks", "Internals.task_source"),
         *("Internals.barrier_source", "Internals.region_source", "Internals.threadprivate_copies"),
         *("Internals.prioritized_tasks", "Internals.lock", "Task.thread", "Task.function"),
