@@ -36,6 +36,7 @@ _IS_OURS = getsignal(SIGINT) is default_int_handler
 if _IS_OURS:
     signal(SIGINT, _end)
 
+import atexit  # noqa: E402  built in, as the next one
 import gc  # noqa: E402  built in, but looked for by name as others are
 
 
@@ -64,6 +65,8 @@ def _end_now(code: object) -> None:
                 stream.flush()
     except (OSError, ValueError):
         return
+    # Temporary folders go.
+    atexit._run_exitfuncs()
     os._exit((code or 0) & 0xFF)
 
 

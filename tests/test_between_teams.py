@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ompd
-from ompd.contract.process import Stack
+from ompd.contract.process import Stack, shape_of
 from ompd.debugger.inspected import InspectedProcess
 from tests.support import FULL, clean_environment, require, stopped
 from tests.support.cache import CHECKOUT
@@ -86,7 +85,8 @@ def test_a_thread_that_was_only_made_is_in_overhead(runtime: str, monkeypatch: p
 
         def stack(process: InspectedProcess, thread: int, *, guess: bool = False) -> Stack:
             whole = honest(process, thread, guess=guess)
-            return replace(whole, frames=whole.frames[-1:]) if thread == made else whole
+            outermost = whole.frames[-1:]
+            return Stack(shape_of(outermost), None, lambda: iter(outermost)) if thread == made else whole
 
         monkeypatch.setattr(InspectedProcess, "stack", stack)
     with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:

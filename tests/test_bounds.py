@@ -189,7 +189,7 @@ def test_stacks_that_never_end_do_not_fill_memory() -> None:
         unwinder = session.process._unwinder
         unwinder._frames_given = MAX_ALL_FRAMES - 3
         told = [session.process.stack(thread) for thread in session.process.threads()]
-    assert all(0 < len(stack.frames) <= 48 for stack in told)
+        assert all(0 < len(stack.frames) <= 48 for stack in told)
 
 
 def test_an_environment_of_nothing_but_ends() -> None:

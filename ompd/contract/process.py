@@ -144,6 +144,11 @@ class Stack:
             self._frames = frames
         return self._frames
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stack) and (self.stopped, self.frames) == (other.stopped, other.frames)
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def innermost(self) -> Frame | None:
         """The innermost frame, None where the thread has none."""
@@ -206,6 +211,12 @@ class CallResult:
 
 class Process(Callbacks, Protocol):
     """One process at one stop. Computed facts are kept until the stop ends."""
+
+    def check_current(self) -> None:
+        """Raise what reading raises once the process has run, for who keeps what was read.
+
+        :raises StaleHandle: if the process has run since
+        """
 
     @property
     def architecture_name(self) -> str:

@@ -187,6 +187,10 @@ class InspectedProcess:
         self._bytes_left -= size
         return data
 
+    def check_current(self) -> None:
+        """See :meth:`Process.check_current`."""
+        self._target.check()
+
     def _read_from_file(self, address: int, size: int, fault: PageOmitted) -> bytes:
         module = self._modules.at(address)
         data = module.read_file(address, size) if module is not None else None

@@ -7,6 +7,8 @@ side by side on the heap, and no page of them is all zeros.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ompd.contract.memory import ByteOrder, Memory
 from ompd.errors import CorruptState, MemoryFault
 
@@ -27,11 +29,14 @@ def has_lost_page(data: bytes, start: int) -> bool:
 class Ahead:
     """The beginning of a structure, read at once when something of it is first asked for. What lies outside of it is
     read when it is asked for, and so is all of it where the beginning cannot be read as a whole.
+
+    :param check: raises what reading would raise once the process has run
     """
 
-    __slots__ = ("_data", "_heap", "_size", "_start", "byte_order", "pointer_size")
+    __slots__ = ("_check", "_data", "_heap", "_size", "_start", "byte_order", "pointer_size")
 
-    def __init__(self, heap: Heap, address: int, size: int) -> None:
+    def __init__(self, heap: Heap, address: int, size: int, check: Callable[[], None]) -> None:
+        self._check = check
         self._heap = heap
         self._start = address
         self._size = size
@@ -46,6 +51,8 @@ class Ahead:
             data = self._data
             if data is None:
                 data = self._data = self._take()
+            else:
+                self._check()
             if data:
                 return data[at : at + size]
         return self._heap.read(address, size)

@@ -84,6 +84,12 @@ class Target(Protocol):
         :raises MemoryFault: if some of them are not available
         """
 
+    def check(self) -> None:
+        """Raise what :meth:`read` raises once the process has run; a target that keeps its moment never raises.
+
+        :raises StaleHandle: if the process has run since
+        """
+
     def thread_ids(self) -> Sequence[int]:
         """Return the operating system's identifiers of all threads."""
 

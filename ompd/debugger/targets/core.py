@@ -401,6 +401,9 @@ class CoreTarget:
         index = bisect_right(starts, address) - 1
         return index >= 0 and address < ends[index]
 
+    def check(self) -> None:
+        """Never raise: what it holds stays."""
+
     def thread_ids(self) -> Sequence[int]:
         """Return the threads in the core's order; the first took the signal."""
         return tuple(self._prstatus)

@@ -25,7 +25,7 @@ class Thread:
     def __init__(self, runtime: Runtime, address: int) -> None:
         self.runtime = runtime
         self.address = address
-        self.memory = Ahead(runtime.heap, address, runtime.thread_head)
+        self.memory = Ahead(runtime.heap, address, runtime.thread_head, runtime.process.check_current)
         self._view = StructView(self.memory, runtime.thread_layout, address)
 
     def native_id(self, kind: ThreadIdKind) -> int:

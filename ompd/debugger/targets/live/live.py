@@ -181,6 +181,9 @@ class Moment:
         mapping = self._memory[index] if index >= 0 else None
         return mapping if mapping is not None and address < mapping.end else None
 
+    def check(self) -> None:
+        """Never raise: what it holds stays."""
+
     def thread_ids(self) -> Sequence[int]:
         """Return the threads, the first one of the process first."""
         return tuple(self._threads)
