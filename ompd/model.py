@@ -7,11 +7,13 @@ exists and is unknown, and the text under the key says why. Addresses are virtua
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
+from ompd.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Place:
     """A place in the code. ``function`` is the name in the source if debug information has it, else the symbol's name.
 
@@ -31,7 +33,7 @@ class Place:
     calling: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RegionFunction:
     """The function that the compiler made of a region's code: where it starts, and its ``construct``.
 
@@ -46,7 +48,7 @@ class RegionFunction:
     unproven: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wait:
     """What a thread waits for.
 
@@ -71,7 +73,7 @@ class Wait:
     how: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DllRecord:
     """A debugger library that a runtime names in ``ompd_dll_locations``.
 
@@ -88,7 +90,7 @@ class DllRecord:
     file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuntimeRecord:
     """An OpenMP runtime in the process.
 
@@ -117,7 +119,7 @@ class RuntimeRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutsideRecord:
     """What a thread is outside of the target region that it executes itself: ``thread_num`` among the ``team_size``
     threads of the region ``parallel`` at ``level``, and the ``task`` that encountered the target construct. Outside of
@@ -131,7 +133,7 @@ class OutsideRecord:
     task: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ThreadRecord:
     """A thread of the process at this stop; a thread outside of OpenMP has no ``runtime``.
 
@@ -181,7 +183,7 @@ class ThreadRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParallelRecord:
     """A parallel region that is being executed.
 
@@ -201,7 +203,7 @@ class ParallelRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskFrame:
     """A frame of ``ompt_frame_t``: ``address`` on the stack; ``flags`` (OMPT's) say whose frame it is and what the
     address is.
@@ -211,7 +213,7 @@ class TaskFrame:
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DependenceRecord:
     """An item of a task's ``depend`` clause: its ``address``, the variable there as ``symbol`` (with an offset, as
     ``x+0x8``; None if no symbol covers it), and ``access``, ``in`` or ``out`` (any other than ``in``), None if the
@@ -223,7 +225,7 @@ class DependenceRecord:
     access: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskWaitRecord:
     """What a task that no thread executes waits for.
 
@@ -239,7 +241,7 @@ class TaskWaitRecord:
     event: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskRecord:
     """A task.
 
@@ -272,7 +274,7 @@ class TaskRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Construct:
     """The construct of a function that a compiler made: ``kind`` is ``parallel``, ``task``, ``taskloop``, ``target`` or
     ``teams``, None if it is unknown. ``file`` and ``line`` are where it begins, as in :class:`Place`.
@@ -283,7 +285,7 @@ class Construct:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopIteration:
     """Where a thread is in a worksharing loop: the ``number`` of the iteration, counted from 0 over the whole loop, and
     the ``first`` and ``last`` of the range that the thread was given.
@@ -294,7 +296,7 @@ class LoopIteration:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LocalRecord:
     """A variable or parameter of a frame.
 
@@ -318,7 +320,7 @@ class LocalRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StackFrame:
     """One frame of a stack as the source reads; inlined functions have frames, too.
 
@@ -356,7 +358,7 @@ class StackFrame:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StackRecord:
     """The stack of a thread, innermost frame first; a thread outside of OpenMP has no ``runtime``.
 
@@ -391,7 +393,7 @@ class StackRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IcvRecord:
     """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
 
@@ -407,7 +409,7 @@ class IcvRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class VariableRecord:
     """A variable, or a part of one, in one thread.
 
@@ -444,7 +446,7 @@ class VariableRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DistinctValue:
     """A value as in :class:`VariableRecord`, and the native ids of the threads that have it."""
 
@@ -453,7 +455,7 @@ class DistinctValue:
     threads: tuple[int | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VariableStats:
     """Statistics of a variable's values: how many threads have one, and the distinct values, the most frequent first.
 
@@ -469,7 +471,7 @@ class VariableStats:
     outliers: tuple[int | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TargetRecord:
     """The target of a query. ``kind`` is ``core``, ``live`` or ``lldb``; ``signal`` the signal that ended it, by number
     and name.
@@ -499,7 +501,7 @@ class TargetRecord:
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer(Generic[Row]):
     """The rows of one query, and what was not readable.
 
@@ -514,14 +516,14 @@ class Answer(Generic[Row]):
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VariableAnswer(Answer[VariableRecord]):
     """The answer of ``var``. ``stats`` is None unless statistics were requested."""
 
     stats: VariableStats | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotRecord:
     """A snapshot that was written: its file, its size and contents in bytes.
 
@@ -537,7 +539,7 @@ class SnapshotRecord:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LayoutRecord:
     """A table of the layouts of a runtime's structures, for stripped runtimes.
 
@@ -559,7 +561,7 @@ class LayoutRecord:
     provenance: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemberRecord:
     """A member of a structure, or of a structure within it; names are joined by dots.
 
@@ -575,7 +577,7 @@ class MemberRecord:
     bits: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StructRecord:
     """A structure of a runtime: the type's name, its size in bytes, its members by their offsets."""
 
@@ -584,7 +586,7 @@ class StructRecord:
     members: tuple[MemberRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LayoutAnswer:
     """The known tables, or one of them by name: then ``structs`` is its contents, else None.
 

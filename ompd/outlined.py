@@ -12,7 +12,8 @@ Copies of a function (``.isra.0``, ``.part.1``, ``.cold``) follow the name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from ompd.records import record
 
 # What follows the compilers' marks in a name, to its end. Marks are looked for from the end, each once: a name of a
 # damaged file may be megabytes of them.
@@ -69,7 +70,7 @@ def source_place(text: str) -> tuple[str, str, int] | None:
     return (parts[1], parts[2], line) if line else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outlined:
     """A compiler-made function: the function whose construct it holds (None where its name does not say), and of what
     kind.

@@ -17,7 +17,7 @@ STUBS = Path(__file__).parents[1] / "runtime_stub" / "plugin" / "ompd_stub"
 # Layers from the bottom up. A module may import its own layer and those below; those that share one as halves
 # do may not import each other.
 LAYERS = (
-    ("errors", "model", "outlined", "safety"),
+    ("errors", "model", "outlined", "records", "safety"),
     ("binary", "contract"),
     ("debugger", "runtimes"),
     ("session",),
@@ -138,7 +138,7 @@ def test_imports_point_down(module: str) -> None:
         assert RANK[there] <= RANK[here], f"{module} imports {imported}"
         assert {here, there} != {"debugger", "runtimes"}, f"{module} imports {imported}"
         if here == "contract":
-            assert there in ("contract", "errors", "outlined")
+            assert there in ("contract", "errors", "outlined", "records")
 
 
 @pytest.mark.parametrize("module", OF_THE_STUB)
@@ -164,7 +164,14 @@ def test_imports_of_the_stubs_plugin_have_an_order() -> None:
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("ompd.binary")])
 def test_formats_know_bytes_only(module: str) -> None:
     ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")} - {"ompd.safety"}
-    below = ("ompd.contract.memory", "ompd.contract.code", "ompd.errors", "ompd.safety.limits", "ompd.binary")
+    below = (
+        "ompd.contract.memory",
+        "ompd.contract.code",
+        "ompd.errors",
+        "ompd.records",
+        "ompd.safety.limits",
+        "ompd.binary",
+    )
     assert all(name.startswith(below) for name in ours), ours
 
 

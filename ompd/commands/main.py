@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NoReturn
 
 import click
@@ -22,6 +22,7 @@ from ompd.commands.targets import is_target, open_target
 from ompd.debugger.files.opening import MAX_SIZE
 from ompd.errors import OmpdError
 from ompd.model import LayoutAnswer
+from ompd.records import record
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_layout, describe_snapshot, format_stops
 from ompd.session.session import Session
@@ -181,7 +182,7 @@ def _own_option(option: Option) -> Callable[[Callable[..., None]], Callable[...,
     return click.option(f"--{option.name}", name, metavar=option.metavar, type=kind, help=option.help)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Request:
     """The options of all commands: the target, where its files are, and how to print the answer."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -16,13 +15,14 @@ from ompd.commands.main import OWN, cli
 from ompd.commands.table import Command
 from ompd.errors import BadInput
 from ompd.model import ThreadRecord, VariableRecord
+from ompd.records import record
 from ompd.render.json import format_answer
 from ompd.session.session import Session
 
 _OPTIONS = ("as_json", "unfold", "verbose", "debug")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     """An option: the parameter's ``name``, its words, its help, and its value's name in the help (None without a
     value).
@@ -35,7 +35,7 @@ class Flag:
     metavar: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Screen:
     """How to show an answer: with colours or not, and how wide, None for no limit."""
 

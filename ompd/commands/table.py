@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
+from ompd.records import record
 from ompd.session.session import Session
 
 # The line above every answer, as the examples have it.
 _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """An option that only one command has.
 
@@ -31,7 +31,7 @@ class Option:
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """An argument after the target: ``metavar`` is its name in the help, ``example`` a value."""
 
@@ -41,7 +41,7 @@ class Argument:
     example: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """One command.
 

@@ -6,17 +6,17 @@ never returned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NewType, Protocol
 
 from ompd.contract.memory import Memory
 from ompd.contract.ompd import ThreadIdKind
+from ompd.records import record
 
 TypeRef = NewType("TypeRef", object)
 """A type of the target, opaque to the plugin (``DMPL_type_t *``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TypeSizes:
     """Sizes of the target's fundamental C types, in bytes (``ompd_device_type_sizes_t``)."""
 

@@ -8,9 +8,10 @@ stand behind the same names. An output parameter is a second result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, NewType, Protocol
+
+from ompd.records import record
 
 INTERFACE_COMPATIBILITY = 1
 """``XLD_INTERFACE_COMPATIBILITY``: version of the interface."""
@@ -123,7 +124,7 @@ class RtlNames(NamedTuple):
     microtask_invoker: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallbackTable:
     """``DMPL_callbacks_t``: what a debugger offers, in the header's order.
 
@@ -152,7 +153,7 @@ class CallbackTable:
     prints: Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TypeFunctions:
     """``DMPL_sizeof_ft`` and ``DMPL_field_offset_ft``: the header has their types and no member of the table for them,
     so that they are handed over beside it. Both give -1 for what there is not. The second takes a member's name.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from ompd.errors import CorruptState, FieldNotFound
+from ompd.records import record
 
 ByteOrder = Literal["little", "big"]
 
@@ -69,7 +70,7 @@ def read_words(memory: Memory, address: int, count: int) -> Sequence[int]:
     return struct.unpack(f"{order}{count}{'Q' if memory.pointer_size == 8 else 'I'}", raw)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """Place of a structure's member: ``offset`` and ``size`` in bytes from the structure's start."""
 
@@ -77,7 +78,7 @@ class Field:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StructLayout:
     """The layout of one structure of the target, and its source.
 
@@ -114,7 +115,7 @@ class StructLayout:
         return StructLayout(self.name, self.size, {**moved, **self.fields}, self.source, self.masks, faults)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StructView:
     """One structure in the target. Reads are exact and happen on access."""
 

@@ -8,18 +8,18 @@ A plugin returns addresses and numbers; names, files and lines are the debugger'
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import CorruptState
+from ompd.records import record
 
 if TYPE_CHECKING:  # no command needs the rest of it
     from ompd.contract.dmpl import RtlNames
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FrameAddress:
     """A frame of ``ompt_frame_t``: its address and its ``ompt_frame_flag_t``."""
 
@@ -27,7 +27,7 @@ class FrameAddress:
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThreadState:
     """A thread's state: an ``ompt_state_t``, and the wait identifier if the thread waits.
 
@@ -39,7 +39,7 @@ class ThreadState:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IcvDescription:
     """An internal control variable of the runtime: its name with hyphens, and the scope of its handle."""
 
@@ -56,7 +56,7 @@ class Dependence(NamedTuple):
     is_in: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskWait:
     """What a task that no thread executes waits for.
 
@@ -374,7 +374,7 @@ class Plugin(Protocol):
 LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LockState:
     """A lock that a thread waits for.
 
@@ -392,7 +392,7 @@ class LockState:
     is_unnamed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BarrierState:
     """A barrier at which threads of a team wait for the others of the team.
 

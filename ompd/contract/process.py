@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.memory import StructLayout
 from ompd.errors import CorruptState
+from ompd.records import record
 
 _SYSTEM_LIBRARY = re.compile(
     r"(?:^|/)(?:libc|libm|libdl|librt|libpthread|ld-linux[-\w]*|ld|libgcc_s|libstdc\+\+|libresolv|libutil|libanl)"
@@ -22,7 +22,7 @@ def is_system_file(name: str) -> bool:
     return _SYSTEM_LIBRARY.search(name) is not None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Module:
     """A file that is mapped into the process: the program, a shared library, the vDSO. Each has one record.
 
@@ -160,7 +160,7 @@ def shape_of(frames: tuple[Frame, ...]) -> Shape:
     return tuple([frame.pc for frame in frames]), tuple([frame.call_site for frame in frames])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Location:
     """What is at an address. ``symbol`` and ``symbol_address`` are those of the symbol that covers it, None without
     one.
@@ -182,7 +182,7 @@ class TailCall(NamedTuple):
     target: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """Something in static storage, as an expression of the source: ``lock``, ``table.rows[2].lock``."""
 
@@ -190,7 +190,7 @@ class Variable:
     address: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallResult:
     """The result of a function of the target that was decoded or emulated.
 

@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
 from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget
 from ompd.errors import BadInput, Unavailable
 from ompd.inspection import Inspection
+from ompd.records import record
 from ompd.safety.isolation import AwayFromHere
 from ompd.session.session import LoadedRuntime
 
@@ -41,7 +41,7 @@ _NO_PLACES_HINT = (
 _BEGUN, _UNSEEN = "a runtime has begun", "unseen: "
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """A thread has reached a place: the ``name`` of an event, or the place that was passed to ``continue_to``."""
 

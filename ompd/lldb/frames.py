@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ompd import outlined
@@ -34,6 +33,7 @@ from ompd.contract.code import (
     is_runtime_symbol,
 )
 from ompd.contract.process import is_system_file
+from ompd.records import record
 
 _CODE_SYMBOL = 2  # lldb.eSymbolTypeCode; stubs of the procedure linkage table are of another type
 # How far a thread's frames are followed for one of them. Stacks of the runtime's alone have some ten.
@@ -179,7 +179,7 @@ def _is_outlined(name: str) -> bool:
 RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Rule:
     """A recogniser, and the names of files and functions that it is asked about."""
 

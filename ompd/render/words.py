@@ -6,7 +6,6 @@ Names from the target never reach the terminal as they are: they may hold contro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ompd.model import (
@@ -20,6 +19,7 @@ from ompd.model import (
     TargetRecord,
     ThreadRecord,
 )
+from ompd.records import record
 
 # Thread ids of a folded row that are listed before the rest is counted.
 LISTED = 4
@@ -32,7 +32,7 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode("ascii") for c in text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Line:
     """One line of an answer: its cells, and the style of the row (``""``, ``dim``, ``wait`` …)."""
 
@@ -40,7 +40,7 @@ class Line:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """A table to print: the columns' titles, its lines.
 

@@ -9,7 +9,6 @@ selects a plugin: one of ours, or else one that was installed with ompd (:mod:`o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import read_pointer
@@ -17,6 +16,7 @@ from ompd.contract.ompd import DLL_LOCATIONS
 from ompd.contract.plugin import Plugin
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, OmpdError
+from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.runtimes.installed import Plugins, Selected
@@ -38,7 +38,7 @@ _LIBOMP = ("libomp.so", "libomp-")
 _UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """A module with an OpenMP runtime in it.
 
@@ -105,7 +105,7 @@ def discover(process: Process, plugins: Callable[[], Plugins], *, are_named: boo
     yield from (runtime for runtime in found if runtime is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Seen:
     # What a module has of an OpenMP runtime: the address of `ompd_dll_locations`, what it leads to, our kind for it. If
     # that `is_doubtful`, another's plugin may know better.

@@ -12,12 +12,12 @@ import os
 import site
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 
 from ompd.contract.plugin import Plugin
 from ompd.errors import BadInput, OmpdError, PluginFault
+from ompd.records import record
 from ompd.safety.reading import open_regular
 from ompd.safety.trust import others_fault
 
@@ -29,7 +29,7 @@ _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PT
 _SUFFIXES = (".dist-info", ".egg-info")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Distribution:
     """What was installed in ``folder`` with plugins in it; ``metadata`` is its own folder there, ``plugins`` the
     objects of its entry points by their names.
@@ -45,7 +45,7 @@ class Distribution:
         return f"{self.name} {self.version}" if self.version is not None else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Selected:
     """The plugin that serves a runtime: selected by ``name``, installed by ``origin``, a distribution and its folder.
     None if it cannot be used for ``fault``.

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import mmap
 import struct
-from dataclasses import dataclass
 
 from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile
+from ompd.records import record
 from ompd.safety import limits
 
 NT_PRSTATUS = 1
@@ -51,7 +51,7 @@ _DESCRIPTOR = "IIII"
 _DESCRIPTOR_LIMIT, _DESCRIPTOR_FLAGS = 0xFFFFF, 0x51  # of 4 GB: 32 bits, its limit in pages, usable
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileMapping:
     """One mapping of ``NT_FILE``: *offset* is where in the file *start* is, in bytes."""
 
@@ -61,7 +61,7 @@ class FileMapping:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SignalInfo:
     """What ``siginfo_t`` says of a signal: ``si_signo``, ``si_code``, and two readings of what follows, ``si_pid`` and
     ``si_addr``, of which ``si_code`` decides. None is unknown.

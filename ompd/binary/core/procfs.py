@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ompd.binary.core.notes import FileMapping
 from ompd.errors import MalformedFile
+from ompd.records import record
 
 DELETED = " (deleted)"
 PF_KTHREAD = 0x00200000  # include/linux/sched.h, in field "flags" of stat
 _ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryMapping:
     """A line of ``maps``. *name* is a path, a name in brackets, or "" for anonymous memory."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import IO
 
 from ompd.binary.core.notes import FileMapping
@@ -20,6 +19,7 @@ from ompd.binary.elf.elf import (
     order_mark,
 )
 from ompd.contract.memory import ByteOrder
+from ompd.records import record
 
 PAGE = 4096
 _EHDR = {32: "16sHHIIIIIHHHHHH", 64: "16sHHIQQQIHHHHHH"}
@@ -27,7 +27,7 @@ _PHDR = {32: "IIIIIIII", 64: "IIQQQQQQ"}
 _SHDR = {32: "IIIIIIIIII", 64: "IIQQQQIIQQ"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Note:
     """One note: who defines its type, the type, and its bytes."""
 
@@ -36,7 +36,7 @@ class Note:
     desc: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """Memory from *address* on: *data*, and behind it what was mapped and is left out, up to *size* bytes."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ompd.binary.cursor import Cursor
@@ -12,6 +11,7 @@ from ompd.binary.dwarf.sections import order_struct
 from ompd.binary.dwarf.units import Unit, Value
 from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile, Unavailable
+from ompd.records import record
 from ompd.safety import limits
 
 _MAX_PIECES = 256
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
     data: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FrameContext:
     """What an expression may ask of the frame that it is evaluated in.
 

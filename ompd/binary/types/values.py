@@ -8,7 +8,6 @@ how much of it is shown and how much is read for it has a bound, and what is lef
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Union
 
 from ompd.binary.dwarf.index import Place
@@ -60,6 +59,7 @@ from ompd.binary.types.type_names import (
 from ompd.binary.types.types import TypeInfo
 from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable, Unsupported
+from ompd.records import record
 
 _DW_TAG_SUBRANGE_TYPE = 0x21
 _DW_AT_STRING_LENGTH, _DW_AT_STRING_LENGTH_BYTE_SIZE = 0x19, 0x70
@@ -83,7 +83,7 @@ Symbolize = Callable[[int], "str | None"]
 """Names what is at an address, ``name`` or ``name+8``; None if nothing is known to."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """How values are shown.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
@@ -27,6 +26,7 @@ from ompd.debugger.signals import is_fault
 from ompd.debugger.snapshot.environment import EnvironmentBlock, find_environment
 from ompd.debugger.targets.base import MemoryRegion, Target
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.records import record
 
 _RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)
 _MAX_FRAME = 64 << 10  # of a larger frame its two ends
@@ -42,7 +42,7 @@ _KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
 Patch = bytes | int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """What a snapshot holds, in the order of its file.
 

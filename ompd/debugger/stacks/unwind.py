@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ompd.binary.cfi.program import Rule
@@ -18,6 +17,7 @@ from ompd.contract.process import Shape
 from ompd.debugger.architecture import Architecture, SystemCalls
 from ompd.debugger.stacks.frames import NOTHING, Frame, How, Step
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
+from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.debugger.stacks.guesses import Guesser
@@ -33,7 +33,7 @@ _MAX_BLOCKS = 256
 _MAX_SPAN_WORDS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed."""
 

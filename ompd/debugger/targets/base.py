@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ompd.binary.core.notes import FileMapping, SignalInfo
 from ompd.debugger.architecture import Architecture
 from ompd.errors import MemoryFault
+from ompd.records import record
 
 
 class PageOmitted(MemoryFault):
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
     since: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryRegion:
     """A stretch of the process's memory from *start* to *end*; *flags* are those of a program header (``PF_R`` …)."""
 

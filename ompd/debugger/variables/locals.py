@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +25,7 @@ from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values import Options, Shown, ValueFormatter
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError, Unavailable, Unsupported
+from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.debugger.inspected import InspectedProcess
@@ -69,7 +69,7 @@ class LocalValue(NamedTuple):
     storage: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionLocals:
     """The variables of a function that a frame is in, innermost block first; ``fault`` says why they are unknown."""
 

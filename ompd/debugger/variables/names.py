@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from ompd.binary.types.parts import Dereference, Step, parse_steps
 from ompd.binary.types.type_names import shortened
 from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import BadInput
+from ompd.records import record
 
 BLANK = "__BLNK__"
 """What compilers call the COMMON block that has no name."""
@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"/([^\W\d]?\w*)/(.*)", re.DOTALL)
 _NAME = re.compile(r"([^\W\d]\w*(?:\$\w+)*)(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VariableName:
     """What a user may call a variable: ``file.c::x``, ``ns::Class::x``, ``function::x``, ``/block/member``, ``x.a[2]``.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from ompd.binary.dwarf.index import Place
@@ -30,6 +30,7 @@ from ompd.debugger.variables.names import (
     split_scopes,
 )
 from ompd.errors import MalformedFile, NoAnswer, OmpdError, Unavailable
+from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.debugger.modules.modules import LoadedModule
@@ -42,7 +43,7 @@ _MAX_LISTED = 20
 _MAX_NEAR = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StaticVariable:
     """A variable that was found, or a part of one.
 

@@ -8,12 +8,12 @@ kept at all. Each is a task of its own here, by its region's place.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import ByteOrder, StructView
 from ompd.contract.plugin import FrameAddress, TaskWait
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError, Unavailable
+from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.contract.helpers.pages import Heap
@@ -48,7 +48,7 @@ class Taskdata:
         return self._heap.read(address, size)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
 

@@ -7,15 +7,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from ompd.records import record
 from ompd.safety.trust import others_fault
 
 _SECONDS = 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LldbInstall:
     """One LLDB: its ``command``, the folder of its Python module, ``extension``, the file of ``liblldb``, which is the
     module's native half, and its server for live programs.
