@@ -131,6 +131,16 @@ class Stack:
         self._follow = follow
         self._frames: tuple[Frame, ...] | None = None
 
+    @classmethod
+    def of(cls, frames: tuple[Frame, ...], stopped: str | None, shape: Shape | None = None) -> Stack:
+        """Return the stack of these frames.
+
+        :param shape: theirs, where somebody has it already
+        """
+        made = cls(shape_of(frames) if shape is None else shape, stopped, lambda: iter(()))
+        made._frames = frames
+        return made
+
     @property
     def frames(self) -> tuple[Frame, ...]:
         """The frames, innermost first.

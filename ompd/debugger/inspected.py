@@ -510,7 +510,7 @@ class InspectedProcess:
 
     def _stack(self, thread: int, guess: bool) -> Stack:
         if thread in self._pthreads:
-            return Stack(shape_of(()), _NO_REGISTERS, lambda: iter(()))
+            return Stack.of((), _NO_REGISTERS)
         if guess:
             certain = self.stack(thread)
             if certain.stopped is None:
@@ -525,7 +525,7 @@ class InspectedProcess:
         walk = self._unwinder.unwind(registers, guess=guess)
         frames = tuple(walk)
         shape = shape_of(frames)
-        return Stack(self._shapes.setdefault(shape, shape), walk.stopped, lambda: iter(frames))
+        return Stack.of(frames, walk.stopped, self._shapes.setdefault(shape, shape))
 
     # Places
 

@@ -112,6 +112,7 @@ class Unwinder:
         self._steps = steps if steps is not None else {}
         self._blocks: dict[int, bytes | None] = {}
         self._frames_given = 0
+        self._addresses: dict[int, int] = {}
         self._is_code, self._stack_end, self._function_start = is_code, stack_end, function_start
         self._guesser: Guesser | None = None
         self._signal_returns: dict[int, int | None] = {}
@@ -255,6 +256,8 @@ class Unwinder:
                 interrupted, guessed = False, True
                 continue
             row, is_signal_frame = step.row, step.row.is_signal_frame
+            if count >= _ALWAYS:  # in a recursion the same few addresses come again and again
+                pc, lookup = self._addresses.setdefault(pc, pc), self._addresses.setdefault(lookup, lookup)
             site = pc if is_signal_frame else lookup
             start = step.function_start
             yield new(
