@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 import ompd
-from tests.support import Missing, clean_environment, intel_runtime
+from ompd.questions.tasks import _Collector
+from ompd.runtimes.libomp.tasks import Task
+from tests.support import Missing, clean_environment, intel_runtime, stopped
 from tests.support.build import compiler
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
@@ -56,3 +61,17 @@ def test_a_task_that_goes_on_in_itself_has_a_whole_stack(tmp_path: Path) -> None
     (failed,) = [row for row in stacks.rows if row.signal is not None]
     parts = [f for f in failed.frames if f.construct is not None and f.construct.kind == "task"]
     assert len(parts) > 2 and failed.frames[-1].function == "main" and failed.stopped is None
+
+
+def test_a_task_that_is_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # libomp keeps the name of the task that an untied one was suspended for, also when it goes on on another thread.
+    core = stopped("task_tree", runtime="intel").core
+    over = SimpleNamespace(id="0x1234")
+    honest = Task.scheduling
+    monkeypatch.setattr(Task, "scheduling", lambda task: over if task.kind() == "implicit" else honest(task))
+    monkeypatch.setattr(_Collector, "_suspended_by", lambda self, task: iter(()))
+    with ompd.open_core(core) as session:
+        answer = session.ask_tasks()
+    rows = [row for row in answer.rows if row.kind == "implicit"]
+    assert rows and all(row.scheduling is None and "0x1234" in row.unavailable["scheduling"] for row in rows)
+    assert answer.complete

@@ -230,7 +230,7 @@ class _Collector:
         kind = facts.get("kind", task.kind)
         status = facts.get("status", task.status)
         generating = facts.get("generating", task.generating)
-        scheduling = facts.get("scheduling", task.scheduling)
+        scheduling = facts.get("scheduling", lambda: self._scheduling(task))
         region = facts.get("parallel", task.parallel)
         frames = facts.get("exit_frame", task.frames)
         if "exit_frame" in facts.unavailable:
@@ -257,6 +257,13 @@ class _Collector:
             waits_for=facts.get("waits_for", lambda: self._wait(task, facts)),
             unavailable=facts.unavailable,
         )
+
+    def _scheduling(self, task: TaskHandle) -> TaskHandle | None:
+        # An untied task keeps the name of the one that it was suspended for when that one is over.
+        found = task.scheduling()
+        if found is not None and found.id not in self._tasks:
+            raise Unavailable(f"the runtime names task {found.id}, which was not found: it may be over")
+        return found
 
     def _wait(self, task: TaskHandle, facts: Facts) -> TaskWaitRecord | None:
         wait = task.waits_for()
