@@ -21,6 +21,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +194,12 @@ class _Judge:
         passed: dict[int, int] = {}  # the index of the last frame of each thread that was found
         first: dict[int, int] = {}
         found: dict[int, set[int]] = {}
+        unsure = _before_guesses(row["frames"])
         for place in _places(row["frames"]):
             thread, shown = place[0]["thread"], place[0]
             stack = self._theirs.get(thread)
+            if (thread, shown["address"]) in unsure:
+                continue
             if stack is None or shown["how"] == "tail-call" or shown["guessed"] or shown["address"] is None:
                 continue
             index = stack.find(int(shown["address"], 16), int(shown["cfa"], 16) if shown["cfa"] else None)
@@ -212,7 +216,7 @@ class _Judge:
                 yield from self._of_frame(place, stack, index)
         for thread, indices in {own: found.get(own, set()), **found}.items():
             stack = self._theirs.get(thread)
-            if stack is None or row["stopped"] is not None or thread is None:
+            if stack is None or row["stopped"] is not None or thread is None or thread in {at for at, _ in unsure}:
                 continue
             begin = 0 if thread == own else first[thread]
             for index in range(begin, len(stack.frames)):
@@ -225,14 +229,18 @@ class _Judge:
         stack = self._theirs.get(row["native_thread_id"])
         mine = [f for f in row["frames"] if not f["inlined"] and not f["guessed"] and f["address"] is not None]
         theirs = [f for f in stack.frames if f.kind != "tail-call"] if stack is not None else []
+        unsure = _before_guesses(row["frames"])
         for number, (shown, frame) in enumerate(zip(mine, theirs, strict=False)):
             is_outermost = number + 1 == len(theirs)
-            cfa = int(shown["cfa"], 16) if shown["cfa"] is not None and not is_outermost else None
+            is_known = (
+                shown["cfa"] is not None and not is_outermost and (shown["thread"], shown["address"]) not in unsure
+            )
+            cfa = int(shown["cfa"], 16) if is_known and shown["cfa"] is not None else None
             if int(shown["address"], 16) != frame.pc or cfa not in (None, frame.cfa):
                 yield f"number {number} is {shown['address']} {shown['cfa']}, where gdb has {frame.pc:#x} {frame.cfa}"
                 return
         # Outside of main() gdb looks for nothing.
-        if stack is not None and len(mine) < len(theirs) and row["stopped"] is None:
+        if stack is not None and len(mine) < len(theirs) and row["stopped"] is None and not unsure:
             yield f"there are {len(mine)}, where gdb has {len(theirs)}"
 
     def _may_be_hidden(self, stack: Stack, index: int) -> bool:
@@ -332,6 +340,17 @@ class _Judge:
         users = (frame for frame in row["frames"] if frame["kind"] == "user") if row is not None else iter(())
         first = next(users, None)
         return int(first["address"], 16) if first is not None and first["address"] is not None else None
+
+
+def _before_guesses(frames: Sequence[Row]) -> set[tuple[int, str | None]]:
+    # Thread and address of frames in code without unwind data, whose callers are guessed by both, and with them their
+    # CFA: gdb takes a function for one that has pushed nothing.
+    physical = [frame for frame in frames if not frame["inlined"] and frame["how"] != "tail-call"]
+    return {
+        (inner["thread"], inner["address"])
+        for inner, outer in pairwise(physical)
+        if outer["guessed"] and not inner["guessed"] and outer["thread"] == inner["thread"]
+    }
 
 
 def _places(frames: Sequence[Row]) -> Iterator[list[Row]]:
