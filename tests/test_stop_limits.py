@@ -135,7 +135,7 @@ def test_a_process_that_does_not_stop_in_time_is_let_go_and_tried_again(
 def test_the_command_says_what_helps_where_a_process_does_not_stop() -> None:
     code = (
         "import sys\n"
-        "from ompd.debugger.targets import live, ptrace\n"
+        "from ompd.debugger.targets.live import ptrace\n"
         "ptrace.interrupt = lambda thread: None\n"
         "from ompd.commands.main import main\n"
         "main()\n"

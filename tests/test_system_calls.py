@@ -125,6 +125,10 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
 
 def _is_of_python(path: str) -> bool:
     folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(ompd.__file__).parent)}  # noqa: PTH120
+    # Where ompd itself is installed it looks for plugins, and in folders that the user names.
+    home = Path(ompd.__file__).parents[1]
+    if path == str(home) or path.startswith((f"{home}/ompd.egg-info/", f"{home}/runtime_stub/plugin")):
+        return True
     return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
