@@ -75,3 +75,14 @@ def test_a_task_that_is_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> No
     rows = [row for row in answer.rows if row.kind == "implicit"]
     assert rows and all(row.scheduling is None and "0x1234" in row.unavailable["scheduling"] for row in rows)
     assert answer.complete
+
+
+def test_a_task_in_a_queue_is_on_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So does the chain of tasks on a thread lead to an untied one that went on elsewhere and was queued again.
+    with ompd.open_core(stopped("task_queued", runtime="intel").core) as session:
+        (runtime,) = session.runtimes
+        assert runtime.space is not None
+        queued = next(iter(runtime.space.internals().queued_tasks()))
+        monkeypatch.setattr(Task, "scheduling", lambda task: queued if task.status() == "executing" else None)
+        (row,) = [row for row in session.ask_tasks().rows if row.id == queued.id]
+    assert (row.status, row.thread) == ("queued", None)

@@ -113,8 +113,8 @@ class _Collector:
             except OmpdError:
                 return  # kept only for tools; the row of the task says so
             if here is not None:
-                if here.id in seen:
-                    return
+                if here.id in seen or _is_queued(here):
+                    return  # an untied task that was suspended for another may go on elsewhere, and be suspended again
                 seen.add(here.id)
                 yield here
 
@@ -296,6 +296,13 @@ class _Collector:
             region = task.parallel()
             return places.region_function(self._session, region) if region is not None else None
         return places.task_function(self._session, self._space, task)
+
+
+def _is_queued(task: TaskHandle) -> bool:
+    try:
+        return task.status() == "queued"
+    except OmpdError:
+        return False  # its row says why
 
 
 def _frame(frame: FrameAddress | None) -> TaskFrame | None:
