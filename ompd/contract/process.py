@@ -281,7 +281,7 @@ class Process(Callbacks, Protocol):
         """Return what is at *address*; never fails, unknown parts are None."""
 
     def line_of(self, address: int) -> tuple[str | None, int | None]:
-        """Return file and line of *address*, ``(None, None)`` where no debug information says them."""
+        """Return file and line of *address*, ``(None, None)`` where no debug information has them."""
 
     def source_frames(self, address: int) -> Sequence[SourceFrame]:
         """Return the functions in the source at a code address (a frame's ``call_site``): the functions that were

@@ -552,7 +552,7 @@ class InspectedProcess:
         return Location(address, loaded.record, symbol.name, symbol.address + loaded.bias)
 
     def line_of(self, address: int, *, entry: bool = False) -> tuple[str | None, int | None]:
-        """Return file and line of *address*, ``(None, None)`` where no debug information says them.
+        """Return file and line of *address*, ``(None, None)`` where no debug information has them.
 
         :param entry: the function that begins at *address* is meant, not its first statement
         """
@@ -572,7 +572,7 @@ class InspectedProcess:
 
     def construct_line(self, entry: int) -> tuple[str | None, int | None]:
         """Return file and line of the construct of which a compiler made the function that begins at *entry*, ``(None,
-        None)`` where no debug information says them.
+        None)`` where no debug information has them.
         """
         found = self._construct_cache.get(entry)
         if found is None:
@@ -589,7 +589,7 @@ class InspectedProcess:
         return None, None
 
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """See :meth:`Process.source_frames`. Where no debug information says them, names are those of symbols."""
+        """See :meth:`Process.source_frames`. Without debug information names are those of symbols."""
         found = self._source_cache.get(address)
         if found is None:
             found = self._source_cache[address] = self._source_frames(address)
@@ -750,7 +750,7 @@ class InspectedProcess:
         sleeps = self._has_called(frame, calls.instruction)
         if not sleeps:
             return None if sleeps is None else "spinning"
-        # Not every target has the register in which the kernel keeps which call it is; the code may say it. Where that
+        # Not every target has the register in which the kernel keeps which call it is; the code may show it. Where that
         # takes the number from somewhere else, it is what runtimes wait by.
         number = self._number_in_register(thread, calls) if not handled else None
         if number is None:
@@ -1106,7 +1106,7 @@ class InspectedProcess:
 
     @cached_property
     def _emulated_controls(self) -> Sequence[int]:
-        # Of modules whose symbols were needed: the others' files are not requested this alone.
+        # Of modules whose symbols were needed: the others' files are not opened for this alone.
         found: list[int] = []
         for module in self._modules:
             if "symbols" in module.__dict__ and module.symbols is not None and not module.record.is_system_library:

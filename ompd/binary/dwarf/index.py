@@ -1,6 +1,6 @@
 """Where DWARF defines the types of a name, without reading all of it.
 
-A runtime's debug information has some hundred thousand entries, of which a handful is requested. So the name is
+A runtime's debug information has some hundred thousand entries, of which a handful is needed. So the name is
 searched as bytes: in the strings, then its offset there in the units. That says which units may define it, and where.
 Whether an entry really begins there is known by walking over one unit, entry by entry, which notes all of its named
 types on the way; others are then mostly found in the same unit. Section numbers in comments are those of DWARF 5.

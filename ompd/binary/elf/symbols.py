@@ -1,7 +1,7 @@
 """Symbol tables of ELF files (gABI, "Symbol Table"): by name, by prefix and by address.
 
-A table of some thousand symbols is requested a handful of names, at the start of a command that has to be quick. So
-nothing is decoded that is not requested: a name is searched as bytes in the string table, and its offset there among
+Of some thousand symbols a handful is looked up by name, at the start of a command that has to be quick. So
+nothing else is decoded: a name is searched as bytes in the string table, and its offset there among
 all ``st_name``, which are taken out of the table in bulk.
 """
 

@@ -42,7 +42,7 @@ class LocalVariable(NamedTuple):
     """A parameter or variable of a function, ``name`` ``""`` without one.
 
     ``entries`` are its own, and those of the function in the source that it is a copy of. ``type`` is None where the
-    file does not say it, ``location`` (of ``unit``) where the compiler did away with the
+    file has none, ``location`` (of ``unit``) where the compiler did away with the
     variable, unless it has a ``constant``. ``depth`` counts the blocks that it is in, from 0 for the function's own.
     ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word.
     """

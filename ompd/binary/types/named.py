@@ -74,7 +74,7 @@ class NamedVariable(NamedTuple):
     """A variable: its name, what it is in from outside in, the COMMON block it is a member of (None of others).
 
     ``file`` is the unit's, as the compiler was given it, ``line`` where it is declared. ``linkage`` is what the linker
-    calls it, where that is another name. ``type`` is None where the file does not say it.
+    calls it, where that is another name. ``type`` is None where the file has none.
     """
 
     name: str

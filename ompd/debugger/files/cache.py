@@ -71,7 +71,7 @@ class DiskCache:
                     return None
                 raw = file.read(_MAX_ENTRY + 1)
                 if status.st_mtime < time.time() - _DAY:
-                    os.utime(descriptor)  # those that no one requested longest are removed first
+                    os.utime(descriptor)  # the least recently used are removed first
                 return _unpacked(raw, key)
         return None
 

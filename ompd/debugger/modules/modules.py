@@ -666,7 +666,7 @@ class ModuleList:
         if index < 0:
             return None
         module = self._modules[index]
-        # The module's end is requested where it matters alone: it is known by its file, which has to be proven.
+        # The module's end is determined only where it matters: it is known by its file, which has to be proven.
         return module if address < module.end or address < _end(module) else None
 
 

@@ -438,7 +438,7 @@ class Unwinder:
 
     def caller_of(self, step: Step, sp: int, fp: int | None) -> tuple[int, int] | None:
         """Return CFA and return address of a frame of which no more is known than stack and frame pointer, None if
-        these do not say them.
+        these do not give them.
         """
         registers = {self._sp: sp} | ({} if fp is None else {self._fp: fp})
         try:

@@ -1,6 +1,6 @@
 """Where thread-local variables are: static TLS, and blocks that a thread has of modules loaded later.
 
-Of the program's own block the ELF ABI says where it is, whatever the C library. Of shared libraries glibc's loader
+The ELF ABI fixes where the program's own block is, whatever the C library. Of shared libraries glibc's loader
 knows; :mod:`ompd.debugger.threads.glibc` reads that.
 """
 

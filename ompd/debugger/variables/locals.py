@@ -140,7 +140,7 @@ class _ModuleLocals:
     def names_at(self, address: int) -> set[str]:
         """Return the names of the variables of the functions at *address* of the target.
 
-        :raises OmpdError: if the debug information does not say them
+        :raises OmpdError: if the debug information does not have them
         """
         code = self._code(address - self._module.bias)
         return {row.told.name for rows in code.scopes for row in rows if row.told.name}
@@ -148,7 +148,7 @@ class _ModuleLocals:
     def variables(self, frame: Frame, thread: int | None) -> list[FunctionLocals]:
         """Return the variables of each function that the frame is in, innermost first.
 
-        :raises OmpdError: if the debug information does not say them
+        :raises OmpdError: if the debug information does not have them
         """
         code = self._code(frame.call_site - self._module.bias)
         registers = frame.registers

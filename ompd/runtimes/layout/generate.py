@@ -89,7 +89,7 @@ def is_wanted(path: str) -> bool:
 
 
 def release_of(runtime: str, producer: str, folder: str, intels_version: str | None) -> str | None:
-    """Return the release of a runtime as its debug information says it, None if that does not.
+    """Return the release of a runtime as its debug information gives it, None if it does not.
 
     libgomp is compiled by the GCC that it is a part of. LLVM's does not say who compiled it, nor its release; the
     folder of the sources often does.

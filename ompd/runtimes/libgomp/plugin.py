@@ -87,7 +87,7 @@ class Runtime(Plain):
         return self.layouts.proof
 
     def omp_version(self) -> int:
-        """libgomp does not say it.
+        """libgomp does not record it.
 
         :raises Unavailable: always
         """

@@ -39,7 +39,7 @@ from ompd.errors import (
 from ompd.safety.isolation import AwayFromHere
 
 _PAGE = 4096
-# LLDB takes as much memory as is requested before it looks whether that can be read.
+# LLDB allocates as much memory as a read asks for before it looks whether that can be read.
 _MAX_READ = 1 << 28
 # Arguments, environment and auxiliary vector of a Linux program (fs/exec.c), and how much of the last there can be.
 _MAX_STACK_TOP = 6 << 20
