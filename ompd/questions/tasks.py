@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -76,7 +76,7 @@ class _Collector:
             self._from_region(region)
         self._from_queues()
         self._from_counts()
-        return list(each(self._session, self._tasks.items(), self._row))
+        return list(map(self._as_found, each(self._session, self._tasks.items(), self._row)))
 
     def _from_threads(self) -> None:
         try:
@@ -230,7 +230,7 @@ class _Collector:
         kind = facts.get("kind", task.kind)
         status = facts.get("status", task.status)
         generating = facts.get("generating", task.generating)
-        scheduling = facts.get("scheduling", lambda: self._scheduling(task))
+        scheduling = facts.get("scheduling", task.scheduling)
         region = facts.get("parallel", task.parallel)
         frames = facts.get("exit_frame", task.frames)
         if "exit_frame" in facts.unavailable:
@@ -258,12 +258,12 @@ class _Collector:
             unavailable=facts.unavailable,
         )
 
-    def _scheduling(self, task: TaskHandle) -> TaskHandle | None:
+    def _as_found(self, row: TaskRecord) -> TaskRecord:
         # An untied task keeps the name of the one that it was suspended for when that one is over.
-        found = task.scheduling()
-        if found is not None and found.id not in self._tasks:
-            raise Unavailable(f"the runtime names task {found.id}, which was not found: it may be over")
-        return found
+        if row.scheduling is None or row.scheduling in self._tasks:
+            return row
+        reason = f"the runtime names task {row.scheduling}, which was not found: it may be over"
+        return replace(row, scheduling=None, unavailable={**row.unavailable, "scheduling": reason})
 
     def _wait(self, task: TaskHandle, facts: Facts) -> TaskWaitRecord | None:
         wait = task.waits_for()
