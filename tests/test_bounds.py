@@ -13,7 +13,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,12 @@ from ompd.debugger.snapshot.environment import read_environment
 from ompd.debugger.stacks.unwind import MAX_ALL_FRAMES
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.model import Answer, ParallelRecord, TargetRecord
-from ompd.questions import icvs, tasks, threads
+from ompd.questions import icvs, stacks, tasks, threads
 from ompd.render.json import format_answer
 from ompd.render.regions import region_lines
 from ompd.session import Session
 from tests.fuzz import formats, run
-from tests.fuzz.oracle import as_text, seeded
+from tests.fuzz.oracle import QUESTIONS, as_text, seeded
 from tests.fuzz.parses import parsed_once
 from tests.support import clean_environment, stopped
 from tests.support.budget import within
@@ -359,6 +359,29 @@ def test_names_in_a_core_are_data(tmp_path: Path, evil: bytes) -> None:
     core = patched(good.core, tmp_path / "core", lambda data: _without_files(data, patch))
     ompd("icvs", core, "-v")
     ompd("icvs", core, "--json")
+
+
+def _with_names(value: Any, evil: str) -> Any:
+    """Return *value* with *evil* at the end of every text in it, as if all of them came from the target."""
+    if isinstance(value, str):
+        return value + evil
+    if isinstance(value, (tuple, list)):
+        return type(value)(_with_names(each, evil) for each in value)
+    if isinstance(value, dict):
+        return {key: _with_names(each, evil) for key, each in value.items()}
+    if is_dataclass(value):
+        return replace(value, **{each.name: _with_names(getattr(value, each.name), evil) for each in fields(value)})  # type: ignore[arg-type]
+    return value
+
+
+@pytest.mark.parametrize("question", ["runtimes", "threads", "parallel", "tasks", "icvs", "stacks"])
+def test_no_text_of_an_answer_reaches_a_terminal_as_it_is(question: str) -> None:
+    ask = {"stacks": stacks.ask, **QUESTIONS}[question]
+    with Session.open_core(stopped("icvs_env").core) as session:
+        answer = ask(session)
+    for evil in EVIL:
+        text = as_text(question, _with_names(answer, evil.decode(errors="replace")))
+        assert text and not [c for c in text if not c.isprintable() and c != "\n"], (evil, text[:200])
 
 
 def _without_files(data: bytearray, patch: Any) -> None:

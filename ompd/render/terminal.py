@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -69,8 +70,8 @@ def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
 
 def _print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
     # Lines that are broken between words where they are too long, those that follow being indented more.
-    width = console.width
-    _print_lines(console, ((part, style) for line, style in lines for part in columns.wrap_line(line, width)))
+    width, clean = console.width, words.clean
+    _print_lines(console, ((part, style) for line, style in lines for part in columns.wrap_line(clean(line), width)))
 
 
 def _print_head(console: Console, answer: Answer[Any], verbose: bool) -> None:
@@ -95,7 +96,8 @@ def print_threads(
 
 
 def _print_table(console: Console, table: words.Table) -> None:
-    _print_lines(console, columns.table_lines(table, console.width))
+    lines = tuple(words.Line(tuple(map(words.clean, line.cells)), line.style) for line in table.lines)
+    _print_lines(console, columns.table_lines(replace(table, lines=lines), console.width))
 
 
 def _indented(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,8 @@ NONE = "-"
 
 def clean(text: str) -> str:
     """Return *text* with control characters escaped (``\\x1b``)."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode("ascii") for c in text)
 
 
