@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full fuzz real bench lint tools intel clean
+.PHONY: demo test test-full fuzz real bench lint graph tools intel clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
@@ -40,6 +40,10 @@ bench: $(VENV)/.ready tools intel
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The graph of imports in docs/architecture.md.
+graph: $(VENV)/.ready
+	$(BIN)/python -m tests.support.imports
 
 $(VENV)/.ready: pyproject.toml runtime_stub/plugin/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import clean_environment, stopped
+from tests.support import imports as house
+from tests.support.imports import PACKAGE, imports, modules
 
-PACKAGE = Path(__file__).parents[1] / "ompd"
 STUBS = Path(__file__).parents[1] / "runtime_stub" / "plugin" / "ompd_stub"
 
 # Layers from the bottom up. A module may import its own layer and those below; those that share one as halves
@@ -95,25 +96,6 @@ ONLY_IN = {
 }
 
 
-def modules(package: Path) -> dict[str, ast.Module]:
-    return {
-        ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            path.read_text()
-        )
-        for path in sorted(package.rglob("*.py"))
-    }
-
-
-def imports(tree: ast.AST) -> set[str]:
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
 def layer(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
@@ -121,7 +103,81 @@ def layer(module: str) -> str:
 MODULES = modules(PACKAGE)
 OF_THE_STUB = modules(STUBS)
 _MOST_FILES = 15  # __init__ is one
+_MOST_LINES = 500
+# What breaks a rule still. Each list is checked to be true, and may only become shorter.
 KNOWN_TO_BE_CROWDED = {"questions": 17, "runtimes/libomp": 23}
+KNOWN_TO_BE_LONG = {
+    "binary/dwarf/index.py",
+    "binary/dwarf/lines.py",
+    "binary/dwarf/units.py",
+    "binary/elf/elf.py",
+    "binary/elf/symbols.py",
+    "binary/types/values.py",
+    "debugger/emulation/emulate.py",
+    "debugger/inspected.py",
+    "debugger/modules/modules.py",
+    "debugger/stacks/unwind.py",
+    "debugger/targets/live/live.py",
+    "debugger/targets/lldb/target.py",
+    "debugger/variables/static.py",
+    "lldb_script.py",
+    "model.py",
+    "questions/stacks.py",
+    "runtimes/libgomp/plugin.py",
+    "runtimes/libgomp/stacks.py",
+}
+KNOWN_TO_BE_IN_CIRCLES = {
+    "ompd.debugger.bound",
+    "ompd.debugger.emulation.code_checks",
+    "ompd.debugger.emulation.decode",
+    "ompd.debugger.emulation.emulate",
+    "ompd.debugger.inspected",
+    "ompd.debugger.variables.locals",
+    "ompd.runtimes.libgomp.barriers",
+    "ompd.runtimes.libgomp.icvs",
+    "ompd.runtimes.libgomp.internals",
+    "ompd.runtimes.libgomp.plugin",
+    "ompd.runtimes.libgomp.proof",
+    "ompd.runtimes.libgomp.regions",
+    "ompd.runtimes.libgomp.stacks",
+    "ompd.runtimes.libgomp.states",
+    "ompd.runtimes.libgomp.targets",
+    "ompd.runtimes.libgomp.tasks",
+    "ompd.runtimes.libgomp.threads",
+    "ompd.runtimes.libgomp.walk",
+    "ompd.runtimes.libomp.barriers",
+    "ompd.runtimes.libomp.constructs",
+    "ompd.runtimes.libomp.heads",
+    "ompd.runtimes.libomp.icvs",
+    "ompd.runtimes.libomp.internals",
+    "ompd.runtimes.libomp.lock_table",
+    "ompd.runtimes.libomp.locks",
+    "ompd.runtimes.libomp.plugin",
+    "ompd.runtimes.libomp.queues",
+    "ompd.runtimes.libomp.regions",
+    "ompd.runtimes.libomp.stacks",
+    "ompd.runtimes.libomp.states",
+    "ompd.runtimes.libomp.tasks",
+    "ompd.runtimes.libomp.threadprivate",
+    "ompd.runtimes.libomp.threads",
+    "ompd.runtimes.libomp.unnamed",
+    "ompd.runtimes.libomp.waiting",
+    "ompd.session.live",
+    "ompd.session.session",
+}
+KNOWN_TO_REACH_BELOW = {
+    ("layouts", "ompd.debugger.files.debug_file"),
+    ("locals", "ompd.debugger.variables.locals"),
+    ("runtimes", "ompd.debugger.files.dll_files"),
+    ("signals", "ompd.binary.core.notes"),
+    ("signals", "ompd.debugger.signals"),
+    ("snapshot", "ompd.debugger.snapshot.snapshot"),
+    ("stacks", "ompd.debugger.variables.locals"),
+    ("variables", "ompd.binary.types.values"),
+    ("variables", "ompd.debugger.variables.names"),
+    ("variables", "ompd.debugger.variables.reader"),
+    ("variables", "ompd.debugger.variables.static"),
+}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -179,6 +235,40 @@ def test_folders_are_small_enough_to_know() -> None:
     files = {folder: len(list(folder.glob("*.py"))) for folder in [PACKAGE, *PACKAGE.rglob("*/")]}
     crowded = {str(folder.relative_to(PACKAGE)): count for folder, count in files.items() if count > _MOST_FILES}
     assert crowded == KNOWN_TO_BE_CROWDED
+
+
+def test_files_are_short_enough_to_read() -> None:
+    lengths = {str(path.relative_to(PACKAGE)): path.read_text().count("\n") for path in PACKAGE.rglob("*.py")}
+    assert {name for name, length in lengths.items() if length > _MOST_LINES} == KNOWN_TO_BE_LONG
+
+
+def test_no_files_need_each_other() -> None:
+    # Imports for type checking and those inside functions are imports, too.
+    assert {name for circle in house.circles(house.files()) for name in circle} == KNOWN_TO_BE_IN_CIRCLES
+
+
+def test_queries_know_of_the_debuggers_half_what_the_session_shows() -> None:
+    below = {
+        (name.removeprefix("ompd.questions."), imported)
+        for name, imported_files in house.files().items()
+        for imported in imported_files
+        if name.startswith("ompd.questions") and layer(imported) in ("debugger", "binary")
+    }
+    assert below == KNOWN_TO_REACH_BELOW
+
+
+def test_the_graph_on_the_page_is_that_of_the_code() -> None:
+    text = house.PAGE.read_text()
+    assert house.page(text) == text, "draw it anew: make graph"
+
+
+def test_circles_are_found_whole() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": set(), "f": {"g"}, "g": {"f"}}
+    frozen = {name: frozenset(needed) for name, needed in graph.items()}
+    assert house.circles(frozen) == [frozenset("abc"), frozenset("fg")]
+    chain = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset()}
+    assert house.reduced(chain) == {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset()}
+    assert house.reduced(frozen) == frozen
 
 
 def test_every_folder_says_what_it_is() -> None:

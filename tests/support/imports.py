@@ -1,0 +1,138 @@
+"""Which file of ``ompd`` imports which, and the graph of its folders in ``docs/architecture.md``.
+
+``python -m tests.support.imports`` (``make graph``) draws the graph anew.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ompd"
+PAGE = ROOT / "docs" / "architecture.md"
+_BEGIN, _END = "<!-- drawn by `make graph` -->\n", "<!-- end of the drawing -->\n"
+
+Graph = Mapping[str, frozenset[str]]
+"""By each node those that it needs."""
+
+
+def modules(package: Path) -> dict[str, ast.Module]:
+    """Return the files of *package*, by their dotted names."""
+    return {
+        ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in sorted(package.rglob("*.py"))
+    }
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Return what the imports in *tree* name, wherever they are: in functions and for type checking, too."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@cache
+def files() -> Graph:
+    """Return which files of the package import which. ``from a.b import c`` is an import of the file ``a/b/c.py`` if
+    there is one, and else of ``a/b``.
+    """
+    known = modules(PACKAGE)
+    return {name: frozenset(_files_of(tree, known) - {name}) for name, tree in known.items()}
+
+
+def _files_of(tree: ast.AST, known: Mapping[str, ast.Module]) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else node.module for name in names}
+    return found & known.keys()
+
+
+def circles(graph: Graph) -> list[frozenset[str]]:
+    """Return the largest sets of nodes each of which leads to all others of its set."""
+    reached = {node: _reached(graph, node) for node in graph}
+    found = {frozenset((node, *(other for other in reached[node] if node in reached[other]))) for node in graph}
+    return sorted((circle for circle in found if len(circle) > 1), key=sorted)
+
+
+def _reached(graph: Graph, start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def folders(depth: int, under: str = "ompd") -> dict[str, frozenset[str]]:
+    """Return the graph of the folders and files that are *depth* levels below the package, those *under* a folder."""
+
+    def room(name: str) -> str:
+        return ".".join(name.split(".")[: depth + 1])
+
+    inside = [name for name in files() if name.startswith(f"{under}.")]
+    graph: dict[str, set[str]] = {room(name): set() for name in inside}
+    for name in inside:
+        graph[room(name)] |= {room(other) for other in files()[name] if room(other) in graph} - {room(name)}
+    return {name: frozenset(needed) for name, needed in graph.items()}
+
+
+def reduced(graph: Graph) -> dict[str, frozenset[str]]:
+    """Return *graph* without the arrows that other ways make superfluous. Those of a circle all stay."""
+    ring = {node: circle for circle in circles(graph) for node in circle}
+    return {
+        node: frozenset(
+            other
+            for other in needed
+            if other in ring.get(node, ())
+            or not any(
+                other in _reached(graph, between)
+                for between in needed - {other} - ring.get(other, frozenset())
+                if between not in ring.get(node, ())
+            )
+        )
+        for node, needed in graph.items()
+    }
+
+
+def draw() -> str:
+    """Return the part of the page that is drawn: of the package, and of its folders that have folders."""
+    return "\n".join(
+        f"{text}\n\n```mermaid\ngraph TD\n{_lines(reduced(folders(depth, under)))}```\n"
+        for text, depth, under in (
+            ("The package:", 1, "ompd"),
+            ("`debugger/`:", 2, "ompd.debugger"),
+            ("`binary/`:", 2, "ompd.binary"),
+        )
+    )
+
+
+def _lines(graph: Graph) -> str:
+    names = {node: node.rpartition(".")[2] for node in graph}
+    alone = graph.keys() - {node for node, needed in graph.items() for node in (*needed, *([node] if needed else ()))}
+    arrows = [f"  {names[node]} --> {names[other]}\n" for node in sorted(graph) for other in sorted(graph[node])]
+    return "".join([*arrows, *(f"  {names[node]}\n" for node in sorted(alone))])
+
+
+def page(text: str) -> str:
+    """Return the *text* of the page with the graph as the code is now."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, behind = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{draw()}\n{_END}{behind}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
