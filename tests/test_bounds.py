@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ompd import outlined
+from ompd import naming
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.snapshot.environment import read_environment
@@ -233,30 +233,7 @@ def test_an_environment_of_nothing_but_ends() -> None:
 )
 def test_names_without_end_are_looked_at_once(name: str) -> None:
     with within(2):
-        outlined.parse(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "parent", "construct"),
-    [
-        ("main._omp_fn.0", "main", None),
-        ("a._omp_fn.1._omp_fn.2.isra.0.cold", "a._omp_fn.1", None),
-        (".omp_outlined.", None, None),
-        (".omp_outlined._debug__.3", None, None),
-        ("f.omp_outlined_debug__", "f", None),
-        ("f.omp_outlined.7.constprop.0", "f", None),
-        (".omp_task_entry..5", None, "task"),
-    ],
-)
-def test_names_of_outlined_functions(name: str, parent: str | None, construct: str | None) -> None:
-    assert outlined.parse(name) == outlined.Outlined(parent, construct)
-
-
-@pytest.mark.parametrize(
-    "name", ["main", "._omp_fn.0", "f._omp_fn.", "f._omp_fn.0x", ".x.omp_outlined", "f.omp_outlinedx", "omp_get_level"]
-)
-def test_names_of_other_functions(name: str) -> None:
-    assert outlined.parse(name) is None
+        naming.parse_outlined(name)
 
 
 def _files(mappings: Sequence[tuple[int, int, int, bytes]]) -> bytes:

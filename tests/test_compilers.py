@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import ompd
-from ompd import outlined
+from ompd import naming
 from ompd.binary.dwarf.calls import Call
 from ompd.debugger.stacks.tail_calls import Chain, Step, TailCalls
 from ompd.model import StackFrame
@@ -259,8 +259,8 @@ def test_every_frame_that_gdb_recovers_is_there(name: str) -> None:
         ]
         rest = iter(ours)
         for function, at in theirs[native or 0]:
-            known = outlined.parse(function)
-            if known is None and not outlined.is_added(function):
+            known = naming.parse_outlined(function)
+            if known is None and not naming.is_added(function):
                 # Where a region was met we tell the line of the construct.
                 assert any(mine[0] == function and (mine[1] == at or function in LEFT) for mine in rest), (ours, native)
         recovered += sum(f.how == "tail-call" for f in row.frames)
@@ -309,47 +309,6 @@ def test_ways_without_number_end() -> None:
     # 2 to the power of 64 ways.
     described = {at: calls((2 * at, at + 1), (2 * at + 1, at + 1)) for at in range(1, 65)}
     assert TailCalls(lambda at: described.get(at, [])).between(1, 65) == Chain((Step(1, None),), 0, False)
-
-
-NAMES: dict[str, tuple[str | None, str | None, bool]] = {
-    "f.omp_outlined_debug__.omp_outlined": ("f", None, False),
-    "f.omp_outlined_debug__.7.omp_outlined_debug__.12": ("f", None, True),
-    "f.omp_outlined.omp_outlined": ("f", None, False),
-    ".omp_outlined..9.omp_outlined": (None, None, False),
-    ".omp_outlined..9.omp_outlined_debug__": (None, None, True),
-    ".omp_outlined._debug__.3": (None, None, True),
-    ".omp_task_entry..10": (None, "task", False),
-    "__omp_offloading_fe00_2142f5_main_l35": ("main", "target", False),
-    "__omp_offloading_fe00_2142f5_main_l35_debug__": ("main", "target", True),
-    "__omp_offloading_fe00_2142f5_my_l5_l35_1": ("my_l5", "target", False),
-    "__omp_offloading_fe00_2142f5_main_l39_debug__.omp_outlined_debug__.omp_outlined": ("main", None, False),
-    "_ZN1A1tIdEET_S1_.omp_outlined_debug__.omp_outlined": ("_ZN1A1tIdEET_S1_", None, False),
-}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_names_of_what_compilers_make(name: str) -> None:
-    parent, construct, is_body = NAMES[name]
-    assert outlined.parse(name) == outlined.Outlined(parent, construct)
-    assert outlined.is_body(name) == is_body
-    assert not outlined.is_added(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "main._omp_cpyfn.1",
-        ".omp.reduction.reduction_func",
-        "f.omp_outlined_debug__.omp.reduction.reduction_func",
-        ".omp.copyprivate.copy_func",
-        ".omp_combiner..2",
-        ".omp_task_dup.",
-        ".red_comb.",
-    ],
-)
-def test_names_of_what_compilers_add(name: str) -> None:
-    assert outlined.is_added(name)
-    assert outlined.parse(name) is None
 
 
 @pytest.mark.skipif(not FULL, reason="apt's lists change with Debian's releases alone")

@@ -18,7 +18,7 @@ STUBS = Path(__file__).parents[1] / "runtime_stub" / "plugin" / "ompd_stub"
 # Layers from the bottom up. A module may import its own layer and those below; those that share one as halves
 # do may not import each other.
 LAYERS = (
-    ("errors", "model", "outlined", "records", "safety"),
+    ("errors", "model", "naming", "records", "safety"),
     ("binary", "contract"),
     ("debugger", "runtimes"),
     ("session",),
@@ -194,7 +194,7 @@ def test_imports_point_down(module: str) -> None:
         assert RANK[there] <= RANK[here], f"{module} imports {imported}"
         assert {here, there} != {"debugger", "runtimes"}, f"{module} imports {imported}"
         if here == "contract":
-            assert there in ("contract", "errors", "outlined", "records")
+            assert there in ("contract", "errors", "naming", "records")
 
 
 @pytest.mark.parametrize("module", OF_THE_STUB)
@@ -222,8 +222,8 @@ def test_formats_know_bytes_only(module: str) -> None:
     ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")} - {"ompd.safety"}
     below = (
         "ompd.contract.memory",
-        "ompd.contract.code",
         "ompd.errors",
+        "ompd.naming",
         "ompd.records",
         "ompd.safety.limits",
         "ompd.binary",

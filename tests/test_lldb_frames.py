@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ompd.contract.code import RUNTIME_FILE
 from ompd.lldb import frames as lldb_frames
+from ompd.naming import RUNTIME_FILE
 from tests.support import Stopped, clean_environment, require, stopped
 from tests.support.dap import DebugAdapter
 from tests.support.lldb import LOAD, lldb, target_create

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ompd import outlined
+from ompd import naming
 from ompd.model import Answer, ParallelRecord, ThreadRecord
 from ompd.questions import regions, threads
 from ompd.session import Session
@@ -275,7 +275,7 @@ class Words:
             self._same(subject, "where.line", row.where.line, word["line"], {})
 
     def _function(self, subject: str, ours: str | None, true: str) -> None:
-        made = outlined.parse(ours or "")
+        made = naming.parse_outlined(ours or "")
         if self._names and made is not None and made.parent is None:
             self.missing.append(f"{subject}: function: the compiler calls it {ours}")
         elif self._names:

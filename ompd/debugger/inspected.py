@@ -14,7 +14,6 @@ from ompd.binary.dwarf.lines import Function
 from ompd.binary.elf.elf import DT_PLTGOT, PF_W, PF_X, PT_LOAD
 from ompd.binary.elf.symbols import STT_TLS, Symbol
 from ompd.contract.callbacks import TypeRef, TypeSizes
-from ompd.contract.code import is_construct
 from ompd.contract.memory import ByteOrder, StructLayout
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import (
@@ -53,6 +52,7 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
+from ompd.naming import is_construct
 
 if TYPE_CHECKING:
     from ompd.binary.dwarf.calls import Call

@@ -14,6 +14,7 @@ from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
 from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget
 from ompd.errors import BadInput, Unavailable
 from ompd.inspection import Inspection
+from ompd.naming import CONSTRUCT_EXPRESSION
 from ompd.records import record
 from ompd.safety.isolation import AwayFromHere
 from ompd.session.session import LoadedRuntime
@@ -30,7 +31,6 @@ _T = TypeVar("_T")
 # LLDB's Python looks for modules in the current folder, too, where those that are optional here may be anybody's.
 _AWAY = AwayFromHere()
 _PLACE = "ompd_bp_parallel_begin"
-_OUTLINED = r"(\._omp_fn\.[0-9]+|[._]omp_outlined(_debug__)?(\.[0-9]+)?)$"
 _NO_EVENTS = "the runtime passes its places for events only if the program was started with OMP_DEBUG=enabled"
 _NO_PLACES = "{} has no places for events (ompd_bp_*)"
 _NO_PLACES_HINT = (
@@ -102,7 +102,7 @@ class LldbInspection(Inspection):
         run = self._running()
         thread = run.process.GetSelectedThread().GetThreadID()
         what = f"the code of a region in thread {thread}"
-        return self._run_to({what: lambda: run.at_functions_like(_OUTLINED, thread)}, what, seconds)[0]
+        return self._run_to({what: lambda: run.at_functions_like(CONSTRUCT_EXPRESSION, thread)}, what, seconds)[0]
 
     def events(self, *names: str, seconds: float = SECONDS, limit: int | None = None) -> Iterator[Event]:
         """Run the program, and yield each of its events (:data:`EVENTS`; all without *names*), stopped there.

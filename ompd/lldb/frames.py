@@ -21,39 +21,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from ompd import outlined
-from ompd.contract.code import (
-    RUNTIME,
-    RUNTIME_FILE,
-    SYSTEM,
-    UNKNOWN,
-    USER,
-    is_construct,
-    is_runtime_file,
-    is_runtime_symbol,
-)
+from ompd import naming
+from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
 from ompd.contract.process import is_system_file
 from ompd.records import record
 
 _CODE_SYMBOL = 2  # lldb.eSymbolTypeCode; stubs of the procedure linkage table are of another type
 # How far a thread's frames are followed for one of them. Stacks of the runtime's alone have some ten.
 _MOST_FRAMES = 64
-_ENTRY_POINTS = ("__kmpc_fork_call", "GOMP_parallel")
 
 # Expressions that LLDB (POSIX) and Python both read, of names as LLDB shows them. What they let through is looked at.
-_RUNTIME_NAME = "(^|[ :])_*(kmp|itt_|ompt_|ompd_|ompc_|hwloc_|GOMP_|gomp_|omp_[a-z])|distributedBarrier|hierarchy_info"
 _SYSTEM_NAME = (
     "^(__GI_)?_*(futex_[a-z0-9_]+|do_futex_wait|lll_[a-z_]*lock[a-z0-9_]*|(new_)?sem_[a-z0-9_]+"
     "|pthread_(create|cond|mutex|rwlock|barrier|spin|once|join|clockjoin|timedjoin)[a-z0-9_]*|create_thread"
     "|sched_yield|syscall|p?select|p?poll|(clock_)?nanosleep|usleep|start_thread|clone3?(_internal)?)([.@].*)?$"
 )
 _UNNAMED = "^___lldb_unnamed_symbol"
-_CLANG_NAME = "[.]omp_outlined|^[.]omp_task_entry[.]|^__omp_offloading_"
 
 _SYSTEM = re.compile(_SYSTEM_NAME)
-# Names of a linked runtime that are nobody else's, also where its source is known: libomp's.
-_RESERVED = re.compile(r"__kmp|_Z\w*(?:__kmp|\d+kmp_flag|__ompt|distributedBarrier|hierarchy_info)")
-_TASK_ENTRY = ".omp_task_entry."
 
 
 def side_of(frame: Any) -> str:
@@ -62,18 +47,18 @@ def side_of(frame: Any) -> str:
     name = module.GetFileSpec().GetFilename()
     if not name:
         return UNKNOWN
-    if is_runtime_file(name):
+    if naming.is_runtime_file(name):
         return RUNTIME
     if is_system_file(name):
         return SYSTEM
     symbol = _symbol(frame)
     has_line = frame.GetLineEntry().IsValid()
-    if is_runtime_symbol(symbol) and _defines(module, *_ENTRY_POINTS):
+    if naming.is_runtime_symbol(symbol) and _defines(module, *naming.FORKS):
         # A function of the user's may be called alike.
-        return RUNTIME if _RESERVED.match(symbol) or not has_line else USER
-    if has_line or is_construct(symbol):
+        return RUNTIME if naming.is_reserved(symbol) or not has_line else USER
+    if has_line or naming.is_construct(symbol):
         return USER
-    if not (_defines(module, *_ENTRY_POINTS) and _defines(module, "__libc_start_main")):
+    if not (_defines(module, *naming.FORKS) and _defines(module, "__libc_start_main")):
         return USER
     return SYSTEM if _SYSTEM.search(symbol) else UNKNOWN  # in a static program
 
@@ -157,12 +142,12 @@ class ClangWrapperFrames(_Recognizer):
         # The symbol of an inlined function's frame is that of what it was inlined in.
         names = [inner.GetFunctionName() or "", *([] if inner.IsInlined() else [_symbol(inner)])]
         wrapper = _symbol(frame)
-        if wrapper.startswith(_TASK_ENTRY):
-            return any(_is_outlined(name) and not outlined.is_body(_plain(name)) for name in names)
+        if naming.is_task_entry(wrapper):
+            return any(_is_outlined(name) and not naming.is_body(_plain(name)) for name in names)
         return (
             _is_outlined(wrapper)
-            and not outlined.is_body(_plain(wrapper))
-            and any(_is_outlined(name) and outlined.is_body(_plain(name)) for name in names)
+            and not naming.is_body(_plain(wrapper))
+            and any(_is_outlined(name) and naming.is_body(_plain(name)) for name in names)
         )
 
 
@@ -172,8 +157,8 @@ def _plain(name: str) -> str:
 
 
 def _is_outlined(name: str) -> bool:
-    known = outlined.parse(_plain(name))
-    return known is not None and known.construct != "task" and not outlined.is_by_gcc(name)
+    known = naming.parse_outlined(_plain(name))
+    return known is not None and known.construct != "task" and not naming.is_by_gcc(name)
 
 
 RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)
@@ -193,14 +178,14 @@ _LISTED = re.compile(r"^(\d+): (\[disabled\] )?([^\s,]+), ", re.MULTILINE)
 
 def runtime_file_expression() -> str:
     """Return the expression for files of OpenMP runtimes as LLDB reads them, which is as POSIX has them."""
-    return RUNTIME_FILE.pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
+    return naming.RUNTIME_FILE.pattern.replace("(?:", "(").replace(r"\d", "[0-9]")
 
 
 # LLDB takes the first that fits, beginning with the last that was added.
 _RULES = (
-    _Rule(OpenMPRuntimeFrames, ".*", _RUNTIME_NAME),
+    _Rule(OpenMPRuntimeFrames, ".*", naming.RUNTIME_EXPRESSION),
     _Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
-    _Rule(ClangWrapperFrames, ".*", _CLANG_NAME),
+    _Rule(ClangWrapperFrames, ".*", naming.CLANG_EXPRESSION),
     _Rule(OpenMPRuntimeFrames, runtime_file_expression(), ".*"),
 )
 

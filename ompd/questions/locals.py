@@ -12,18 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ompd import outlined
+from ompd import naming
 from ompd.model import LocalRecord, LoopIteration, StackFrame
 
 if TYPE_CHECKING:
     from ompd.debugger.variables.locals import FunctionLocals, LocalValue
 
-# What compilers call variables of their own: clang those of constructs and sizes of arrays, gcc the frame of the
-# function around a nested one and what it made of several.
-_OWN_NAMES = (".", "__context", "__vla_expr", "CHAIN.", "FRAME.", "D.")
 _TASKS = ("task", "taskloop")
-_ITERATION, _FIRST, _LAST = ".omp.iv", ".omp.lb", ".omp.ub"
-_CAPTURED = ".capture_expr."
 _OTHER_COPY = "the debug information gives the location of a copy that the loop does not use"
 
 
@@ -37,11 +32,11 @@ def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> St
         return frame
     if found.fault is not None:
         return replace(frame, unavailable={**frame.unavailable, "locals": found.fault})
-    is_body = frame.construct is not None and name is not None and outlined.parse(name) is not None
+    is_body = frame.construct is not None and name is not None and naming.parse_outlined(name) is not None
     kind = frame.construct.kind if frame.construct is not None else None
     if not is_body or name is None:
         rows = [_record(variable, None) for variable in found.variables if _is_users(variable)]
-    elif outlined.is_by_gcc(name):
+    elif naming.is_by_gcc(name):
         rows = _of_gcc(found.variables, kind)
     else:
         rows = _of_clang(found.variables, kind)
@@ -49,7 +44,7 @@ def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> St
 
 
 def _is_users(variable: LocalValue) -> bool:
-    return bool(variable.name) and not variable.name.startswith(_OWN_NAMES)
+    return bool(variable.name) and not naming.is_own_variable(variable.name)
 
 
 def _of_gcc(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
@@ -79,7 +74,7 @@ def _sharing_by_gcc(variable: LocalValue, kind: str | None) -> str | None:
 
 def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
     parameters = {v.name for v in variables if v.is_parameter}
-    depth = next((v.depth for v in variables if v.name == _ITERATION), None)
+    depth = next((v.depth for v in variables if v.name == naming.ITERATION), None)
     block = {v.name: v for v in variables if v.depth == depth}
     counters = [
         v.name
@@ -98,7 +93,7 @@ def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRe
             variable.depth == depth
             and variable.name in counters
             and variable.address is not None
-            and _CAPTURED in block
+            and naming.CAPTURED in block
         ):
             # clang has a copy to find out whether there is any iteration, and one name for both.
             reasons = dict.fromkeys(("value", "text", "address"), _OTHER_COPY)
@@ -126,7 +121,7 @@ def _declared_inside(variable: LocalValue) -> str | None:
 
 def _iteration(block: dict[str, LocalValue]) -> LoopIteration | None:
     numbers = []
-    for name in (_ITERATION, _FIRST, _LAST):
+    for name in (naming.ITERATION, naming.FIRST_ITERATION, naming.LAST_ITERATION):
         variable = block.get(name)
         value = variable.shown.value if variable is not None and variable.shown is not None else None
         if not isinstance(value, int):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.code import RUNTIME, UNKNOWN, USER, entry_of
 from ompd.contract.code import owner as owner_of
 from ompd.contract.plugin import AddressSpace, ConstructCode, ParallelHandle, TaskHandle, ThreadHandle
@@ -16,9 +15,6 @@ from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
 from ompd.questions.facts import Facts
 from ompd.session.session import Session, Straight
-
-_WAITING = re.compile(r"(?:_ZL?\d+)?__kmp_(?:suspend|acquire|yield|wait_4|futex)")
-_ENTRY = re.compile(r"(?:__kmp_api_)?(?:GOMP_|__kmpc_|omp_|ompc_)")
 
 NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function contains the construct"
 """Why the function of a construct's code is unknown."""
@@ -46,7 +42,7 @@ def innermost_user_place(
     passed: list[int] = []  # frames of libraries, or programs, that have no debug information
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
-        if owner == USER and outlined.is_added(_symbol(session, frame.call_site) or ""):
+        if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
             continue  # what a compiler put between functions of the source
         if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
             has_line = session.process.line_of(frame.call_site) != (None, None)
@@ -85,7 +81,7 @@ def innermost_user_place(
 def _straight(session: Session, frames: Sequence[Frame]) -> Straight:
     for index, frame in enumerate(frames):
         owner = code_owner(session, frame.call_site)
-        if owner == USER and outlined.is_added(_symbol(session, frame.call_site) or ""):
+        if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
             continue
         if owner == USER and session.process.line_of(frame.call_site) != (None, None):
             is_certain = _function_by_code(session, frame.call_site)[1]
@@ -179,7 +175,7 @@ def _noted_barrier(session: Session, handle: ThreadHandle) -> tuple[str, str, in
         except OmpdError:
             continue
         if source is not None:
-            return outlined.source_place(source)
+            return naming.source_place(source)
     return None
 
 
@@ -189,7 +185,7 @@ def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: Th
     if left.jumps:
         jump = left.jumps[0]
         for written in session.process.source_frames(jump.address):
-            if written.function is not None and outlined.parse(written.function) is None:
+            if written.function is not None and naming.parse_outlined(written.function) is None:
                 function = written.function
                 break
         place = _place(session, jump.address, function)
@@ -237,12 +233,12 @@ def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: T
 
 def calls_entry(session: Session, called: Frame) -> bool:
     """Return whether *called* is an entry point of the runtime, which only user code calls."""
-    return _ENTRY.match(_symbol(session, called.call_site) or "") is not None
+    return naming.is_entry(_symbol(session, called.call_site))
 
 
 def _waits(session: Session, frame: Frame) -> bool:
     # What these routines call is the C library's: they have a thread wait, and know nothing of the user's code.
-    return _WAITING.match(_symbol(session, frame.call_site) or "") is not None
+    return naming.has_thread_wait(_symbol(session, frame.call_site) or "")
 
 
 Placed = TypeVar("Placed", Place, RegionFunction)
@@ -294,7 +290,7 @@ def named(facts: Facts, key: str, found: RegionFunction | None) -> RegionFunctio
 
 def is_of_construct(session: Session, address: int) -> bool:
     """Return whether the code at *address* is in a function that a compiler made of a construct."""
-    return outlined.parse(_symbol(session, address) or "") is not None
+    return naming.parse_outlined(_symbol(session, address) or "") is not None
 
 
 def is_user_frame(session: Session, frame: Frame) -> bool:
@@ -334,7 +330,7 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     if noted is not None and line is None:
         file, _, line = noted
     name = _symbol(session, entry)
-    known = outlined.parse(name or "")
+    known = naming.parse_outlined(name or "")
     if known is not None:
         name = known.parent or (noted[1] if noted is not None else session.process.declared_inside(entry))
     found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
@@ -350,7 +346,7 @@ def noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, i
         source = space.internals().task_source(task)
     except OmpdError:
         return None
-    return outlined.source_place(source) if source is not None else None
+    return naming.source_place(source) if source is not None else None
 
 
 def source_function(session: Session, region: ParallelHandle) -> str | None:
@@ -390,14 +386,14 @@ def noted_place(session: Session, region: ParallelHandle) -> tuple[str, str, int
         except OmpdError:
             continue
         if source is not None:
-            return outlined.source_place(source)
+            return naming.source_place(source)
     return None
 
 
 def _encountering_function(session: Session, region: ParallelHandle) -> str | None:
     # None: it is code of the enclosing region, and that region's function has to tell.
     entry = region.function()
-    known = outlined.parse(_symbol(session, entry) or "") if entry is not None else None
+    known = naming.parse_outlined(_symbol(session, entry) or "") if entry is not None else None
     if known is not None and known.parent is not None:
         return known.parent
     # Where the compiler says that what it made of the construct is declared.
@@ -408,10 +404,10 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
     if code_owner(session, frames[0].call_site) == RUNTIME:
         return None  # code of the enclosing region, which ended by a jump
     for written in session.process.source_frames(frames[0].call_site):
-        if written.inlined and written.function is not None and outlined.parse(written.function) is None:
+        if written.inlined and written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function
     name = _symbol(session, frames[0].call_site)
-    known = outlined.parse(name or "")
+    known = naming.parse_outlined(name or "")
     if known is None:
         if name is None:
             raise Unavailable("the function that encountered the region has no symbol")
@@ -460,10 +456,10 @@ def _function(
 def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]:
     # That name as far as code and its debug information tell it, and whether what runs there could tell no more.
     for written in session.process.source_frames(address):
-        if written.function is not None and outlined.parse(written.function) is None:
+        if written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function, True
     name = _symbol(session, address)
-    known = outlined.parse(name) if name is not None else None
+    known = naming.parse_outlined(name) if name is not None else None
     if known is None or known.parent is not None:
         return known.parent if known is not None else name, True
     declared = session.process.declared_inside(address)
@@ -472,7 +468,7 @@ def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]
 
 def _written(symbol: str | None) -> str | None:
     # A linker's name, unless a compiler made it.
-    return symbol if symbol is not None and outlined.parse(symbol) is None else None
+    return symbol if symbol is not None and naming.parse_outlined(symbol) is None else None
 
 
 def _place(session: Session, address: int, function: str | None) -> Place:

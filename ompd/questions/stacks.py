@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, entry_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle, ThreadHandle
 from ompd.contract.process import Frame, Module, SourceFrame
@@ -34,12 +34,7 @@ from ompd.session.session import LoadedRuntime, Session
 if TYPE_CHECKING:
     from ompd.debugger.variables.locals import FunctionLocals
 
-# Where the kernel has a program begin: nobody wrote it, though it is in the program's file.
-_BEGIN = "_start"
 _MAX_LEVELS = 1 << 20
-# What clang gives the code of a taskloop construct beside what that of a task is given.
-_LOWER_BOUND = ".lb."
-_FORTRAN_PROGRAM = "MAIN__"
 _NO_LINE = "it left the stack by a tail call, and which function it was is unknown"
 _UNKNOWN_TASK = "the code of a task left the stack by a tail call, and which task it was is unknown"
 _GAP = "functions that it called left the stack by tail calls, and are unknown"
@@ -493,7 +488,7 @@ class _Reader:
                 # The runtime's routines call code of the user's in ways of their own.
                 is_users = places.code_owner(self._session, outer.call_site) == USER
                 called = self._function_called(outer.pc) if is_users and not outer.guessed else None
-            elif outlined.parse(self._process.locate(runs).symbol or "") is None:
+            elif naming.parse_outlined(self._process.locate(runs).symbol or "") is None:
                 called = self._function_begun(code)
         except OmpdError:
             return []  # what cannot be read shows nothing
@@ -644,7 +639,7 @@ class _Reader:
         owner = places.code_owner(self._session, frame.call_site)
         if owner == UNKNOWN and called == RUNTIME and inner is not None and places.calls_entry(self._session, inner):
             return USER
-        if owner == USER and self._process.locate(frame.call_site).symbol == _BEGIN:
+        if owner == USER and self._process.locate(frame.call_site).symbol == naming.PROCESS_BEGIN:
             return SYSTEM
         return owner
 
@@ -654,7 +649,7 @@ class _Reader:
         if frame.kind == USER and self._is_added(frame, frames[at - 1].call_site if at else None):
             frames[at] = frames[at]._replace(is_glue=True)
             return
-        known = outlined.parse(frame.function or "") if frame.kind == USER else None
+        known = naming.parse_outlined(frame.function or "") if frame.kind == USER else None
         if known is None and (frame.function is not None or at not in begins):
             return  # one that the code of a construct ended by jumping to is not its code
         if known is not None and at and _is_glue(frame, frames[at - 1].frame):
@@ -673,10 +668,10 @@ class _Reader:
             code.kind if code is not None else _kind_by_name(frame.function or "", frames[outer].frame.function or "")
         )
         parent = known.parent if known is not None else None
-        if parent is not None and kind in (None, "task") and outlined.is_by_gcc(frame.function or ""):
+        if parent is not None and kind in (None, "task") and naming.is_by_gcc(frame.function or ""):
             told = self._kind_of_gcc(frames[outer].call_site, parent)
             kind = told or (kind if self._session.target.loss is None else None)
-        elif kind == "task" and self._process.has_parameter(frames[at].call_site, _LOWER_BOUND):
+        elif kind == "task" and self._process.has_parameter(frames[at].call_site, naming.TASKLOOP_BOUND):
             kind = "taskloop"
         if parent is not None:
             function: str | None = self._as_in_source(frames[at].call_site, parent)
@@ -715,7 +710,7 @@ class _Reader:
         if entry is None:
             return None
         if entry not in self._kinds:
-            names = (outlined.construct_of_routine(name) for name in self._process.receivers(entry, parent))
+            names = (naming.construct_of_routine(name) for name in self._process.receivers(entry, parent))
             self._kinds[entry] = next((name for name in names if name is not None), None)
         return self._kinds[entry]
 
@@ -723,8 +718,8 @@ class _Reader:
         # What compilers put between functions of the source: clang around the combiner of a reduction, gfortran a main
         # that calls the program.
         if frame.function == "main" and inner is not None:
-            return self._process.locate(inner).symbol == _FORTRAN_PROGRAM
-        return outlined.is_added(frame.function or "")
+            return self._process.locate(inner).symbol == naming.FORTRAN_PROGRAM
+        return naming.is_added(frame.function or "")
 
     def _construct(self, code: ConstructCode | None, kind: str | None, call_site: int) -> Construct:
         entry = entry_of(self._process, call_site)
@@ -755,7 +750,7 @@ class _Reader:
         else:
             noted = self._noted(code)
             function = noted[1] if noted is not None else self._process.declared_inside(call_site)
-        if function is None and outlined.parse(symbol or "") is None and self._session.target.loss is None:
+        if function is None and naming.parse_outlined(symbol or "") is None and self._session.target.loss is None:
             function = symbol
         return self._as_in_source(call_site, function) if function is not None else None
 
@@ -816,20 +811,20 @@ def _frame_left(
 
 def _kind_by_name(name: str, glue: str) -> str | None:
     # gcc gives all its functions the same name, clang has an entry around those of tasks.
-    known = outlined.parse(glue)
+    known = naming.parse_outlined(glue)
     if known is not None and known.construct is not None:
         return known.construct
-    return None if outlined.is_by_gcc(name) else "parallel"
+    return None if naming.is_by_gcc(name) else "parallel"
 
 
 def _is_glue(outer: StackFrame, inner: StackFrame) -> bool:
     # clang's code of a task is called by the function that the runtime knows; with -g so is that of a region, whose
     # function of the name that ends in _debug__ has the code.
     name, called = outer.function or "", inner.function or ""
-    known, body = outlined.parse(name), outlined.parse(called)
+    known, body = naming.parse_outlined(name), naming.parse_outlined(called)
     if known is None or body is None or body.construct == "task" or inner.kind != USER:
         return False
-    return known.construct == "task" or (outlined.is_body(called) and not outlined.is_body(name))
+    return known.construct == "task" or (naming.is_body(called) and not naming.is_body(name))
 
 
 def _as_written(frames: Sequence[_Item], met: tuple[str | None, Construct] | None = None) -> Iterator[StackFrame]:

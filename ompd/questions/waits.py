@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import (
     LOCK_TYPES,
@@ -221,7 +221,7 @@ class Waits:
                 return f"&{expression}"
         if place.symbol is None or place.symbol_address is None:
             return None
-        critical = outlined.critical_name(place.symbol)
+        critical = naming.critical_name(place.symbol)
         if critical is not None:
             return f"critical({critical})" if critical else "critical"
         offset = lock.variable - place.symbol_address

@@ -12,7 +12,6 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ompd.contract.code import is_runtime_file
 from ompd.contract.plugin import AddressSpace
 from ompd.contract.process import Module, Shape
 from ompd.debugger.files.finder import FileFinder
@@ -23,6 +22,7 @@ from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, CorruptState, MemoryFault, NotInitialised, OmpdError, TargetGone, Unavailable
 from ompd.model import Place, TargetRecord
+from ompd.naming import is_runtime_file
 from ompd.runtimes.discovery import Found, discover
 
 if TYPE_CHECKING:

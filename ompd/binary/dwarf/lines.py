@@ -33,8 +33,8 @@ from ompd.binary.dwarf.units import (
     read_length,
 )
 from ompd.binary.elf.elf import ElfFile
-from ompd.contract.code import is_construct
 from ompd.errors import MalformedFile
+from ompd.naming import is_construct
 from ompd.safety import limits
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ompd.binary.dwarf.units import (
     Unit,
     Value,
 )
-from ompd.contract.code import is_construct
 from ompd.errors import MalformedFile, Unsupported
+from ompd.naming import is_construct
 
 _DW_TAG_NAMESPACE = 0x39
 _TYPES = frozenset((0x02, 0x04, 0x13, 0x17, 0x38))  # class, enumeration, structure, union, interface

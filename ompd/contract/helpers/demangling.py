@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.dmpl import DemangledName, Language, Result, RtlNames, SourceOf, VarInfo
 
 _MAX_NAME = 1 << 16
@@ -59,11 +59,11 @@ def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None
 def _read(mangled: str, source_of: SourceOf | None, own: Sequence[re.Pattern[str]]) -> tuple[str | None, int, int]:
     if len(mangled) > _MAX_NAME:
         return None, VarInfo.NONE, 0
-    function = outlined.parse(mangled)
+    function = naming.parse_outlined(mangled)
     if function is not None:
         parent, line = source_of(mangled) if source_of is not None else (None, None)
         return function.parent or parent, VarInfo.NONE, line or 0
-    critical = outlined.critical_name(mangled)
+    critical = naming.critical_name(mangled)
     if critical:
         return critical, VarInfo.NONE, 0
     for pattern in (*_VARIABLES, *own):

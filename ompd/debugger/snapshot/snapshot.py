@@ -18,7 +18,6 @@ from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
 from ompd.binary.core.writer import PAGE, Note, Piece, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
-from ompd.contract.code import is_runtime_file
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules.modules import LoadedModule
@@ -26,6 +25,7 @@ from ompd.debugger.signals import is_fault
 from ompd.debugger.snapshot.environment import EnvironmentBlock, find_environment
 from ompd.debugger.targets.base import MemoryRegion, Target
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
+from ompd.naming import is_runtime_file
 from ompd.records import record
 
 _RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)

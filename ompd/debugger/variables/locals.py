@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ompd import outlined
+from ompd import naming
 from ompd.binary.dwarf.index import Place
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -242,7 +242,7 @@ class _ModuleLocals:
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(DW_AT_NAME))
-            around = find_around(function) if name is not None and outlined.is_by_gcc(name) else []
+            around = find_around(function) if name is not None and naming.is_by_gcc(name) else []
             found: set[tuple[str, int | None]] = set()
             for place in around:
                 found |= declared_in(self._info, place)

@@ -12,13 +12,12 @@ its linkage table, and each calls the code of constructs in one way alone:
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, construct_passed, entry_of, owner
 from ompd.contract.helpers.entries import asks_only
 from ompd.contract.plugin import ConstructCode, TaskHandle
@@ -44,8 +43,6 @@ _NEITHER = ("GOMP_teams", *TARGETS)
 PARALLEL, TASK, UNDEFERRED = "parallel", "task", "undeferred"
 # The barriers of a team: that at its region's end, and the one that is for all others.
 FINAL, INNER = "final", "inner"
-
-_OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
 
 # Teams have many threads that would all say the same.
 _MAX_ASKED = 8
@@ -101,14 +98,7 @@ def is_users(runtime: Runtime, frame: Frame) -> bool:
 def routine_at(runtime: Runtime, address: int) -> str | None:
     """Return the name of the runtime's routine at *address* as user code calls it, None where no symbol covers it."""
     symbol = runtime.process.locate(address).symbol
-    return _called(symbol) if symbol is not None else None
-
-
-def _called(symbol: str) -> str:
-    # Where they were not stripped, entry points have names inside of the library, too: for itself, and for releases of
-    # the specification (libgomp_g.h, lock.c).
-    name = symbol.partition("@")[0].removeprefix("gomp_ialias_")
-    return _OF_A_RELEASE.sub(r"omp_\1", name)
+    return naming.routine_name(symbol) if symbol is not None else None
 
 
 def parsed(thread: Thread) -> Parsed:
@@ -186,7 +176,7 @@ def _group(runtime: Runtime, frames: Sequence[Frame], inner: int, outer: int, st
     elif inner == outer and entry == BEGIN:
         # A worker's first routine calls nothing of the C library: what it seems to has the code of a region jumped to.
         code = PARALLEL
-    elif outlined.is_added(runtime.process.locate(called.call_site).symbol or ""):
+    elif naming.is_added(runtime.process.locate(called.call_site).symbol or ""):
         code = None  # it copies the arguments of a task
     elif owner_at(runtime, called.call_site) == SYSTEM:
         # What the runtime calls of the C library is no construct's code, unless that was left by a jump.
@@ -231,7 +221,7 @@ def _entry(runtime: Runtime, frames: Sequence[Frame], outer: int, stopped: str |
     # A tail call inside of the runtime takes the routine that was called from the stack: the call itself tells. One in
     # user code takes the caller.
     called = runtime.process.routine_called(frames[outer + 1].pc)
-    name = _called(called) if called is not None else None
+    name = naming.routine_name(called) if called is not None else None
     if name is not None and not is_entry(name):
         return routine_at(runtime, frames[outer].call_site), None
     return name or routine_at(runtime, frames[outer].call_site), outer + 1
@@ -244,7 +234,7 @@ def _begins_thread(runtime: Runtime, frame: Frame) -> bool:
 
 def is_entry(routine: str | None) -> bool:
     """Tell whether a routine is one of the runtime's that user code calls."""
-    return routine is not None and routine.startswith(("GOMP_", "omp_", "GOACC_"))
+    return naming.is_entry(routine)
 
 
 # What a thread waits for
@@ -693,7 +683,7 @@ def _region_start(runtime: Runtime, frame: Frame) -> int | None:
     if not is_users(runtime, frame):
         return None
     symbol = runtime.process.locate(frame.call_site).symbol
-    if symbol is not None and outlined.parse(symbol) is None:
+    if symbol is not None and naming.parse_outlined(symbol) is None:
         return None
     return _start(runtime, frame)
 

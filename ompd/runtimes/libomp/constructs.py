@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, construct_passed, entry_of, owner
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.threads import Thread
 
 # Routines that call a region's function: kmp_runtime.cpp, kmp_gsupport.cpp. The wrappers are static C++ functions in
-# some builds, and GOMP's entry points carry versions and a prefix in the symbol table; routine_name() takes both off.
+# some builds, and GOMP's entry points carry versions and a prefix in the symbol table: see naming.routine_name().
 _INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$|GOMP_parallel(?!\w*_start)\w*$")
 # Routines that user code calls to start a region. Innermost on a stack, they say that its function has not begun or is
 # over.
 _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
 )
-
-_ENTRIES = ("GOMP_", "omp_", "__kmpc_")
 
 # What gcc's own invoker calls of the entry points that are there for clang's code.
 _OWN_CALLS = frozenset(
@@ -44,8 +42,6 @@ _OWN_CALLS = frozenset(
         *("__kmpc_push_num_threads", "__kmpc_push_proc_bind", "__kmpc_global_thread_num", "GOMP_parallel_end"),
     )
 )
-
-_RUNTIMES_OWN = re.compile(r"GOMP_|__kmp|omp_")
 
 # Routines that call the function of an explicit task.
 TASK_INVOKERS = frozenset(("__kmp_invoke_task", "__kmp_omp_task", "__kmp_execute_tasks_template"))
@@ -56,17 +52,6 @@ CLOSING_BARRIERS = frozenset((JOIN_BARRIER, FORK_BARRIER))
 
 # Teams have many threads that would all say the same; one that does not tell is seldom alone.
 _MAX_ASKED = 8
-
-
-_CPLUSPLUS = re.compile(r"_ZL?(\d{1,3})(\w+)")
-
-
-def routine_name(symbol: str | None) -> str:
-    """Return the name of one of the runtime's routines as its source has it, ``""`` where there is no symbol."""
-    name = (symbol or "").partition("@")[0]
-    if match := _CPLUSPLUS.match(name):
-        name = match[2][: int(match[1])]
-    return name.removeprefix("__kmp_api_")
 
 
 def owner_at(runtime: Runtime, address: int) -> str:
@@ -82,7 +67,7 @@ def routine_at(runtime: Runtime, address: int) -> str | None:
     known = runtime.routines
     if address not in known:
         inside = owner_at(runtime, address) == RUNTIME
-        known[address] = routine_name(runtime.process.locate(address).symbol) if inside else None
+        known[address] = naming.routine_name(runtime.process.locate(address).symbol) if inside else None
     return known[address]
 
 
@@ -190,7 +175,7 @@ def _behind(
 
 def _begins_construct(called: str) -> bool:
     # Whether a call is one of the runtime, or of the code of a region that clang's code calls itself.
-    return _RUNTIMES_OWN.match(routine_name(called)) is not None or outlined.parse(called) is not None
+    return naming.is_runtime_symbol(naming.routine_name(called)) or naming.parse_outlined(called) is not None
 
 
 def executes_explicit_task(thread: Thread) -> bool:
@@ -205,7 +190,7 @@ def executes_explicit_task(thread: Thread) -> bool:
         if index in places:
             return False
         called = routine_of(runtime, frame)
-        known = outlined.parse(runtime.process.locate(frame.call_site).symbol or "") if called is None else None
+        known = naming.parse_outlined(runtime.process.locate(frame.call_site).symbol or "") if called is None else None
         if called in TASK_INVOKERS or called == "GOMP_task" or (known is not None and known.construct == "task"):
             return None not in places and bool(places)
     return False
@@ -298,7 +283,7 @@ def _entry_called(runtime: Runtime, inner: Frame, outer: Frame) -> str:
     routine = routine_of(runtime, inner)
     if routine is None or is_entry(routine) or is_fork(routine):
         return routine or ""
-    return routine_name(runtime.process.routine_called(outer.pc))
+    return naming.routine_name(runtime.process.routine_called(outer.pc))
 
 
 def _between(regions: tuple[Region, ...], places: Sequence[int], callers: list[int]) -> dict[Region, int | None] | None:
@@ -379,7 +364,7 @@ def _is_region_call(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
 
 def is_entry(routine: str) -> bool:
     """Tell whether a routine is one that user code calls, and the runtime's routines that call user code do not."""
-    return routine.startswith(_ENTRIES) and routine not in _OWN_CALLS
+    return naming.is_entry(routine) and routine not in _OWN_CALLS
 
 
 def was_jumped_to(runtime: Runtime, callee: str, outer: Frame) -> bool:
@@ -406,7 +391,7 @@ def is_users_code(runtime: Runtime, frames: Sequence[Frame], index: int) -> bool
     frame = frames[index]
     if not index or owner_at(runtime, frame.call_site) != UNKNOWN:
         return is_users(runtime, frame)
-    return _entry_called(runtime, frames[index - 1], frame).startswith(_ENTRIES)
+    return naming.is_entry(_entry_called(runtime, frames[index - 1], frame))
 
 
 def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | None) -> int | None:
@@ -414,7 +399,7 @@ def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | No
     if index is None:
         return None
     place = runtime.process.locate(frames[index].call_site)
-    if place.symbol is None or outlined.parse(place.symbol) is None:
+    if place.symbol is None or naming.parse_outlined(place.symbol) is None:
         return None
     return entry_of(runtime.process, frames[index].call_site)
 
@@ -422,10 +407,10 @@ def _outlined_entry(runtime: Runtime, frames: tuple[Frame, ...], index: int | No
 def _is_called_by_user(symbol: str | None, caller: str | None) -> bool:
     # clang calls the function of a region with a false if clause directly. With -g it may be a pair, whose inner one
     # has the body; a task's function is called by its entry.
-    known = outlined.parse(symbol or "")
-    if known is None or known.construct is not None or outlined.is_body(symbol or ""):
+    known = naming.parse_outlined(symbol or "")
+    if known is None or known.construct is not None or naming.is_body(symbol or ""):
         return False
-    called_by = outlined.parse(caller or "")
+    called_by = naming.parse_outlined(caller or "")
     return called_by is None or called_by.construct != "task"
 
 

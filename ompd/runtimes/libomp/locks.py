@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ompd import outlined
-from ompd.contract.code import RUNTIME, is_runtime_file
+from ompd import naming
+from ompd.contract.code import RUNTIME
 from ompd.contract.memory import StructView, read_pointer, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import LOCK_TYPES, LockState
@@ -191,7 +191,7 @@ class Locks:
         leading: dict[int, Module] = {}
         for candidate in candidates:
             module = self._process.module_at(candidate)
-            users = module is not None and not (module.is_system_library or is_runtime_file(module.name))
+            users = module is not None and not (module.is_system_library or naming.is_runtime_file(module.name))
             if module is not None and users and self._lock_of(candidate) == lock:
                 leading[candidate] = module
         found = [
@@ -226,7 +226,7 @@ class Locks:
     @cached_property
     def _criticals(self) -> list[int]:
         # Each library has a variable of its own for the same name.
-        return [address for _, address in self._process.symbols_with_prefix(outlined.CRITICAL_PREFIX)]
+        return [address for _, address in self._process.symbols_with_prefix(naming.CRITICAL_PREFIX)]
 
     def _descriptor_of(self, variable: int) -> int | None:
         try:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ompd import outlined
+from ompd import naming
 from ompd.contract.code import entry_of
 from ompd.contract.plugin import ConstructCode
 from ompd.errors import CorruptState, OmpdError
@@ -57,12 +57,12 @@ def begins_task(runtime: Runtime, inner: Frame, outer: Frame) -> bool:
         if caller not in constructs.TASK_INVOKERS and caller != _UNDEFERRED:
             return False
         if callee is None:
-            is_added = outlined.is_added(runtime.process.locate(inner.call_site).symbol or "")
+            is_added = naming.is_added(runtime.process.locate(inner.call_site).symbol or "")
             return constructs.is_users(runtime, inner) and not is_added
         return constructs.was_jumped_to(runtime, callee, outer)
     if not constructs.is_users(runtime, inner) or not constructs.is_users(runtime, outer):
         return False
-    known = outlined.parse(runtime.process.locate(inner.call_site).symbol or "")
+    known = naming.parse_outlined(runtime.process.locate(inner.call_site).symbol or "")
     return known is not None and known.construct == "task"
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ompd import naming
 from ompd.contract.code import SYSTEM, UNKNOWN, USER
 from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
 from ompd.contract.ompd import ThreadIdKind
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 RUNTIME = "runtime"
 DERIVED = "derived"
 
-# A routine's name, less what constructs.routine_name() takes off, and the state of a thread that is in it. Those that
+# A routine's name, less what naming.routine_name() takes off, and the state of a thread that is in it. Those that
 # user code calls come before those that the runtime itself calls, since both are looked for from the user's frame
 # inwards.
 _ROUTINE_STATES = {
@@ -209,7 +210,7 @@ def _routines_in(thread: Thread, frames: Sequence[Frame]) -> tuple[list[str], bo
         owner = constructs.owner_at(thread.runtime, frame.call_site)
         if owner == USER:
             # The entry point may have jumped to the routine that does its work.
-            called = constructs.routine_name(thread.runtime.process.routine_called(frame.pc)) if names else ""
+            called = naming.routine_name(thread.runtime.process.routine_called(frame.pc)) if names else ""
             return [called, *names[::-1]] if constructs.is_entry(called) and called != names[-1] else names[::-1], True
         unknown = unknown or owner == UNKNOWN
         if names:

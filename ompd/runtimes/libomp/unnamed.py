@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, USER
 from ompd.contract.memory import read_words
 from ompd.contract.ompd import ThreadIdKind
@@ -39,7 +40,6 @@ _FORK_CALL = "__kmp_fork_call"
 # Entry points with which a reduction begins, which may ask for a lock.
 _REDUCTIONS = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
 # Those that user code calls, and which of them may wait at a barrier of the team.
-_ENTRY = re.compile(r"GOMP_|__kmpc_|omp_|kmp_|ompx?_")
 _MEETS = re.compile(
     r"__kmpc_(?:cancel_|end_)?barrier|__kmpc_(?:end_)?reduce|__kmpc_copyprivate"
     r"|GOMP_(?:barrier|single_copy|loop_end|sections_end|workshare_task_reduction)"
@@ -188,8 +188,8 @@ class Unnamed:
         if name or outer != USER:
             return name or (None if outer in _SYSTEM_CALLERS else "")
         # The entry point jumped to the routine that does its work; what called it may have left by a jump as well.
-        called = constructs.routine_name(self._runtime.process.routine_called(frames[last + 1].pc))
-        return called if _ENTRY.match(called) else ""
+        called = naming.routine_name(self._runtime.process.routine_called(frames[last + 1].pc))
+        return called if naming.is_entry(called) else ""
 
     # Routines that call the user's code
 

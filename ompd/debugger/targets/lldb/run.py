@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ompd.debugger.targets.lldb.target import check_stopped, load_lldb
 from ompd.errors import BadInput, TargetError, TargetGone, Unavailable
+from ompd.naming import FIRST_ENTRIES, FORKS
 
 _OUTPUT_PIECE = 1 << 14
 _LIBRARY_STOPS = "target.process.stop-on-sharedlibrary-events"
@@ -36,12 +37,9 @@ class RuntimeModule(NamedTuple):
     has_events: bool
 
 
-# What every runtime of OpenMP exports, as LLDB names it with and without its version, and by what compilers call it to
-# begin a region; and a place for an event.
+# What every runtime of OpenMP exports, as LLDB names it with and without its version; and a place for an event.
 _QUERIES = ("omp_get_thread_num", "omp_get_thread_num@@VERSION")
-_FORKS, _EVENT = ("__kmpc_fork_call", "GOMP_parallel"), "ompd_bp_parallel_begin"
-# What begins a region, or makes a task. Each runtime exports all that it has.
-_ENTRIES = ("__kmpc_fork_", "__kmpc_serialized_parallel", "__kmpc_omp_task_alloc", "GOMP_parallel", "GOMP_task")
+_EVENT = "ompd_bp_parallel_begin"
 _BEGUN = "ompd_dll_locations_valid"
 
 
@@ -158,7 +156,7 @@ class LldbRun:
         for module in self.target.module_iter():
             key = module.GetUUIDString() or "", str(module.GetFileSpec().fullpath or "")
             if key not in self._kinds:
-                is_runtime = self._has_code(module, _FORKS) and self._has_code(module, _QUERIES)
+                is_runtime = self._has_code(module, FORKS) and self._has_code(module, _QUERIES)
                 self._kinds[key] = module.FindSymbol(_EVENT).IsValid() if is_runtime else None
             has_events = self._kinds[key]
             if has_events is not None:
@@ -179,7 +177,7 @@ class LldbRun:
         addresses = {
             symbol.GetStartAddress().GetLoadAddress(self.target): symbol.GetStartAddress()
             for symbol in runtime.module
-            if (symbol.GetName() or "").startswith(_ENTRIES) and symbol.GetType() == self._lldb.eSymbolTypeCode
+            if (symbol.GetName() or "").startswith(FIRST_ENTRIES) and symbol.GetType() == self._lldb.eSymbolTypeCode
         }
         return [self.target.BreakpointCreateBySBAddress(address) for address in addresses.values()]
 

@@ -1,0 +1,284 @@
+"""All names that compilers and OpenMP runtimes make, and what each says: whose code it is, whether user code calls it,
+which construct it was made of. Text only; it knows no target.
+
+Functions of constructs: gcc writes ``main._omp_fn.0``, for parallel regions and tasks alike, and
+``main._omp_cpyfn.1`` for copies of task arguments. clang up to 16 writes ``.omp_outlined.`` and
+``.omp_outlined._debug__`` (with -g the body is in the second), from 17 on ``main.omp_outlined`` and
+``main.omp_outlined_debug__``, and for a construct inside of another's lines one mark behind the other:
+``main.omp_outlined_debug__.omp_outlined``. Its tasks are entered at ``.omp_task_entry.`` and have their code in
+``.omp_outlined.`` functions of their own: ``.omp_outlined..3.omp_outlined`` is a region in a task. The code of a
+``target`` construct is ``__omp_offloading_DEVICE_FILE_main_l12``, with ``_debug__`` behind it as above. Copies of a
+function (``.isra.0``, ``.part.1``, ``.cold``) follow the name.
+
+A runtime's functions: user code calls its entry points (``__kmpc_barrier``, ``GOMP_parallel``, ``omp_set_lock``) and
+nothing else of it. In the symbol table an entry point may have a prefix or a version: see :func:`routine_name`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ompd.records import record
+
+# Functions that compilers make of constructs
+
+# What follows the compilers' marks in a name, to its end. Marks are looked for from the end, each once: a name of a
+# damaged file may be megabytes of them.
+_COPIES = r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)*"
+_GCC, _CLANG, _CLANG_TASK = "._omp_fn.", ".omp_outlined", ".omp_task_entry."
+_BEHIND_GCC = re.compile(r"\d+" + _COPIES)
+_BEHIND_CLANG = re.compile(r"(?:_debug__|\._debug__|\.)?(?:\.?\d+)?" + _COPIES)
+_BEHIND_CLANG_TASK = re.compile(r"(?:\.?\d+)?" + _COPIES)
+_BODY = re.compile(r"_debug__(?:\.?\d+)?" + _COPIES + "$")
+_CLANG_TARGET_MARK = "__omp_offloading_"
+_CLANG_TARGET = re.compile(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(.+)_l\d+(?:_\d+)?(?:_debug__)?(?:\.\d+)?" + _COPIES)
+
+# Wherever such a mark is, also in what a compiler added.
+_CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)|^__omp_offloading_")
+
+CONSTRUCT_EXPRESSION = (
+    r"(\._omp_fn\.[0-9]+|[._]omp_outlined(_debug__|\._debug__|\.)?(\.?[0-9]+)?)$"  # the code of regions and tasks
+)
+"""What POSIX finds in the name of a function with the code of a region or task."""
+
+CLANG_EXPRESSION = "[.]omp_outlined|^[.]omp_task_entry[.]|^__omp_offloading_"
+"""What POSIX and Python find in the name of a function that clang makes of a construct."""
+
+# Entry points of GOMP to which gcc passes the function of a construct; in libomp their names have a prefix.
+_GCC_ROUTINE = re.compile(r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task|target)(?![a-z])")
+
+# What has no code of a construct: clang's functions that combine, initialise and copy for clauses, and gcc's copies of
+# a task's arguments. CGOpenMPRuntime.cpp; clang from 17 on puts the name of a function before some.
+_ADDED = re.compile(
+    r"\.(?:omp_combiner|omp_initializer|omp_task_privates_map|omp_task_dup|omp_task_destructor|red_init|red_comb|red_fini"
+    r"|__kmpc_global_[cd]tor_)\.(?:\.?\d+)?" + _COPIES
+)
+_ADDED_AT_END = re.compile(
+    r"(?:\.omp\.reduction\.reduction_func|\.omp\.copyprivate\.copy_func|\._omp_cpyfn)(?:\.\d+)?" + _COPIES
+)
+_ADDED_MARKS = (".omp.reduction.", ".omp.copyprivate.", "._omp_cpyfn")
+
+
+def is_added(name: str) -> bool:
+    """Return whether *name* is that of a function that a compiler made beside those with the code of constructs.
+
+    Such a function calls what a clause of a construct names: the combiner of a reduction, a constructor.
+    """
+    at = max(map(name.rfind, _ADDED_MARKS))
+    return _ADDED.fullmatch(name) is not None or (at >= 0 and _ADDED_AT_END.fullmatch(name, at) is not None)
+
+
+@record
+class Outlined:
+    """A compiler-made function: the function whose construct it holds (None where its name does not say), and of what
+    kind.
+
+    ``construct`` is ``task``, ``target`` or None: all others have names that do not say.
+    """
+
+    parent: str | None
+    construct: str | None
+
+
+def is_body(name: str) -> bool:
+    """Return whether *name* is that of the code of a construct that clang calls from a function of its own, as with -g.
+
+    The runtime knows the caller, whose name is the same without ``_debug__`` at its end.
+    """
+    return _BODY.search(name, max(name.rfind(_CLANG), name.rfind(_CLANG_TARGET_MARK), 0)) is not None
+
+
+def is_by_gcc(name: str) -> bool:
+    """Return whether *name* is one that gcc makes, which do not say of which construct they are."""
+    return _GCC in name
+
+
+def is_construct(symbol: str) -> bool:
+    """Return whether *symbol* is called as compilers call what they make of an OpenMP construct."""
+    return _CONSTRUCT.search(symbol) is not None
+
+
+def is_construct_code(symbol: str) -> bool:
+    """Return whether *symbol* is called as compilers call the code of a construct, which a runtime is to call."""
+    return is_construct(symbol) and "._omp_cpyfn." not in symbol
+
+
+def is_task_entry(name: str) -> bool:
+    """Return whether *name* is that of the function around a task's code by which clang has the runtime enter it."""
+    return name.startswith(_CLANG_TASK)
+
+
+def without_cold(name: str) -> str | None:
+    """Return the name of the function of which *name* is the seldom executed part (``.cold``), None for a whole one."""
+    whole, mark, number = name.rpartition(".cold")
+    return whole if mark and whole and (not number or (number[0] == "." and number[1:].isdecimal())) else None
+
+
+def construct_of_routine(name: str) -> str | None:
+    """Return the construct that code of gcc's begins by calling the runtime's routine *name*, None for another one."""
+    match = _GCC_ROUTINE.search(name)
+    return match[1] if match is not None else None
+
+
+def parse_outlined(name: str) -> Outlined | None:
+    """Return what *name* says of the construct its code is from, None for a function the user wrote."""
+    if "omp_" not in name:
+        return None
+    parent, mark, rest = name.rpartition(_GCC)
+    if mark and parent and _BEHIND_GCC.fullmatch(rest):
+        return Outlined(_written(parent), None)
+    if _is_clang_task(name):
+        return Outlined(None, "task")
+    target = _CLANG_TARGET.fullmatch(name)
+    if target is not None:
+        return Outlined(target[1], "target")
+    parent = _without_marks(name)
+    if parent == name or (parent.startswith(".") and not _is_clang_task(parent)):
+        return None
+    return Outlined(_written(parent), None)
+
+
+def _without_marks(name: str) -> str:
+    # What is left of a name of clang's without the marks at its end.
+    end = len(name)
+    while True:
+        at = name.rfind(_CLANG, 0, end)
+        if at < 0 or _BEHIND_CLANG.fullmatch(name, at + len(_CLANG), end) is None:
+            return name[:end]
+        end = at
+
+
+def _is_clang_task(name: str) -> bool:
+    return name.startswith(_CLANG_TASK) and _BEHIND_CLANG_TASK.fullmatch(name, len(_CLANG_TASK)) is not None
+
+
+def _written(parent: str) -> str | None:
+    # The function of the source in a name whose marks are off: in that of a target construct there is one more. That of
+    # a task has none.
+    target = _CLANG_TARGET.fullmatch(parent)
+    return target[1] if target is not None else None if _is_clang_task(parent) else parent or None
+
+
+# What a runtime calls its functions
+
+# How entry points begin: those for compilers, and those of the specification and of vendors for people. No function
+# that a runtime keeps to itself is called so.
+_ENTRIES = (
+    *("__kmpc_", "GOMP_", "GOACC_", "omp_", "ompc_", "ompx_"),
+    *("kmp_get_", "kmp_set_", "kmp_create_affinity", "kmp_destroy_affinity", "kmp_unset_affinity"),
+    *("kmp_malloc", "kmp_aligned_malloc", "kmp_calloc", "kmp_realloc", "kmp_free"),
+)
+
+# How all functions of libomp and libgomp begin, C++ members by their mangled names. Users may have an omp_ of theirs.
+_RUNTIME_SYMBOL = re.compile(
+    r"_{0,3}(?:kmpc?|itt|ompt|ompd)_|__kmp|GOMP_|GOACC_|gomp_|omp[cx]_|hwloc_"
+    r"|omp_(?:(?:get|set|unset|init|destroy|test|in|is|pause|display|capture|control|target|fulfill)_"
+    r"|(?:aligned_)?c?alloc$|realloc$|free$)"
+    r"|_Z\w*(?:__kmp|kmp_|__itt|__ompt|distributedBarrier|hierarchy_info)"
+)
+
+# Those of libomp that nobody else has, also where its source is known.
+_RESERVED = r"__kmp|_Z\w*(?:__kmp|\d+kmp_flag|__ompt|distributedBarrier|hierarchy_info)"
+
+RUNTIME_EXPRESSION = (
+    "(^|[ :])_*(kmp|itt_|ompt_|ompd_|omp[cx]_|hwloc_|GOMP_|GOACC_|gomp_|omp_[a-z])|distributedBarrier|hierarchy_info"
+)
+"""What POSIX and Python find in all names of a runtime's functions, demangled ones too, and in few others."""
+
+RUNTIME_FILE = re.compile(
+    r"(?:^|/)lib(?:i?omp5?|gomp|omp_stub(?:_label)?)(?:-[0-9a-f]+)?\.so(?:\.\d+)*(?: \(deleted\))?$"
+)
+"""What the file of an OpenMP runtime is called, with or without folders, also where a package has renamed it."""
+
+FORKS = ("__kmpc_fork_call", "GOMP_parallel")
+"""The entry points by which clang's and gcc's code begins a region. Each runtime has the one, the other or both."""
+
+FIRST_ENTRIES = ("__kmpc_fork_", "__kmpc_serialized_parallel", "__kmpc_omp_task_alloc", "GOMP_parallel", "GOMP_task")
+"""How entry points begin that start a region or make a task: a program enters a runtime by one of them."""
+
+_WAITS = ("__kmp_suspend", "__kmp_acquire", "__kmp_yield", "__kmp_wait_4", "__kmp_futex")
+
+_CPLUSPLUS = re.compile(r"_ZL?(\d{1,3})(\w+)")
+# What libgomp calls its entry points for itself, and for releases of the specification (libgomp_g.h, lock.c).
+_OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
+
+
+def routine_name(symbol: str | None) -> str:
+    """Return the name of one of the runtime's routines as the source has it, and as user code calls it, ``""`` where
+    there is no symbol.
+    """
+    name = (symbol or "").partition("@")[0]
+    if match := _CPLUSPLUS.match(name):
+        name = match[2][: int(match[1])]
+    return _OF_A_RELEASE.sub(r"omp_\1", name.removeprefix("__kmp_api_").removeprefix("gomp_ialias_"))
+
+
+def is_entry(symbol: str | None) -> bool:
+    """Return whether *symbol* is called as an entry point of a runtime, which user code calls."""
+    return routine_name(symbol).startswith(_ENTRIES)
+
+
+def is_runtime_file(name: str) -> bool:
+    """Return whether a module's file is called as an OpenMP runtime is."""
+    return RUNTIME_FILE.search(name) is not None
+
+
+def is_runtime_symbol(symbol: str) -> bool:
+    """Return whether *symbol*, of a module that holds an OpenMP runtime, is called as the runtime's functions are."""
+    return _RUNTIME_SYMBOL.match(symbol) is not None
+
+
+def is_reserved(symbol: str) -> bool:
+    """Return whether *symbol* is one of libomp's that no user's function has."""
+    return re.match(_RESERVED, symbol) is not None
+
+
+def has_thread_wait(symbol: str) -> bool:
+    """Return whether *symbol* is a routine that has its thread wait, and calls nothing of the user's."""
+    return routine_name(symbol).startswith(_WAITS)
+
+
+# Other names in the user's modules
+
+PROCESS_BEGIN = "_start"
+"""Where the kernel has a program begin: nobody wrote it, though it is in the program's file."""
+
+FORTRAN_PROGRAM = "MAIN__"
+"""What gfortran calls the program; it adds a ``main`` that calls it."""
+
+TASKLOOP_BOUND = ".lb."
+"""The parameter that clang gives the code of a taskloop construct beside those of a task."""
+
+ITERATION, FIRST_ITERATION, LAST_ITERATION = ".omp.iv", ".omp.lb", ".omp.ub"
+"""What clang calls the variables of a worksharing loop."""
+
+CAPTURED = ".capture_expr."
+"""How clang's variables for what a clause computes begin."""
+
+_OWN_VARIABLES = (".", "__context", "__vla_expr", "CHAIN.", "FRAME.", "D.")
+
+CRITICAL_PREFIX = ".gomp_critical_user_"
+"""How the variable of a critical section begins; clang adds ``.var`` to the section's name, which may be empty."""
+
+
+def is_own_variable(name: str) -> bool:
+    """Return whether a compiler made the variable *name*: clang for constructs and the sizes of arrays, gcc for the
+    frame of the function around a nested one, and for what it made of several.
+    """
+    return name.startswith(_OWN_VARIABLES)
+
+
+def critical_name(symbol: str) -> str | None:
+    """Return the name of the critical section that *symbol* stands for, ``""`` for the unnamed one, None for none."""
+    if not symbol.startswith(CRITICAL_PREFIX):
+        return None
+    return symbol.removeprefix(CRITICAL_PREFIX).removesuffix(".var")
+
+
+def source_place(text: str) -> tuple[str, str, int] | None:
+    """Return file, function and line in an ``ident_t``'s text (``;file;function;line;column;;``), None for none."""
+    parts = text.split(";")
+    if len(parts) < 4 or parts[0] or "unknown" in parts[1:3] or not parts[2] or not parts[3].isdecimal():
+        return None
+    line = int(parts[3])
+    return (parts[1], parts[2], line) if line else None
