@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,11 +21,13 @@ from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command, Option
 from ompd.commands.targets import is_target, open_target
 from ompd.debugger.files.opening import MAX_SIZE
 from ompd.errors import OmpdError
-from ompd.model import LayoutAnswer
 from ompd.records import record
 from ompd.render.json import format_answer, format_layouts, format_snapshot
-from ompd.render.words import describe_layout, describe_snapshot, format_stops
+from ompd.render.words import describe_snapshot, format_stops
 from ompd.session.session import Session
+
+if TYPE_CHECKING:
+    from ompd.model.layouts import LayoutAnswer
 
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
@@ -392,6 +394,7 @@ def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, 
         build-id       -
     """
     import ompd.questions.layouts as layouts  # noqa: PLC0415  no other command needs it
+    from ompd.render.layouts import describe_layout  # noqa: PLC0415
 
     def describe(answer: LayoutAnswer) -> str:
         return describe_layout(answer.rows[0], len(answer.structs or ()))

@@ -7,7 +7,7 @@ from pathlib import Path
 from ompd.contract.memory import StructLayout
 from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import BadFile, BadInput, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
-from ompd.model import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
+from ompd.model.layouts import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
 from ompd.runtimes.layout import generate, table
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from operator import attrgetter, is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ompd.model import Answer, LayoutAnswer, SnapshotRecord
+from ompd.model import Answer, SnapshotRecord
+
+if TYPE_CHECKING:
+    from ompd.model.layouts import LayoutAnswer
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
 ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data", "si_addr", "event"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ompd.model import LayoutAnswer, MemberRecord
+from ompd.model.layouts import LayoutAnswer, LayoutRecord, MemberRecord
 from ompd.render.words import NONE, Line, Table, clean, format_count
 
 
@@ -65,3 +65,15 @@ def _member_line(member: MemberRecord) -> str:
     if member.bits is None:
         return clean(f"{member.offset:>8}  {member.size:>8}  {member.name}")
     return clean(f"{f'{member.offset}:{member.first_bit}':>8}  {format_count(member.bits, 'bit'):>8}  {member.name}")
+
+
+def describe_layout(made: LayoutRecord, structs: int) -> str:
+    """Return lines about the table of layouts that was written."""
+    parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
+    build_ids = ", ".join(made.build_ids) or NONE
+    lines = [
+        "   ".join((*parts, format_count(structs, "structure"))),
+        f"  file           {made.file}",
+        f"  build-id       {build_ids}",
+    ]
+    return "\n".join(map(clean, lines))

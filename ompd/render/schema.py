@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ompd import model
+from ompd.model import layouts
 from ompd.render.json import ADDRESSES
 
 ROWS: Mapping[str, type[Any]] = {
@@ -22,10 +23,10 @@ ROWS: Mapping[str, type[Any]] = {
     "stack": model.StackRecord,
     "icvs": model.IcvRecord,
     "var": model.VariableRecord,
-    "layout": model.LayoutRecord,
+    "layout": layouts.LayoutRecord,
 }
 """The record of each command's rows."""
-ANSWERS: Mapping[str, type[Any]] = {"var": model.VariableAnswer, "layout": model.LayoutAnswer}
+ANSWERS: Mapping[str, type[Any]] = {"var": model.VariableAnswer, "layout": layouts.LayoutAnswer}
 """Answers that have more than rows."""
 _WITHOUT_TARGET = frozenset(("layout",))
 

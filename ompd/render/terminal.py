@@ -13,7 +13,6 @@ from rich.text import Text
 from ompd.model import (
     Answer,
     IcvRecord,
-    LayoutAnswer,
     ParallelRecord,
     RuntimeRecord,
     StackRecord,
@@ -21,6 +20,7 @@ from ompd.model import (
     ThreadRecord,
     VariableAnswer,
 )
+from ompd.model.layouts import LayoutAnswer
 from ompd.render import columns, icvs, layouts, regions, runtimes, stacks, tasks, threads, variables, words
 
 # Styles by the names that words.Line uses.

@@ -10,7 +10,6 @@ from typing import Any
 
 from ompd.model import (
     Answer,
-    LayoutRecord,
     Place,
     RegionFunction,
     RuntimeRecord,
@@ -243,15 +242,3 @@ def describe_snapshot(taken: SnapshotRecord) -> str:
     return clean(
         f"{taken.file}: {megabytes[0]}, {threads}; {megabytes[1]} of memory, {megabytes[2]} of the files of {modules}"
     )
-
-
-def describe_layout(made: LayoutRecord, structs: int) -> str:
-    """Return lines about the table of layouts that was written."""
-    parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
-    build_ids = ", ".join(made.build_ids) or NONE
-    lines = [
-        "   ".join((*parts, format_count(structs, "structure"))),
-        f"  file           {made.file}",
-        f"  build-id       {build_ids}",
-    ]
-    return "\n".join(map(clean, lines))

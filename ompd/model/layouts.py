@@ -1,0 +1,67 @@
+"""Records of the layouts of runtimes' structures, which ``ompd layout`` shows: no target has any part in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ompd.records import record
+
+
+@record
+class LayoutRecord:
+    """A table of the layouts of a runtime's structures, for stripped runtimes.
+
+    ``name`` is the name of its ``file``; ``origin`` is ``shipped`` or ``user``. ``releases`` are the releases with
+    these layouts, ``architectures`` the psABI's names of architectures, ``build_ids`` the build-ids of files that are
+    known to have them, with what each is. The releases export ``has_exports`` and do not export ``lacks_exports``.
+    ``provenance`` says how the table was made.
+    """
+
+    name: str
+    runtime: str
+    origin: str
+    file: str
+    releases: tuple[str, ...]
+    architectures: tuple[str, ...]
+    build_ids: Mapping[str, str]
+    has_exports: tuple[str, ...]
+    lacks_exports: tuple[str, ...]
+    provenance: str
+
+
+@record
+class MemberRecord:
+    """A member of a structure, or of a structure within it; names are joined by dots.
+
+    ``offset`` from the structure's start and ``size`` are in bytes. For a bit field they are those of the containing
+    bytes, and the field has ``bits`` bits from ``first_bit`` on, counted from the least significant bit of the first
+    byte; both are None for other members.
+    """
+
+    name: str
+    offset: int
+    size: int
+    first_bit: int | None = None
+    bits: int | None = None
+
+
+@record
+class StructRecord:
+    """A structure of a runtime: the type's name, its size in bytes, its members by their offsets."""
+
+    name: str
+    size: int
+    members: tuple[MemberRecord, ...]
+
+
+@record
+class LayoutAnswer:
+    """The known tables, or one of them by name: then ``structs`` is its contents, else None.
+
+    ``warnings`` say which files are left out; then the answer is not ``complete``.
+    """
+
+    rows: tuple[LayoutRecord, ...]
+    structs: tuple[StructRecord, ...] | None
+    complete: bool
+    warnings: tuple[str, ...]

@@ -1,0 +1,320 @@
+"""Records of a program's OpenMP: its runtimes, threads, regions, tasks and control variables, and whole answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Generic, TypeVar
+
+from ompd.model.code import Place, RegionFunction, VariableRecord, VariableStats
+from ompd.records import record
+
+
+@record
+class DllRecord:
+    """A debugger library that a runtime names in ``ompd_dll_locations``.
+
+    ``plugin`` is the kind of ompd's plugin that the name selects, None for none. ``suitable`` says whether the library
+    could serve this program on this machine, ``chosen`` whether it is the one that does, ``reason`` why. ``file`` is
+    where it was searched, None if only its name counts.
+    """
+
+    name: str
+    plugin: str | None
+    suitable: bool
+    chosen: bool
+    reason: str
+    file: str | None = None
+
+
+@record
+class RuntimeRecord:
+    """An OpenMP runtime in the process.
+
+    ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
+    the target's name of its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` is the source of
+    its structures' layout (``published``, ``dwarf``, ``table``), and ``layouts`` names structures of other sources;
+    ``layout_proof`` says what shows that a table fits, None for a layout from the target itself. ``dll_locations`` is
+    the content of ``ompd_dll_locations``, ``dlls`` what became of each. ``keeps_states`` says whether the runtime
+    records thread states. ``plugin`` is the distribution whose plugin reads it, and where that is; None for one of
+    ompd itself.
+    """
+
+    id: str
+    kind: str
+    version: str | None
+    file: str
+    build_id: str | None
+    layout: str | None
+    dll_locations: tuple[str, ...] | None
+    keeps_states: bool | None
+    omp_version: int | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    layout_proof: str | None = None
+    dlls: tuple[DllRecord, ...] | None = None
+    plugin: str | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record
+class TargetRecord:
+    """The target of a query. ``kind`` is ``core``, ``live`` or ``lldb``; ``signal`` the signal that ended it, by number
+    and name.
+
+    ``file`` is the core file. ``incomplete`` says which part of the target is missing, None if it is complete.
+    ``thread_count`` is None if that leaves the number of threads unknown. ``unproven`` are files that give places and
+    could not be verified to be those that ran, because the pages that would prove it are lost. For a live process
+    ``stops_ns`` are the lengths of the stops for this answer, in nanoseconds, and ``own_thread_ids`` the ids of its
+    threads in their own container, by native id.
+    """
+
+    kind: str
+    file: str | None
+    executable: str | None
+    process_id: int | None
+    command: str | None
+    signal: int | None
+    signal_name: str | None
+    architecture: str
+    thread_count: int | None
+    incomplete: str | None = None
+    unproven: tuple[str, ...] = ()
+    stops_ns: tuple[int, ...] = ()
+    own_thread_ids: Mapping[str, int] = field(default_factory=dict)
+
+
+Row = TypeVar("Row")
+
+
+@record
+class Answer(Generic[Row]):
+    """The rows of one query, and what was not readable.
+
+    ``complete`` is False if something in the target could not be read or contradicted itself; ``warnings`` then says
+    what. Facts that this kind of target does not have do not count: they are listed in their row's ``unavailable``.
+    """
+
+    target: TargetRecord
+    runtimes: tuple[RuntimeRecord, ...]
+    rows: tuple[Row, ...]
+    complete: bool
+    warnings: tuple[str, ...]
+
+
+@record
+class Wait:
+    """What a thread waits for.
+
+    ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
+    is the address that identifies it (OMPT's wait identifier), ``symbol`` its name in the source. ``arrived`` and
+    ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's
+    other threads; a team may be at several barriers. ``unfinished_tasks`` is the least number of tasks for which the
+    threads wait at a barrier that all have reached, None at any other. ``owner`` is the native id of the thread that
+    holds a lock, ``owner_source`` how that is known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it
+    uses processor time, and ``released`` if it still sleeps but is free to go on.
+    """
+
+    kind: str
+    object: int | None = None
+    symbol: str | None = None
+    arrived: int | None = None
+    expected: int | None = None
+    missing: tuple[int, ...] | None = None
+    unfinished_tasks: int | None = None
+    owner: int | None = None
+    owner_source: str | None = None
+    how: str | None = None
+
+
+@record
+class OutsideRecord:
+    """What a thread is outside of the target region that it executes itself: ``thread_num`` among the ``team_size``
+    threads of the region ``parallel`` at ``level``, and the ``task`` that encountered the target construct. Outside of
+    all regions ``parallel`` is None, and the thread is number 0 of 1 at level 0.
+    """
+
+    parallel: str | None
+    thread_num: int
+    team_size: int
+    level: int
+    task: str
+
+
+@record(kw_only=True)
+class ThreadRecord:
+    """A thread of the process at this stop; a thread outside of OpenMP has no ``runtime``.
+
+    ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
+    are those of the innermost region that it executes, None for an idle thread. ``ancestors`` are the thread numbers of
+    its ancestors in the enclosing regions, from level 1 on (``omp_get_ancestor_thread_num``). ``state`` is OMPT's name
+    without its prefix, ``state_source`` is ``runtime`` or ``derived``. ``parallel`` and ``task`` are ids. ``where`` is
+    its innermost frame outside of the OpenMP runtime and the C library, None if it has none (a pool thread); if its
+    stack cannot be followed so far, ``innermost`` is its innermost frame of all. ``about_to_begin`` is True for a
+    thread that has its number in a team and has not begun the region's code. If a damaged target leaves unknown whether
+    it is an OpenMP thread, ``runtime`` and ``thread_type`` are unavailable.
+
+    ``signal`` is the signal that the thread took, by number and name, None for other threads; ``failed`` says whether
+    the thread itself caused it: by a fault, or by sending it to itself as ``abort()`` does. ``si_code`` is the kernel's
+    code for the signal's origin; ``si_addr`` the address of a fault, None for a signal without one.
+    ``outside_of_target`` is None except for a thread that executes a target region itself, as an initial thread.
+    ``at_end_of`` is the construct of the region at whose end the thread waits, None for a thread that is elsewhere or
+    executes user code there, as a task's; a worker that waits there has no ``where``.
+    """
+
+    runtime: str | None = None
+    thread_num: int | None = None
+    team_size: int | None = None
+    level: int | None = None
+    active_level: int | None = None
+    ancestors: tuple[int, ...] | None = ()
+    native_thread_id: int | None
+    thread_type: str | None
+    state: str | None = None
+    state_source: str | None = None
+    wait_id: int | None = None
+    wait: Wait | None = None
+    parallel: str | None = None
+    task: str | None = None
+    where: Place | None = None
+    innermost: Place | None = None
+    about_to_begin: bool = False
+    address: int | None = None
+    tool_data: int | None = None
+    signal: int | None = None
+    signal_name: str | None = None
+    si_code: int | None = None
+    si_addr: int | None = None
+    failed: bool | None = False
+    outside_of_target: OutsideRecord | None = None
+    at_end_of: RegionFunction | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record
+class ParallelRecord:
+    """A parallel region that is being executed.
+
+    ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
+    the native ids of its team in thread-number order, with None in place of an unreadable one.
+    """
+
+    id: str
+    runtime: str
+    level: int | None
+    active_level: int | None
+    team_size: int | None
+    enclosing: str | None
+    function: RegionFunction | None
+    threads: tuple[int | None, ...]
+    tool_data: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record
+class TaskFrame:
+    """A frame of ``ompt_frame_t``: ``address`` on the stack; ``flags`` (OMPT's) say whose frame it is and what the
+    address is.
+    """
+
+    address: int
+    flags: int
+
+
+@record
+class DependenceRecord:
+    """An item of a task's ``depend`` clause: its ``address``, the variable there as ``symbol`` (with an offset, as
+    ``x+0x8``; None if no symbol covers it), and ``access``, ``in`` or ``out`` (any other than ``in``), None if the
+    runtime does not record it.
+    """
+
+    address: int
+    symbol: str | None
+    access: str | None
+
+
+@record
+class TaskWaitRecord:
+    """What a task that no thread executes waits for.
+
+    ``kind`` is ``dependence`` or ``event``. A ``waiting`` task depends on ``count`` tasks that are not complete;
+    ``tasks`` are the ids of those that were found, ``dependences`` the items of its ``depend`` clause. A ``detached``
+    task waits for its ``event``: the value of the program's ``omp_event_handle_t``.
+    """
+
+    kind: str
+    count: int | None = None
+    tasks: tuple[str, ...] = ()
+    dependences: tuple[DependenceRecord, ...] | None = None
+    event: int | None = None
+
+
+@record
+class TaskRecord:
+    """A task.
+
+    ``kind`` is ``initial``, ``implicit`` or ``explicit``. ``thread`` is the native id of the thread that executes or
+    has suspended it, None for a queued task. ``generating`` is the id of the task that created it (for an implicit
+    task, the one that encountered the region); ``scheduling`` that of the task that was suspended for it, which only
+    explicit tasks have. ``exit_frame`` is where the runtime called the task's code, ``enter_frame`` where that code
+    called the runtime, None if it has not. ``status`` is ``executing``, ``suspended``, ``queued``, ``waiting`` (not
+    begun: it depends on tasks that are not complete), ``detached`` (its code has ended, its event is not fulfilled) or
+    ``complete`` (kept because of its children). ``waits_for`` describes what waiting and detached tasks wait for.
+    ``unfinished_children`` is the number of explicit tasks that it generated and that are not complete; there may be
+    more than are listed.
+    """
+
+    id: str
+    runtime: str
+    kind: str | None
+    thread: int | None
+    generating: str | None
+    scheduling: str | None
+    parallel: str | None
+    function: RegionFunction | None
+    exit_frame: TaskFrame | None
+    enter_frame: TaskFrame | None
+    status: str | None
+    final: bool | None = None
+    tool_data: int | None = None
+    unfinished_children: int | None = None
+    waits_for: TaskWaitRecord | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record
+class IcvRecord:
+    """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
+
+    ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, depending on ``scope``.
+    The scope ``display`` has settings as the runtime displays them, by the names of environment variables.
+    """
+
+    runtime: str
+    name: str
+    scope: str
+    value: int | bool | str | None
+    handle: str
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record
+class SnapshotRecord:
+    """A snapshot that was written: its file, its size and contents in bytes.
+
+    ``modules`` are those whose symbols, unwind tables and debug information it holds; ``problems`` what it lacks.
+    """
+
+    file: str
+    size: int
+    threads: int
+    memory_bytes: int
+    extract_bytes: int
+    modules: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@record
+class VariableAnswer(Answer[VariableRecord]):
+    """The answer of ``var``. ``stats`` is None unless statistics were requested."""
+
+    stats: VariableStats | None = None
