@@ -84,7 +84,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.runtimes.discovery", "ompd.runtimes.libomp.plugin"),
 }
 ONLY_IN = {
-    "lldb": {"ompd.debugger.targets.lldb.target", "ompd.lldb_script"},
+    "lldb": {"ompd.debugger.targets.lldb.target", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
     "unicorn": {"ompd.debugger.emulation.emulate"},
     "ctypes": {"ompd.runtimes.hosted", "ompd.debugger.targets.live.ptrace"},
     "click": {"ompd.commands.main", "ompd.commands.prompt"},
@@ -121,8 +121,6 @@ KNOWN_TO_BE_LONG = {
     "debugger/targets/live/live.py",
     "debugger/targets/lldb/target.py",
     "debugger/variables/static.py",
-    "lldb_script.py",
-    "model.py",
     "questions/stacks.py",
     "runtimes/libgomp/plugin.py",
     "runtimes/libgomp/stacks.py",

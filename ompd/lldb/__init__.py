@@ -1,3 +1,9 @@
-"""What only LLDB has: which frames its own commands leave out, and running a program under it. ``ompd/lldb_script.py``
-loads it.
+"""What only LLDB has.
+
+``prompts`` is what LLDB calls of a command, and the commands of the table; ``commands`` are those that the shell does
+not have; ``stops`` prints a line when the program stops. ``frames`` says which frames LLDB's own commands leave out,
+``control`` runs a program under LLDB.
+
+``ompd/lldb_script.py``, which users load, makes LLDB's commands of it; ``ompd.launch()`` and ``ompd.from_lldb()`` take
+``control``. Nothing else imports from here.
 """

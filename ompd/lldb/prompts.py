@@ -1,0 +1,270 @@
+"""Commands at LLDB's prompt: what LLDB calls of each, what belongs to one debugger, and the commands of the table."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import lldb  # type: ignore[import-not-found, unused-ignore]
+
+from ompd.commands.prompt import Screen, flags_of, format_help, format_reply, parse_words
+from ompd.commands.table import Command
+from ompd.debugger.targets.lldb.target import check_stopped, stop_of
+from ompd.errors import BadInput, OmpdError
+from ompd.lldb.control import LldbInspection
+from ompd.render.words import clean
+
+PROMPT = "(lldb) "
+PARSES = find_spec("lldb.plugins.parsed_cmd") is not None
+"""Whether LLDB parses options, as 19 and later do."""
+
+FIRST_UNPRINTABLE = 2
+"""Letters of options that have none begin here."""
+
+_STATE = "__ompd__"
+_MAX_WORD = 1 << 12
+_MAX_SESSIONS = 4  # processes that are debugged side by side, of which the last answers are kept
+
+
+class State:
+    """What belongs to one debugger."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, tuple[tuple[int, ...], LldbInspection]] = {}
+        self.auto = False
+        self.hooked = False  # whether targets have our stop hook
+        self.said: tuple[int, int] | None = None  # the stop that the line was printed at
+        self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
+
+    def session(self, process: Any) -> LldbInspection:
+        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules."""
+        check_stopped(lldb, process)
+        stop = (*stop_of(process), process.GetTarget().GetNumModules())
+        kept = self.sessions.pop(stop[0], None)
+        if kept is not None and kept[0] != stop:
+            kept[1].close()
+            kept = None
+        session = kept[1] if kept is not None else LldbInspection(process)
+        self.sessions[stop[0]] = stop, session
+        while len(self.sessions) > _MAX_SESSIONS:
+            self.sessions.pop(next(iter(self.sessions)))[1].close()
+        return session
+
+
+def state_of(internal_dict: dict[str, Any]) -> State:
+    """Return what belongs to the debugger of which *internal_dict* is LLDB's."""
+    return internal_dict.setdefault(_STATE, State())  # type: ignore[no-any-return]
+
+
+def process_of(debugger: Any, exe_ctx: Any) -> Any:
+    """Return the ``SBProcess`` that a command is about."""
+    process = exe_ctx.GetProcess()
+    return process if process.IsValid() else debugger.GetSelectedTarget().GetProcess()
+
+
+def thread_of(process: Any, exe_ctx: Any) -> Any:
+    """Return the ``SBThread`` that is selected."""
+    thread = exe_ctx.GetThread()
+    return thread if thread.IsValid() else process.GetSelectedThread()
+
+
+def _screen(debugger: Any) -> Screen:
+    terminal = os.isatty(1)
+    return Screen(
+        color=terminal and bool(debugger.GetUseColor()), width=debugger.GetTerminalWidth() if terminal else None
+    )
+
+
+def _indices(process: Any) -> dict[int, int]:
+    return {thread.GetThreadID(): thread.GetIndexID() for thread in process}
+
+
+def cleaned(text: str) -> str:
+    """Return *text* with control characters escaped, but for the ends of its lines."""
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def run_command(debugger: Any, text: str, target: Any = None) -> str:
+    """Run one of LLDB's commands, for *target* if it is one, and return what it prints.
+
+    :raises OmpdError: if LLDB refuses it
+    """
+    result = lldb.SBCommandReturnObject()
+    context = lldb.SBExecutionContext(target) if target is not None else lldb.SBExecutionContext()
+    debugger.GetCommandInterpreter().HandleCommand(text, context, result)
+    if not result.Succeeded():
+        raise OmpdError(f"LLDB refused {text!r}: {result.GetError()}")
+    return result.GetOutput() or ""
+
+
+_OPTIONS_OF_ALL: Mapping[str, Mapping[str, object]] = {
+    "help": {"short_option": "h", "required": False, "help": "Show what the command does."},
+    "debug": {"short_option": chr(1), "required": False, "help": "Show the traceback of an error."},
+}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(str(error).lower()) from error
+
+
+def _strings(given: Any) -> list[str]:
+    # LLDB 19 gives a structure of its own, later ones a list.
+    if hasattr(given, "GetItemAtIndex"):
+        return [given.GetItemAtIndex(n).GetStringValue(_MAX_WORD) for n in range(given.GetSize())]
+    return list(given)
+
+
+class Prompt:
+    """An LLDB command. LLDB makes one for each debugger and calls its methods.
+
+    LLDB 19 and later parse and complete options by ``get_options_definition``; older ones pass the words as they
+    were typed. Both end in :meth:`run`, whose errors end here: none may reach LLDB. The script, which LLDB
+    knows by the name ``script``, makes a class of each that is isolated from the folder LLDB runs in.
+    """
+
+    summary = ""
+    script = ""
+
+    def __init__(self, debugger: Any, internal_dict: dict[str, Any]) -> None:
+        self._state = state_of(internal_dict)
+        self._words: list[str] = []
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Return what the command prints."""
+        raise NotImplementedError
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return LLDB's description of the options, by long name."""
+        return {}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return self.summary
+
+    def __call__(self, debugger: Any, given: str | Sequence[str], exe_ctx: Any, result: Any) -> None:
+        """Run the command, for LLDB."""
+        words: list[str] = []
+        try:
+            words = _split(given) if isinstance(given, str) else [*self._words, *_strings(given)]
+            if "--help" in words or "-h" in words:
+                result.AppendMessage(self.help())
+                return
+            result.AppendMessage(self.run(debugger, words, exe_ctx))
+        except OmpdError as error:
+            self._fail(result, f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""), words)
+        except KeyboardInterrupt:
+            self._fail(result, "ompd: interrupted", words)
+        except BaseException as error:  # noqa: BLE001  our faults must not end the debugger
+            text = f"ompd: internal error: {type(error).__name__}: {error}"
+            self._fail(result, f"{text}\nompd: --debug shows where; please report it", words)
+        finally:
+            self._words = []
+
+    def _fail(self, result: Any, text: str, words: Sequence[str]) -> None:
+        trace = traceback.format_exc() if "--debug" in words else ""
+        result.SetError(cleaned(trace + text))
+
+    # What LLDB asks
+
+    def get_short_help(self) -> str:
+        """Return the command's line in the list of commands."""
+        return self.summary
+
+    def get_long_help(self) -> str:
+        """Return the help of the command; LLDB 19 and later add the options themselves."""
+        text = self.help()
+        return text.partition("\n\nOptions:\n")[0] if PARSES else text
+
+    def get_flags(self) -> int:
+        """Return what LLDB checks before it calls: nothing, since our messages say more."""
+        return 0
+
+    def get_options_definition(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the options, for LLDB 19 and later."""
+        return {**_OPTIONS_OF_ALL, **self.options()}
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the arguments, for LLDB 19 and later."""
+        return []
+
+    def option_parsing_started(self) -> None:
+        """Forget the options of the last call."""
+        self._words = []
+
+    def set_option_value(self, exe_ctx: Any, option: str, value: str | None) -> bool:
+        """Note an option that was given."""
+        self._words += [f"--{option}", value] if value else [f"--{option}"]
+        return True
+
+
+class Question(Prompt):
+    """A command of the table."""
+
+    command: Command
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Return the answer."""
+        given = parse_words(self.command, words)
+        process = process_of(debugger, exe_ctx)
+        session = self._state.session(process)
+        return format_reply(self.command, session, given, _screen(debugger), _indices(process))
+
+    def options(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the options of the table."""
+        return {
+            flag.long: {
+                # LLDB numbers those without a letter itself, from 0, and then takes the first for not given.
+                "short_option": flag.short or chr(FIRST_UNPRINTABLE + number),
+                "required": False,
+                "help": flag.help,
+                # LLDB takes what has no type for a flag.
+                **({"value_type": lldb.eArgTypeName, "dest": flag.long} if flag.metavar is not None else {}),
+            }
+            for number, flag in enumerate(flags_of(self.command))
+        }
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the argument, if there is one."""
+        return [[{"arg_type": lldb.eArgTypeName, "repeat": "plain"}]] if self.command.argument is not None else []
+
+    def help(self) -> str:
+        """Return the help of the table."""
+        return format_help(self.command, PROMPT)
+
+
+class Switch(Prompt):
+    """A setting: ``on`` or ``off`` changes it; without a word the command prints it."""
+
+    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
+        """Change the setting if a word says so, and return it."""
+        given = [word for word in words if word != "--debug"]
+        if given not in (["on"], ["off"], []):
+            raise BadInput("expected on or off", hint=f"ompd {self.name} on")
+        if given:
+            self.switch(debugger, given == ["on"])
+        return f"ompd {self.name} is {self.tell(debugger)}"
+
+    name = ""
+
+    def switch(self, debugger: Any, on: bool) -> None:
+        """Switch it."""
+        raise NotImplementedError
+
+    def tell(self, debugger: Any) -> str:
+        """Return what it is: on or off, and more if there is more to say."""
+        raise NotImplementedError
+
+    def get_args_definition(self) -> list[list[dict[str, object]]]:
+        """Return the only argument."""
+        return [[{"arg_type": lldb.eArgTypeNone, "repeat": "optional"}]]
+
+    def handle_argument_completion(self, words: Sequence[str], position: int, cursor: int) -> dict[str, list[str]]:
+        """Complete ``on`` and ``off``."""
+        return {"values": [value for value in ("on", "off") if value.startswith(words[position][:cursor])]}
