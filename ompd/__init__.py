@@ -51,17 +51,11 @@ def open_core(
     :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
     :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
     """
+    from ompd.debugger.files.finder import FileOptions  # noqa: PLC0415
     from ompd.inspection import Inspection  # noqa: PLC0415
 
     return Inspection.open_core(
-        core,
-        exe=exe,
-        sysroot=sysroot,
-        debug_dirs=debug_dirs,
-        debuginfod=debuginfod,
-        max_size=max_size,
-        progress=progress,
-        plugins=plugins,
+        core, FileOptions(exe, sysroot, debug_dirs, debuginfod, progress), max_size=max_size, plugins=plugins
     )
 
 
@@ -92,14 +86,12 @@ def attach(
     :raises BadProcess: if there is no such process, or it may not be read; queries raise it if the process does not
         stop in time
     """
+    from ompd.debugger.files.finder import FileOptions  # noqa: PLC0415
     from ompd.inspection import Inspection  # noqa: PLC0415
 
     return Inspection.attach(
         process_id,
-        exe=exe,
-        sysroot=sysroot,
-        debug_dirs=debug_dirs,
-        debuginfod=debuginfod,
+        FileOptions(exe, sysroot, debug_dirs, debuginfod),
         nonblocking=nonblocking,
         max_stop=max_stop,
         plugins=plugins,

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from ompd import open_core
 from ompd.binary.elf.elf import ElfFile
 from ompd.commands import main
 from ompd.errors import BadFile, OmpdError
@@ -409,7 +410,7 @@ class Asked:
 
 
 def ask(core: Path, **options: Any) -> Asked:
-    with Session.open_core(core, **options) as session:
+    with open_core(core, **options) as session:
         return Asked(threads.ask(session), regions.ask(session), runtimes.ask(session))
 
 

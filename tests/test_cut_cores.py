@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import ompd
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadFile, NoAnswer, OmpdError
@@ -159,7 +160,7 @@ def test_what_the_page_claims(tmp_path: Path, deadlock: dict[str, Stopped], kind
 
 
 def ask(core: Path, question: str = "threads", **options: Any) -> dict[str, Any]:
-    with Session.open_core(core, **options) as session:
+    with ompd.open_core(core, **options) as session:
         return as_json(question, QUESTIONS[question](session))
 
 

@@ -29,6 +29,7 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Imports inside functions: the package's own functions, and what would cost every command its start-up time.
 INSIDE_FUNCTIONS = {
+    ("ompd", "ompd.debugger.files.finder"),
     ("ompd", "ompd.inspection"),
     ("ompd", "ompd.lldb.control"),
     ("ompd.start", "ompd.commands.main"),

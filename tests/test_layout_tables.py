@@ -19,6 +19,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+import ompd
 from ompd.binary.types import members as dwarf_members
 from ompd.commands.main import cli
 from ompd.contract.memory import StructLayout
@@ -435,7 +436,7 @@ def test_debug_information_of_the_very_build_wins(nested: Stopped, truth: tuple[
     folder = tmp_path / "debug" / ".build-id" / truth[0][:2]
     folder.mkdir(parents=True)
     file.rename(folder / f"{truth[0][2:]}.debug")
-    with Session.open_core(nested.core, debug_dirs=[tmp_path / "debug"]) as session:
+    with ompd.open_core(nested.core, debug_dirs=[tmp_path / "debug"]) as session:
         (row,) = runtimes.ask(session).rows
         told = threads.ask(session).rows
     assert (row.layout, row.version, row.layout_proof) == ("dwarf", None, None)

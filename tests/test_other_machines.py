@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from ompd import open_core
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.debuginfod import Servers
-from ompd.debugger.files.finder import FileFinder, open_mapped
+from ompd.debugger.files.finder import FileFinder, FileOptions, open_mapped
 from ompd.errors import BadFile, BadInput
 from ompd.session import Session
 from tests.support import Missing, Stopped, build, running, stopped
@@ -174,14 +175,14 @@ def machine(tmp_path: Path, good: Stopped) -> Path:
 
 
 def files_of(core: Path, **options: Any) -> dict[str, str | None]:
-    with Session.open_core(core, **options) as session:
+    with open_core(core, **options) as session:
         return {module.name: module.path for module in session.process.modules()}
 
 
 def test_every_file_of_a_sysroot_is_used(good: Stopped, machine: Path) -> None:
     files = files_of(good.core, sysroot=machine)
     assert len(files) >= 4 and all(path == f"{machine}{name}" for name, path in files.items())
-    with Session.open_core(good.core) as here, Session.open_core(good.core, sysroot=machine) as there:
+    with Session.open_core(good.core) as here, open_core(good.core, sysroot=machine) as there:
         for thread in here.process.threads():
             assert here.process.stack(thread) == there.process.stack(thread)
 
@@ -243,7 +244,7 @@ def test_names_in_a_sysroot(tmp_path: Path, name: str, resolved: str) -> None:
     (tmp_path / "usr" / "lib64").symlink_to("lib")
     (tmp_path / "up").symlink_to("../../../..")
     (tmp_path / "absolute").symlink_to("/usr/lib64")
-    assert FileFinder(str(tmp_path)).resolve(name).rstrip("/") == f"{tmp_path}{resolved}"
+    assert FileFinder(FileOptions(sysroot=str(tmp_path))).resolve(name).rstrip("/") == f"{tmp_path}{resolved}"
     assert FileFinder().resolve(name) == name
 
 
@@ -254,7 +255,7 @@ def test_links_that_do_not_end(good: Stopped, machine: Path) -> None:
     ran = run("threads", good.core, "--json", "--sysroot", machine)
     assert ran.code == 3 and f"{program} has too many symbolic links in its path" in ran.err
     with pytest.raises(BadFile, match="symbolic links"):
-        FileFinder(str(machine)).resolve(str(good.executable))
+        FileFinder(FileOptions(sysroot=str(machine))).resolve(str(good.executable))
 
 
 def test_fedoras_links_to_executables(kept: Moved, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def answers(core: Path, **where: Any) -> dict[str, Any]:
     # As JSON, with a session for each question, less what names the target.
     found = {}
     for name, ask in QUESTIONS.items():
-        with Session.open_core(core, **where) as session:
+        with ompd.open_core(core, **where) as session:
             try:
                 found[name] = json.loads(format_answer(name, ask(session)))
                 del found[name]["target"]
@@ -93,7 +93,7 @@ def test_of_a_snapshot(tmp_path: Path) -> None:
     core = stopped("nested").core
     first = snapshot(core, tmp_path)
     (tmp_path / "again").mkdir()
-    with Session.open_core(first, sysroot="/nonexistent") as session:
+    with ompd.open_core(first, sysroot="/nonexistent") as session:
         from_first = tmp_path / "again" / "snapshot"
         ompd.questions.snapshot.take_snapshot(session, from_first)
     assert without_files(from_first) == answers(core)
@@ -124,7 +124,7 @@ def test_of_a_running_process(program: str, tmp_path: Path) -> None:
         with Session.attach(process.pid) as session:
             lived = session.ask(everything)
     assert taken.problems == ()
-    with Session.open_core(path, sysroot="/nonexistent") as session:
+    with ompd.open_core(path, sysroot="/nonexistent") as session:
         told = session.ask(everything)
     assert [answer.rows for answer in told] == [answer.rows for answer in lived]
     assert all(answer.complete for answer in told)
@@ -157,13 +157,13 @@ def test_what_others_need_not_know_is_left_out(tmp_path: Path) -> None:
     core = stopped("nested", env={"SECRET": "password123", "OMP_SCHEDULE": "guided,3"}).core
     path = snapshot(core, tmp_path)
     assert b"password123" in core.read_bytes() and b"password123" not in path.read_bytes()
-    with Session.open_core(path, sysroot="/nonexistent") as session:
+    with ompd.open_core(path, sysroot="/nonexistent") as session:
         environment = session.process.environment()
         command = session.target.command
     assert environment["OMP_SCHEDULE"] == "guided,3" and "SECRET" not in environment and "PATH" not in environment
     assert command is not None and "/" not in command
     kept = snapshot(core, tmp_path, keep_environment=True)
-    with Session.open_core(kept, sysroot="/nonexistent") as session:
+    with ompd.open_core(kept, sysroot="/nonexistent") as session:
         assert session.process.environment()["SECRET"] == "password123"
 
 
@@ -288,7 +288,7 @@ def test_threadprivate_variables_are_in_it(compiler: str, flags: tuple[str, ...]
     core = core_of(Odd("private", flags=flags, folder=Path(__file__).parent / "waits"), compiler)
     path = snapshot(core.path, tmp_path, data_limit=0)
     told = [word for word in core.words if "at" in word]
-    with Session.open_core(path, sysroot="/nonexistent") as session:
+    with ompd.open_core(path, sysroot="/nonexistent") as session:
         for word in told:
             assert int.from_bytes(session.process.read(word["at"], 4), "little") == word["is"]
             assert struct.unpack("<d", session.process.read(word["end"], 8)) == (word["is"] + 0.5,)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import read_signed
-from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, SymbolNotFound, Unavailable
@@ -375,7 +375,9 @@ def test_variables_of_another_sysroot_are_found(tmp_path: Path) -> None:
         copy = tmp_path / module.name.lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(module.name, copy)
-    check_variables(taken.process(FileFinder(sysroot=str(tmp_path))), taken.truth, OF_PROGRAM | OF_LIBRARIES)
+    check_variables(
+        taken.process(FileFinder(FileOptions(sysroot=str(tmp_path)))), taken.truth, OF_PROGRAM | OF_LIBRARIES
+    )
 
 
 @PROGRAMS

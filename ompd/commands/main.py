@@ -19,6 +19,7 @@ import ompd
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command, Option
 from ompd.commands.targets import is_target, open_target
+from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.files.opening import MAX_SIZE
 from ompd.errors import OmpdError
 from ompd.records import record
@@ -211,15 +212,17 @@ class _Request:
                 progress,
                 open_target(
                     self.target,
+                    FileOptions(
+                        self.exe,
+                        self.sysroot,
+                        self.debug_dir,
+                        self.debuginfod,
+                        progress if sys.stderr.isatty() else None,
+                    ),
                     nonblocking=self.nonblocking,
                     max_stop=self.max_stop,
                     max_size=self.max_size,
-                    exe=self.exe,
-                    sysroot=self.sysroot,
-                    debug_dirs=self.debug_dir,
-                    debuginfod=self.debuginfod,
                     plugins=self.plugins,
-                    progress=progress if sys.stderr.isatty() else None,
                 ) as session,
             ):
                 yield session

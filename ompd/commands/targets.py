@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Sequence
 
+from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.files.opening import MAX_SIZE
-from ompd.debugger.files.progress import Progress
 from ompd.session.session import Session
 
 # A word that can be nothing but a core file, whether or not it is there: no command has such a name.
@@ -39,15 +39,15 @@ def _number(digits: str) -> int:
 
 def open_target(
     target: str,
+    files: FileOptions,
     *,
     nonblocking: bool = False,
     max_stop: float | None = None,
     max_size: int = MAX_SIZE,
-    progress: Progress | None = None,
-    **options: Any,
+    plugins: Sequence[str] = (),
 ) -> Session:
     """Return a session on the core file or process that the user named *target*."""
     process_id = process_id_of(target)
     if process_id is not None:
-        return Session.attach(process_id, nonblocking=nonblocking, max_stop=max_stop, progress=progress, **options)
-    return Session.open_core(target, max_size=max_size, progress=progress, **options)
+        return Session.attach(process_id, files, nonblocking=nonblocking, max_stop=max_stop, plugins=plugins)
+    return Session.open_core(target, files, max_size=max_size, plugins=plugins)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ompd.debugger.files.progress import Progress
+from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.live.files import LiveFiles
 from ompd.debugger.targets.live.live import LiveProcess, Moment
@@ -37,24 +37,18 @@ _T = TypeVar("_T")
 class Stopper:
     """The stops of one session on a live process.
 
-    :param exe: the program's file, if the user named one
     :param nonblocking: whether the process is read as it runs, and never stopped
     """
 
     def __init__(
         self,
         process: LiveProcess,
+        files: FileOptions | None = None,
         *,
-        exe: str | None = None,
-        sysroot: str | None = None,
-        debug_dirs: Sequence[str] = (),
-        debuginfod: bool = False,
-        progress: Progress | None = None,
         nonblocking: bool = False,
     ) -> None:
         self.process = process
-        self._exe, self._sysroot, self._debug_dirs = exe, sysroot, debug_dirs
-        self._debuginfod, self._progress = debuginfod, progress
+        self._options = files
         self._nonblocking = nonblocking
         self._moment: Moment | None = None
         self._best: Moment | None = None  # of an earlier stop, for an answer that may be from it
@@ -70,24 +64,17 @@ class Stopper:
             self.process.process_id,
             self.target.mappings(),
             self.process.auxiliary_vector,
-            self._sysroot,
-            self._debug_dirs,
-            debuginfod=self._debuginfod,
-            progress=self._progress,
+            self._options,
         )
         self._code = self.target.code_mappings()
-        return InspectedProcess(self.target, self.files, self._exe)
+        return InspectedProcess(self.target, self.files, self.files.exe)
 
     @classmethod
     def attach(
         cls,
         process_id: int,
+        files: FileOptions | None = None,
         *,
-        exe: str | None = None,
-        sysroot: str | None = None,
-        debug_dirs: Sequence[str] = (),
-        debuginfod: bool = False,
-        progress: Progress | None = None,
         nonblocking: bool = False,
         max_stop: float | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
@@ -102,15 +89,7 @@ class Stopper:
         """
         process = LiveProcess(process_id, max_stop_ns=_nanoseconds(max_stop), clock=clock)
         try:
-            return cls(
-                process,
-                exe=exe,
-                sysroot=sysroot,
-                debug_dirs=debug_dirs,
-                debuginfod=debuginfod,
-                progress=progress,
-                nonblocking=nonblocking,
-            )
+            return cls(process, files, nonblocking=nonblocking)
         except BaseException:
             process.close()
             raise

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ompd.contract.plugin import AddressSpace
 from ompd.contract.process import Module, Shape
-from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.files.opening import MAX_SIZE, unpack_core
-from ompd.debugger.files.progress import Progress
 from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
@@ -71,7 +70,6 @@ class Session:
         self,
         target: Target,
         finder: FileFinder,
-        exe: str | None = None,
         *,
         process: InspectedProcess | None = None,
         stopper: Stopper | None = None,
@@ -84,11 +82,11 @@ class Session:
         self._is_open = True
         self._stopper = stopper
         self._is_asking = False
-        self.finder, self.exe = finder, exe
+        self.finder = finder
         # Why the target is not whole, and what is odd about it, from before it could be read.
         self.fault: str | None = None
         self.note: str | None = None
-        self.process = process if process is not None else InspectedProcess(target, finder, exe)
+        self.process = process if process is not None else InspectedProcess(target, finder, finder.exe)
         # For questions.places: whose code lies at an address; the user's function of a region, by the region's id;
         # where a thread is, by its stack's shape.
         self.owners: dict[int, str] = {}
@@ -99,24 +97,15 @@ class Session:
     def open_core(
         cls,
         core: str | PathLike[str],
+        files: FileOptions | None = None,
         *,
-        exe: str | PathLike[str] | None = None,
-        sysroot: str | PathLike[str] | None = None,
-        debug_dirs: Sequence[str | PathLike[str]] = (),
-        debuginfod: bool = False,
         max_size: int = MAX_SIZE,
-        progress: Progress | None = None,
         plugins: Sequence[str | PathLike[str]] = (),
     ) -> Self:
         """Return a session on a core file; see :func:`ompd.open_core`."""
-        finder = FileFinder(
-            fspath(sysroot) if sysroot is not None else None,
-            [fspath(d) for d in debug_dirs],
-            debuginfod=debuginfod,
-            progress=progress,
-        )
+        finder = FileFinder(files)
         name = fspath(core)
-        unpacked = unpack_core(name, max_size, progress)
+        unpacked = unpack_core(name, max_size, files.progress if files is not None else None)
         try:
             target = CoreTarget(name, unpacked.data if unpacked is not None else None)
         except BadFile as error:
@@ -126,7 +115,7 @@ class Session:
                 name, f"{unpacked.fault}; what there is of it {error.fault}", hint="copy the file again, whole"
             ) from error
         try:
-            session = cls(target, finder, fspath(exe) if exe is not None else None, plugins=plugins)
+            session = cls(target, finder, plugins=plugins)
         except BaseException:
             target.close()
             raise
@@ -138,12 +127,8 @@ class Session:
     def attach(
         cls,
         process_id: int,
+        files: FileOptions | None = None,
         *,
-        exe: str | PathLike[str] | None = None,
-        sysroot: str | PathLike[str] | None = None,
-        debug_dirs: Sequence[str | PathLike[str]] = (),
-        debuginfod: bool = False,
-        progress: Progress | None = None,
         nonblocking: bool = False,
         max_stop: float | None = None,
         plugins: Sequence[str | PathLike[str]] = (),
@@ -151,16 +136,7 @@ class Session:
         """Return a session on a live process; see :func:`ompd.attach`."""
         from ompd.session.live import Stopper  # noqa: PLC0415  cores need neither ctypes nor threads
 
-        stopper = Stopper.attach(
-            process_id,
-            exe=fspath(exe) if exe is not None else None,
-            sysroot=fspath(sysroot) if sysroot is not None else None,
-            debug_dirs=[fspath(d) for d in debug_dirs],
-            debuginfod=debuginfod,
-            progress=progress,
-            nonblocking=nonblocking,
-            max_stop=max_stop,
-        )
+        stopper = Stopper.attach(process_id, files, nonblocking=nonblocking, max_stop=max_stop)
         try:
             return cls(stopper.target, stopper.files, process=stopper.base, stopper=stopper, plugins=plugins)
         except BaseException:

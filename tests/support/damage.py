@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ompd
 from ompd.commands.table import COMMANDS
 from ompd.errors import OmpdError
-from ompd.session import Session
 from tests.support.comparing import Compared, as_json, compare
 
 # A variable that every program of the fixtures has.
@@ -141,7 +141,7 @@ def ask_all(core: Path, **options: Any) -> Told:
     answers: dict[str, dict[str, Any]] = {}
     errors: dict[str, OmpdError] = {}
     try:
-        session = Session.open_core(core, **options)
+        session = ompd.open_core(core, **options)
     except OmpdError as error:
         return Told({}, dict.fromkeys(QUESTIONS, error))
     with session:

@@ -11,7 +11,7 @@ from ompd.binary.dwarf.lines import Function, LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.variables import find_variables
-from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.errors import FieldNotFound
 from tests.support import require
 from tests.unit.debug_programs import built, changed, tool
@@ -109,10 +109,10 @@ def test_split_files_are_found_where_they_may_be(version: int, clang: bool, tmp_
     assert lost.places() == Program(tmp_path / "away" / "program").places()
     for split in (tmp_path / "away").glob("*.dwo"):
         shutil.copy(split, elsewhere)
-    assert Program(copy, finder=FileFinder(debug_dirs=[str(elsewhere)])).functions() == expected
+    assert Program(copy, finder=FileFinder(FileOptions(debug_dirs=[str(elsewhere)]))).functions() == expected
     sysroot = tmp_path / "sysroot"
     shutil.copytree(elsewhere, sysroot / str(made).lstrip("/"))
-    assert Program(copy, finder=FileFinder(sysroot=str(sysroot))).functions() == expected
+    assert Program(copy, finder=FileFinder(FileOptions(sysroot=str(sysroot)))).functions() == expected
     for split in elsewhere.iterdir():
         shutil.copy(split, moved)
     assert Program(copy).functions() == expected  # beside it
@@ -160,7 +160,7 @@ def test_packages_tell_what_their_files_do(
     folder.mkdir()
     (moved / "program.dwp").rename(folder / "program.dwp")
     assert not any(Program(moved / "program").functions())
-    assert Program(moved / "program", finder=FileFinder(debug_dirs=[str(folder)])).functions() == functions
+    assert Program(moved / "program", finder=FileFinder(FileOptions(debug_dirs=[str(folder)]))).functions() == functions
 
 
 def test_a_package_of_another_build_is_not_believed(tmp_path: Path) -> None:
@@ -246,7 +246,10 @@ def test_supplementary_files_are_found_where_they_may_be(tmp_path: Path) -> None
     (here / "shared.debug").unlink()
     assert Program(program).functions() != expected
     for folder in ("debug", "names"):
-        assert Program(program, finder=FileFinder(debug_dirs=[str(tmp_path / folder)])).functions() == expected
+        assert (
+            Program(program, finder=FileFinder(FileOptions(debug_dirs=[str(tmp_path / folder)]))).functions()
+            == expected
+        )
     # Another file by that name is not believed, nor is one that refers to itself.
     shutil.copy(program, here / "shared.debug")
     assert all(f.name is None or f.name for row in Program(program).functions() for f in row)

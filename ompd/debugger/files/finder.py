@@ -6,11 +6,13 @@ import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, TypeAlias
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.progress import Progress
 from ompd.errors import BadFile, MalformedFile
+from ompd.records import record
 from ompd.safety.reading import MappedFile as MappedFile
 from ompd.safety.reading import checksum
 from ompd.safety.reading import map_readable as map_readable
@@ -24,35 +26,46 @@ _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _MAX_COPIED = 1 << 20
 
 
+_Path: TypeAlias = "str | PathLike[str]"
+
+
+@record
+class FileOptions:
+    """Where the user says that the files of a target are.
+
+    ``exe`` is the program's executable, if the target does not name it or the file has changed since; ``sysroot`` the
+    folder that stands for the target machine's ``/``, None for this machine's own; ``debug_dirs`` are searched for
+    separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``. With ``debuginfod`` missing files are
+    downloaded from the servers in DEBUGINFOD_URLS. ``progress`` receives lines to show while something takes long.
+    """
+
+    exe: _Path | None = None
+    sysroot: _Path | None = None
+    debug_dirs: Sequence[_Path] = ()
+    debuginfod: bool = False
+    progress: Progress | None = None
+
+
 class FileFinder:
     """Where the files that a target names are on this machine.
 
     Nothing that it finds is believed: whoever asks compares build-ids, checksums or contents.
 
-    :param sysroot: folder that stands for the target machine's ``/``, or None for this machine's own
-    :param debug_dirs: folders searched for separate debug files and ``.build-id`` folders, before ``/usr/lib/debug``
-    :param debuginfod: download missing files from the servers in DEBUGINFOD_URLS
-    :param progress: receives lines to show while something takes long
     :raises BadInput: if servers are to be asked and none is named
     """
 
-    def __init__(
-        self,
-        sysroot: str | None = None,
-        debug_dirs: Sequence[str] = (),
-        *,
-        debuginfod: bool = False,
-        progress: Progress | None = None,
-    ) -> None:
-        self.sysroot = sysroot
-        self._debug_dirs = tuple(debug_dirs)
+    def __init__(self, options: FileOptions | None = None) -> None:
+        options = options or FileOptions()
+        self.exe = fspath(options.exe) if options.exe is not None else None
+        self.sysroot = fspath(options.sysroot) if options.sysroot is not None else None
+        self._debug_dirs = tuple(fspath(folder) for folder in options.debug_dirs)
         self.passed_by: dict[str, str] = {}
         """Files that may have been the ones and were not looked at, each with why."""
         self._servers: Servers | None = None
-        if debuginfod:
+        if options.debuginfod:
             from ompd.debugger.files.debuginfod import Servers  # noqa: PLC0415  urllib is slow to load, and seldom wanted
 
-            self._servers = Servers(os.environ, debuginfod_caches()[0], progress)
+            self._servers = Servers(os.environ, debuginfod_caches()[0], options.progress)
 
     def resolve(self, name: str) -> str:
         """Return where the target's file *name* is looked for here. A sysroot is never left: neither by ``..`` nor by

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ompd.binary.core.notes import AT_PHDR, FileMapping
 from ompd.binary.core.procfs import DELETED
-from ompd.debugger.files.finder import FileFinder, path_inside
-from ompd.debugger.files.progress import Progress
+from ompd.debugger.files.finder import FileFinder, FileOptions, path_inside
 from ompd.errors import BadFile
 
 
@@ -28,11 +27,7 @@ class LiveFiles(FileFinder):
         process_id: int,
         mappings: Sequence[FileMapping],
         auxiliary_vector: Mapping[int, int],
-        sysroot: str | None = None,
-        debug_dirs: Sequence[str] = (),
-        *,
-        debuginfod: bool = False,
-        progress: Progress | None = None,
+        options: FileOptions | None = None,
     ) -> None:
         self._proc = Path(f"/proc/{process_id}")
         root = self._proc / "root"
@@ -40,7 +35,7 @@ class LiveFiles(FileFinder):
         self._first = {mapping.name: mapping for mapping in reversed(mappings)}
         at = auxiliary_vector.get(AT_PHDR, 0)
         self._program = next((m.name for m in mappings if m.start <= at < m.end), None)
-        super().__init__(sysroot, debug_dirs, debuginfod=debuginfod, progress=progress)
+        super().__init__(options)
 
     def resolve(self, name: str) -> str:
         """Return where the file that the process calls *name* is found here."""
