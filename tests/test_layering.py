@@ -107,7 +107,7 @@ OF_THE_STUB = modules(STUBS)
 _MOST_FILES = 15  # __init__ is one
 _MOST_LINES = 500
 # What breaks a rule still. Each list is checked to be true, and may only become shorter.
-KNOWN_TO_BE_CROWDED = {"questions": 17, "runtimes/libomp": 23}
+KNOWN_TO_BE_CROWDED = {"questions": 17, "runtimes/libomp": 22}
 KNOWN_TO_BE_LONG = {
     "binary/dwarf/index.py",
     "binary/dwarf/lines.py",
@@ -135,7 +135,7 @@ KNOWN_TO_BE_IN_CIRCLES = {
     "ompd.debugger.variables.locals",
     "ompd.runtimes.libgomp.barriers",
     "ompd.runtimes.libgomp.icvs",
-    "ompd.runtimes.libgomp.internals",
+    "ompd.runtimes.libgomp.locks",
     "ompd.runtimes.libgomp.plugin",
     "ompd.runtimes.libgomp.proof",
     "ompd.runtimes.libgomp.regions",
@@ -149,7 +149,6 @@ KNOWN_TO_BE_IN_CIRCLES = {
     "ompd.runtimes.libomp.constructs",
     "ompd.runtimes.libomp.heads",
     "ompd.runtimes.libomp.icvs",
-    "ompd.runtimes.libomp.internals",
     "ompd.runtimes.libomp.lock_table",
     "ompd.runtimes.libomp.locks",
     "ompd.runtimes.libomp.plugin",

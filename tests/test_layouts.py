@@ -9,7 +9,6 @@ import pytest
 from ompd.errors import LayoutUnavailable
 from ompd.questions import runtimes, threads
 from ompd.runtimes.layout import dwarf, published, selfdescribed
-from ompd.runtimes.libomp.internals import Internals
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.runtimes.libomp.structures import load_layouts
 from ompd.session import Session
@@ -63,7 +62,7 @@ def test_without_either_source_what_is_not_known_is_said(monkeypatch: pytest.Mon
     found = compare(stopped("lock", mode="neither"))
     assert found.differences == []  # but fewer facts
     with Session.open_core(stopped("lock", mode="neither").core) as session, pytest.raises(LayoutUnavailable):
-        Internals(runtime_of(session))
+        runtime_of(session).queued_tasks()
 
 
 def test_two_sources_that_contradict_each_other_are_not_believed() -> None:

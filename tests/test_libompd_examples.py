@@ -190,7 +190,7 @@ def test_parallel(compiler: str) -> None:
     core = stop("parallel", compiler_name=compiler, env=STEADY)
     assert ompt_equals_ompd(core) == {(4,): 4}
     with opened(core) as (_, space):
-        queued = space.internals().queued_tasks()
+        queued = space.queued_tasks()
         assert len(queued) == 96
         functions = {task.function() for task in queued}
         assert len(functions) == 1 and None not in functions

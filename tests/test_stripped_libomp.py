@@ -196,7 +196,7 @@ def test_copies_of_variables_that_nothing_names(runtime: str) -> None:
     recipe = Recipe("threads", "clang", ("-fnoopenmp-use-tls", "-s"), openmp=runtime)
     told = variables.stopped(recipe, 4)
     with Session.open_core(told.core) as session:
-        copies = {address for address, _ in runtime_of(session).internals().threadprivate_copies()}
+        copies = {address for address, _ in runtime_of(session).threadprivate_copies()}
     workers = [thread["variables"] for thread in told.threads if thread["number"] > 0]
     known = [variables_of["tp"]["address"] for variables_of in workers]
     assert len(known) == 3 and copies.issuperset(known)

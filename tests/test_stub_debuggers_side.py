@@ -129,7 +129,7 @@ def test_what_nobody_has_used_has_no_storage() -> None:
         with pytest.raises(NoAnswer, match="counter"):
             variables.ask(session, "counter")
         (runtime,) = session.runtimes
-        assert runtime.space is not None and runtime.space.internals().threadprivate_copies() == ()
+        assert runtime.space is not None and runtime.space.threadprivate_copies() == ()
 
 
 def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

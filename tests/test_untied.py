@@ -82,7 +82,7 @@ def test_a_task_in_a_queue_is_on_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
     with ompd.open_core(stopped("task_queued", runtime="intel").core) as session:
         (runtime,) = session.runtimes
         assert runtime.space is not None
-        queued = next(iter(runtime.space.internals().queued_tasks()))
+        queued = next(iter(runtime.space.queued_tasks()))
         monkeypatch.setattr(Task, "scheduling", lambda task: queued if task.status() == "executing" else None)
         (row,) = [row for row in session.ask_tasks().rows if row.id == queued.id]
     assert (row.status, row.thread) == ("queued", None)

@@ -15,7 +15,7 @@ import ompd
 from ompd.commands.main import cli
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
-from ompd.runtimes.libomp.internals import Internals
+from ompd.runtimes.libomp.queues import Queues
 from tests.support import FULL, STRIPPED, clean_environment, running, stopped
 from tests.support.build import compiler
 from tests.support.live import Worker, build_live, working
@@ -91,7 +91,7 @@ def test_all_are_listed_with_what_they_wait_for(worker: Worker, tmp_path: Path) 
 
 def test_what_nothing_leads_to_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if queues had been used again since.
-    monkeypatch.setattr(Internals, "places_of_queues", lambda self: [])
+    monkeypatch.setattr(Queues, "places", lambda self: [])
     with working("waiting", executable=build_live("waiting", runtime="libomp-19", compiler_name="clang")) as worker:
         said(worker)
         write_gcore(worker.pid, tmp_path / "core")

@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.files.finder import FileFinder
 from ompd.errors import LayoutUnavailable
 from ompd.model import Answer, TaskRecord, ThreadRecord, Wait
 from ompd.questions import regions, tasks, threads
-from ompd.runtimes.libomp.internals import Internals
 from ompd.runtimes.libomp.plugin import Runtime
-from ompd.runtimes.libomp.threads import Thread
 from ompd.session import Session
 from tests.support import stopped
 from tests.test_hostile import Overlaid
@@ -187,9 +184,8 @@ def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler
         space = session.runtimes[0].space
         assert isinstance(space, Runtime)
         (team,) = (team for team in space.live_teams() if team.t_nproc == 4)
-        layouts = Internals(space)._structures._told
-        info, base = layouts["kmp_base_info_t"].fields, layouts["kmp_base_team_t"].fields
-        (thread,) = (thread for thread in space.threads() if _native(session, thread) == late)
+        info, base = (space.details.layout(name).fields for name in ("kmp_base_info_t", "kmp_base_team_t"))
+        (thread,) = (thread for thread in space.threads() if thread.native_thread_id() == late)
         if number == 0:
             counts, counted, whole = team.address, base["t_b_master_arrived"], base["t_bar"]
         else:
@@ -207,11 +203,6 @@ def test_a_thread_still_leaving_the_barrier_before_is_late(number: int, compiler
     (missing,) = {wait.missing for wait in before.values()}
     assert {wait.missing for wait in after.values()} == {tuple(sorted({*(missing or ()), late}))}
     assert [wait.arrived for wait in after.values()] == [2, 2]
-
-
-def _native(session: Session, thread: Thread) -> int:
-    process = session.process
-    return process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
 
 
 def _barriers(session: Session) -> dict[int, Wait]:

@@ -73,6 +73,56 @@ class TaskWait:
     event: int | None = None
 
 
+# What omp.h calls the types of lock variables.
+LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
+
+
+@record
+class LockState:
+    """A lock that a thread waits for.
+
+    ``address`` is the runtime's object, ``kind`` is ``lock`` or ``critical``. ``owner`` is the native id of the thread
+    that holds it, None if the runtime does not record it; ``waiters`` are those of all waiting threads, first in line
+    first, empty if it keeps no list. ``variable`` is the address of the user's variable, None if it was not found.
+    ``is_unnamed`` is True for the critical section without a name.
+    """
+
+    address: int
+    kind: str
+    owner: int | None
+    waiters: tuple[int, ...]
+    variable: int | None = None
+    is_unnamed: bool = False
+
+
+@record
+class BarrierState:
+    """A barrier at which threads of a team wait for the others of the team.
+
+    A runtime may keep several for one team, as one for the region's end and one for everything else: threads at
+    different ones wait for ever. ``present`` are the native ids of the threads that have arrived and were not released,
+    ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is in
+    one of the two. ``doubt`` says why that is not certain, None if it is: with a doubt, do not show ``missing``.
+    ``flags`` are the bits of the word on which threads sleep there that change without releasing anybody.
+    """
+
+    present: tuple[int, ...]
+    missing: tuple[int, ...]
+    doubt: str | None = None
+    flags: int = 0
+
+    @classmethod
+    def gathering(
+        cls, team: Sequence[int], present: Collection[int], doubt: str | None = None, flags: int = 0
+    ) -> BarrierState:
+        """Return the barrier at which the threads *present* of a *team* wait.
+
+        :param team: the native ids of all its threads, in the order of their numbers
+        """
+        here = tuple(thread for thread in team if thread in present)
+        return cls(here, tuple(thread for thread in team if thread not in present), doubt, flags)
+
+
 class TaskHandle(Protocol):
     """A task (``ompd_task_handle_t``)."""
 
@@ -130,6 +180,12 @@ class TaskHandle(Protocol):
     def tool_data(self) -> int:
         """Return the word that a tool stored with the task. ``ompd_get_tool_data``."""
 
+    def source(self) -> str | None:
+        """Return the compiler's note of the construct that created an explicit task, None if there is none.
+
+        The text of an ``ident_t``: file, function, line and column, each after a semicolon.
+        """
+
 
 class ParallelHandle(Protocol):
     """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team have one each."""
@@ -172,6 +228,24 @@ class ParallelHandle(Protocol):
     def tool_data(self) -> int:
         """Return the word that a tool stored with the region. ``ompd_get_tool_data``."""
 
+    def source(self) -> str | None:
+        """Return the compiler's note of the construct of a region of several threads, as :meth:`TaskHandle.source`."""
+
+    def barriers(self) -> Sequence[BarrierState]:
+        """Return the barriers of the region's team at which threads wait, empty if none does.
+
+        No thread is present at two of them. A thread that is leaving a barrier which all have reached is at none.
+
+        :raises Unavailable: if it is unknown at which of them some thread is
+        """
+
+    def unfinished_tasks(self) -> int:
+        """Return how many explicit tasks of the region are not complete, at least, as the runtime counts them. Threads
+        at a barrier wait for them once all have arrived.
+
+        :raises Unavailable: if the place of the count is unknown
+        """
+
 
 class Outside(NamedTuple):
     """What a thread is outside of a target region that it executes itself: the innermost ``region`` there, None at
@@ -194,6 +268,12 @@ class ThreadHandle(Protocol):
         """Return the thread's native identifier of that *kind*. ``ompd_get_thread_id``.
 
         :raises Unsupported: if the runtime does not record that kind
+        """
+
+    def native_thread_id(self) -> int:
+        """Return the operating system's identifier of the thread, by which the process knows it.
+
+        :raises BadInput: if the process has no such thread
         """
 
     def thread_type(self) -> str:
@@ -221,6 +301,14 @@ class ThreadHandle(Protocol):
 
     def tool_data(self) -> int:
         """Return the word that a tool stored with the thread. ``ompd_get_tool_data``."""
+
+    def lock(self) -> LockState | None:
+        """Return the lock the thread waits for, None if it waits for none."""
+
+    def barrier_source(self) -> str | None:
+        """Return the compiler's note of the barrier that the thread's innermost code has called, None if it has called
+        none; see :meth:`TaskHandle.source`.
+        """
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """Return the code of regions and explicit tasks on its native stack, innermost first.
@@ -319,10 +407,38 @@ class AddressSpace(Protocol):
         :raises BadInput: if there is no such variable, or *handle* has another scope
         """
 
-    def internals(self) -> RuntimeInternals:
-        """Return what the runtime records beyond OMPD.
+    def queued_tasks(self) -> Iterable[TaskHandle]:
+        """Return the explicit tasks in task queues: not begun, or untied and free to be resumed by any thread. Those
+        that can be read come before an exception for the others.
 
-        :raises LayoutUnavailable: if its place is unknown
+        Tasks with a priority may be in queues of their own, see :meth:`prioritized_tasks`; tasks that nobody may
+        execute yet are in none, see :meth:`waiting_tasks`.
+
+        :raises LayoutUnavailable: if their place is unknown
+        """
+
+    def waiting_tasks(self) -> Sequence[TaskHandle]:
+        """Return the explicit tasks that wait for a dependence or an event, as far as they can be found; without those
+        of :meth:`queued_tasks`.
+
+        :raises LayoutUnavailable: if their place is unknown
+        """
+
+    def prioritized_tasks(self) -> Sequence[TaskHandle]:
+        """Return the explicit tasks in queues of tasks with a priority.
+
+        :raises LayoutUnavailable: if their place is unknown
+        """
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """Return, by the ids of regions, how many explicit tasks the runtime counts as not complete and has in no list;
+        regions without such tasks are left out.
+        """
+
+    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
+        """Return address and size of each copy of a threadprivate variable that the runtime keeps.
+
+        :raises LayoutUnavailable: if there are some, and their place is unknown
         """
 
     def display_control_vars(self) -> Mapping[str, str]:
@@ -368,119 +484,3 @@ class Plugin(Protocol):
 
     def demangle_name(self, name: str) -> str | None:
         """Return a compiler-made function's name in the source, None if *name* is not one. ``DMPL_demangle_name``."""
-
-
-# What omp.h calls the types of lock variables.
-LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
-
-
-@record
-class LockState:
-    """A lock that a thread waits for.
-
-    ``address`` is the runtime's object, ``kind`` is ``lock`` or ``critical``. ``owner`` is the native id of the thread
-    that holds it, None if the runtime does not record it; ``waiters`` are those of all waiting threads, first in line
-    first, empty if it keeps no list. ``variable`` is the address of the user's variable, None if it was not found.
-    ``is_unnamed`` is True for the critical section without a name.
-    """
-
-    address: int
-    kind: str
-    owner: int | None
-    waiters: tuple[int, ...]
-    variable: int | None = None
-    is_unnamed: bool = False
-
-
-@record
-class BarrierState:
-    """A barrier at which threads of a team wait for the others of the team.
-
-    A runtime may keep several for one team, as one for the region's end and one for everything else: threads at
-    different ones wait for ever. ``present`` are the native ids of the threads that have arrived and were not released,
-    ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is in
-    one of the two. ``doubt`` says why that is not certain, None if it is: with a doubt, do not show ``missing``.
-    ``flags`` are the bits of the word on which threads sleep there that change without releasing anybody.
-    """
-
-    present: tuple[int, ...]
-    missing: tuple[int, ...]
-    doubt: str | None = None
-    flags: int = 0
-
-    @classmethod
-    def gathering(
-        cls, team: Sequence[int], present: Collection[int], doubt: str | None = None, flags: int = 0
-    ) -> BarrierState:
-        """Return the barrier at which the threads *present* of a *team* wait.
-
-        :param team: the native ids of all its threads, in the order of their numbers
-        """
-        here = tuple(thread for thread in team if thread in present)
-        return cls(here, tuple(thread for thread in team if thread not in present), doubt, flags)
-
-
-class RuntimeInternals(Protocol):
-    """Optional protocol: what a runtime records beyond OMPD."""
-
-    def lock(self, handle: ThreadHandle) -> LockState | None:
-        """Return the lock a thread waits for, None if it waits for none."""
-
-    def barriers(self, region: ParallelHandle) -> Sequence[BarrierState]:
-        """Return the barriers of a region's team at which threads wait, empty if none does.
-
-        No thread is present at two of them. A thread that is leaving a barrier which all have reached is at none.
-
-        :raises Unavailable: if it is unknown at which of them some thread is
-        """
-
-    def unfinished_tasks(self, region: ParallelHandle) -> int:
-        """Return how many explicit tasks of a region are not complete, at least, as the runtime counts them. Threads at
-        a barrier wait for them once all have arrived.
-
-        :raises Unavailable: if the place of the count is unknown
-        """
-
-    def task_source(self, handle: TaskHandle) -> str | None:
-        """Return the compiler's note of the construct that created an explicit task, None if there is none.
-
-        The text of an ``ident_t``: file, function, line and column, each after a semicolon.
-        """
-
-    def barrier_source(self, handle: ThreadHandle) -> str | None:
-        """Return the same of the barrier that a thread's innermost code has called, None if it has called none."""
-
-    def region_source(self, handle: ParallelHandle) -> str | None:
-        """Return the same of the construct of a region of several threads."""
-
-    def queued_tasks(self) -> Iterable[TaskHandle]:
-        """Return the explicit tasks in task queues: not begun, or untied and free to be resumed by any thread. Those
-        that can be read come before an exception for the others.
-
-        Tasks with a priority may be in queues of their own, see :meth:`prioritized_tasks`; tasks that nobody may
-        execute yet are in none, see :meth:`waiting_tasks`.
-        """
-
-    def waiting_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks that wait for a dependence or an event, as far as they can be found; without those
-        of :meth:`queued_tasks`.
-
-        :raises LayoutUnavailable: if their place is unknown
-        """
-
-    def unlisted_tasks(self) -> Mapping[str, int]:
-        """Return, by the ids of regions, how many explicit tasks the runtime counts as not complete and has in no list;
-        regions without such tasks are left out.
-        """
-
-    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
-        """Return address and size of each copy of a threadprivate variable that the runtime keeps.
-
-        :raises LayoutUnavailable: if there are some, and their place is unknown
-        """
-
-    def prioritized_tasks(self) -> Sequence[TaskHandle]:
-        """Return the explicit tasks in queues of tasks with a priority.
-
-        :raises LayoutUnavailable: if their place is unknown
-        """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadInput, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
@@ -203,9 +202,8 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
 
     :raises Unavailable: if it is not in this process, which fork() made of another one
     """
-    identifier = handle.native_id(ThreadIdKind.PTHREAD)
     try:
-        return session.process.thread_for_id(ThreadIdKind.PTHREAD, identifier)
+        return handle.native_thread_id()
     except BadInput as error:
         # fork() gives the child one thread, and a copy of what the runtime knows of all.
         if len(session.process.threads()) == 1 and session.target.loss is None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ompd import naming
 from ompd.contract.code import RUNTIME, UNKNOWN, USER, entry_of
 from ompd.contract.code import owner as owner_of
-from ompd.contract.plugin import AddressSpace, ConstructCode, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.contract.plugin import ConstructCode, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
@@ -20,14 +20,12 @@ NO_FUNCTION = "neither the compiler's name of the code nor debug information say
 """Why the function of a construct's code is unknown."""
 
 
-def innermost_user_place(
-    session: Session, thread: int, context: tuple[AddressSpace, ThreadHandle] | None = None
-) -> Place | None:
+def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | None = None) -> Place | None:
     """Return the innermost user frame of *thread*: outside of OpenMP runtimes and the C library.
 
     None for a thread without one, as an idle one of the pool.
 
-    :param context: the runtime and handle of *thread*, if it is an OpenMP thread
+    :param handle: the handle of *thread*, if it is an OpenMP thread
     :raises Unavailable: if the stack could not be followed to its end and has no user frame
     """
     stack = session.process.stack(thread)
@@ -37,7 +35,7 @@ def innermost_user_place(
     if known.place is not None:
         return known.place
     if known.frame is not None:
-        return _user_place(session, stack.frames, known.frame, context, [])
+        return _user_place(session, stack.frames, known.frame, handle, [])
     unknown, called, untold = False, None, 0
     passed: list[int] = []  # frames of libraries, or programs, that have no debug information
     for index, frame in enumerate(stack.frames):
@@ -49,17 +47,17 @@ def innermost_user_place(
             if untold and not has_line:
                 break  # what it called may be the user's as well
             if has_line:
-                return _user_place(session, stack.frames, index, context, passed)
+                return _user_place(session, stack.frames, index, handle, passed)
             passed.append(index)
-            if context is not None and index + 1 < len(stack.frames):
-                left = _place_left(session, stack.frames, index, context[1])
+            if handle is not None and index + 1 < len(stack.frames):
+                left = _place_left(session, stack.frames, index, handle)
                 # Of a program without debug information this frame is where it is, not the jump that led to it.
                 if left is not None and (left.line is not None or not _has_name(session, stack.frames, passed)):
                     return replace(left, calling=_library_function(session, frame))
         elif passed and owner == RUNTIME and _has_name(session, stack.frames, passed):
             break  # what encloses a library's own regions is not where it is
-        elif not passed and context is not None and index + 1 < len(stack.frames):
-            left = _place_left(session, stack.frames, index, context[1])
+        elif not passed and handle is not None and index + 1 < len(stack.frames):
+            left = _place_left(session, stack.frames, index, handle)
             if left is not None:
                 return left
         if owner != called:
@@ -68,7 +66,7 @@ def innermost_user_place(
         unknown, called = unknown or owner == UNKNOWN, owner
     if passed:
         named = (at for at in passed if _symbol(session, stack.frames[at].call_site) is not None)
-        return _user_place(session, stack.frames, next(named, passed[0]), context, [])
+        return _user_place(session, stack.frames, next(named, passed[0]), handle, [])
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
     if session.process.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
@@ -95,11 +93,11 @@ def _user_place(
     session: Session,
     frames: Sequence[Frame],
     index: int,
-    context: tuple[AddressSpace, ThreadHandle] | None,
+    handle: ThreadHandle | None,
     passed: Sequence[int],
 ) -> Place:
     frame = frames[index]
-    place = _place(session, frame.call_site, _function(session, frames[index:], context))
+    place = _place(session, frame.call_site, _function(session, frames[index:], handle))
     if passed:
         place = replace(place, calling=_library_function(session, frames[passed[-1]]))
     # The way to this frame leads through the unwind tables of the inner ones.
@@ -152,7 +150,7 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
         for way in process.tail_calls(entry, reached)
     }
     if len(ways) > 1:
-        noted = _noted_barrier(session, handle)
+        noted = noted_place(handle.barrier_source)
         here = {way for way in ways if noted is not None and process.line_of(way[-1].address) == (noted[0], noted[2])}
         ways = here or ways
     sources = {tuple(tuple(process.source_frames(jump.address)) for jump in way) for way in ways}
@@ -168,17 +166,6 @@ def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLe
     return CodeLeft(tuple(ways[0])[::-1], entry) if len(ways) == 1 else None
 
 
-def _noted_barrier(session: Session, handle: ThreadHandle) -> tuple[str, str, int] | None:
-    for runtime in session.runtimes:
-        try:
-            source = runtime.space.internals().barrier_source(handle) if runtime.space is not None else None
-        except OmpdError:
-            continue
-        if source is not None:
-            return naming.source_place(source)
-    return None
-
-
 def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: ThreadHandle) -> Place:
     """Return the place of a construct's code that has left the stack, as far as it is known."""
     function = _function_left(session, code)
@@ -192,7 +179,7 @@ def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: Th
         place = place if left.is_certain else replace(place, address=None)
     else:
         place = Place(None, function)
-    noted = _noted_barrier(session, handle) if place.line is None else None
+    noted = noted_place(handle.barrier_source) if place.line is None else None
     return replace(place, file=noted[0], line=noted[2]) if noted is not None else place
 
 
@@ -201,10 +188,9 @@ def _function_left(session: Session, code: ConstructCode) -> str | None:
         if code.kind == "parallel" and code.region is not None:
             known = region_function(session, code.region)
             return known.function if known is not None else None
-        for runtime in session.runtimes:
-            if code.task is not None and runtime.space is not None:
-                known = task_function(session, runtime.space, code.task)
-                return known.function if known is not None else None
+        if code.task is not None:
+            known = task_function(session, code.task)
+            return known.function if known is not None else None
     except OmpdError:
         pass
     return None
@@ -309,14 +295,14 @@ def region_function(session: Session, region: ParallelHandle) -> RegionFunction 
         return None
     name = source_function(session, region) or _written(_symbol(session, entry))
     file, line = session.process.construct_line(entry)
-    noted = noted_place(session, region) if line is None else None
+    noted = noted_place(region.source) if line is None else None
     if noted is not None:
         file, _, line = noted
     found = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "parallel")
     return _as_far_as_proven(session, found, [entry])
 
 
-def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> RegionFunction | None:
+def task_function(session: Session, task: TaskHandle) -> RegionFunction | None:
     """Return the function that the compiler made of an explicit task's code, as far as it is known, None if the task
     has none.
 
@@ -326,7 +312,7 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     if entry is None:
         return None
     file, line = session.process.construct_line(entry)
-    noted = noted_task_place(space, task)
+    noted = noted_place(task.source)
     if noted is not None and line is None:
         file, _, line = noted
     name = _symbol(session, entry)
@@ -337,13 +323,15 @@ def task_function(session: Session, space: AddressSpace, task: TaskHandle) -> Re
     return _as_far_as_proven(session, found, [entry])
 
 
-def noted_task_place(space: AddressSpace, task: TaskHandle) -> tuple[str, str, int] | None:
-    """Return file, function and line of the construct that created *task* as its compiler recorded them, else None.
+def noted_place(ask: Callable[[], str | None]) -> tuple[str, str, int] | None:
+    """Return file, function and line of a construct as its compiler recorded them, else None.
 
     clang records them with -g, even if the program has lost its debug information and symbols.
+
+    :param ask: the method of the construct's handle that returns the record, as :meth:`TaskHandle.source`
     """
     try:
-        source = space.internals().task_source(task)
+        source = ask()
     except OmpdError:
         return None
     return naming.source_place(source) if source is not None else None
@@ -370,24 +358,12 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
         except OmpdError:
             break  # a region or stack that cannot be read says nothing
     if found is None:
-        noted = noted_place(session, region)
+        noted = noted_place(region.source)
         found = noted[1] if noted is not None else None
         passed = {region.id: None}
     for identifier in passed:
         known[identifier] = found
     return found
-
-
-def noted_place(session: Session, region: ParallelHandle) -> tuple[str, str, int] | None:
-    """Return the same of the construct of *region*."""
-    for runtime in session.runtimes:
-        try:
-            source = runtime.space.internals().region_source(region) if runtime.space is not None else None
-        except OmpdError:
-            continue
-        if source is not None:
-            return naming.source_place(source)
-    return None
 
 
 def _encountering_function(session: Session, region: ParallelHandle) -> str | None:
@@ -431,20 +407,17 @@ def _starts(session: Session, frames: Sequence[Frame]) -> list[int | None]:
     return [entry_of(session.process, frame.call_site) for frame in frames[:2]]
 
 
-def _function(
-    session: Session, frames: Sequence[Frame], context: tuple[AddressSpace, ThreadHandle] | None
-) -> str | None:
+def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | None) -> str | None:
     # The source's name of the function of frames[0]: for the code of a region or task that of the function that has it.
     # The line is that of the innermost function that was inlined there. Compilers inline what they outlined, too.
     name, is_certain = _function_by_code(session, frames[0].call_site)
-    if is_certain or context is None:
+    if is_certain or handle is None:
         return name
-    space, handle = context
     try:
         region, task = handle.current_parallel(), handle.current_task()
         if task is not None and task.kind() == "explicit":
             if task.function() in _starts(session, frames):
-                noted = noted_task_place(space, task)
+                noted = noted_place(task.source)
                 return noted[1] if noted is not None else None
         elif region is not None and _is_code_of(session, frames, region):
             return source_function(session, region)

@@ -83,7 +83,7 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
     process.begin_question()
     for runtime in rehearsal.runtimes:
         with suppress(OmpdError):
-            for address, size in runtime.space.internals().threadprivate_copies() if runtime.space is not None else ():
+            for address, size in runtime.space.threadprivate_copies() if runtime.space is not None else ():
                 process.read(address, size)
     taken = take(session.target, process, pages, data_limit=data_limit, keep_environment=keep_environment)
     return replace(taken, problems=(*problems, *taken.problems))

@@ -155,7 +155,6 @@ class _Reader:
         self._unknown = doubt
         self._raw, self._locals = raw, locals
         self._process = session.process
-        self._runtimes = runtimes
         self._problems = problems
         self._matching = Matching(session, runtimes, problems)
         self._ancestry = {runtime.id: Ancestry() for runtime in runtimes}
@@ -733,14 +732,8 @@ class _Reader:
         return self._constructs[key]
 
     def _noted(self, code: ConstructCode | None) -> tuple[str, str, int] | None:
-        for runtime in self._runtimes:
-            if code is None or runtime.space is None:
-                continue
-            if code.kind == "parallel" and code.region is not None:
-                return places.noted_place(self._session, code.region)
-            if code.kind == "task" and code.task is not None:
-                return places.noted_task_place(runtime.space, code.task)
-        return None
+        known = (code.region if code.kind == "parallel" else code.task) if code is not None else None
+        return places.noted_place(known.source) if known is not None else None
 
     def _function_of(self, code: ConstructCode | None, call_site: int, symbol: str | None) -> str | None:
         # Of code whose name does not say.

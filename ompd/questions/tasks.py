@@ -144,14 +144,14 @@ class _Collector:
 
     def _from_queues(self) -> None:
         try:
-            for task in self._space.internals().queued_tasks():
+            for task in self._space.queued_tasks():
                 self._listed(task)
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks are not known: {error}")
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: queued tasks", error)
         try:
-            for task in self._space.internals().waiting_tasks():
+            for task in self._space.waiting_tasks():
                 self._listed(task)
         except LayoutUnavailable as error:
             what = "tasks that wait for a dependence or an event"
@@ -160,7 +160,7 @@ class _Collector:
             self._problems.lost(f"{self._runtime.id}: tasks that wait for a dependence or an event", error)
         try:
             if self._may_have_priorities():
-                for task in self._space.internals().prioritized_tasks():
+                for task in self._space.prioritized_tasks():
                     self._listed(task)
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known: {error}")
@@ -169,7 +169,7 @@ class _Collector:
 
     def _from_counts(self) -> None:
         try:
-            for region, count in self._space.internals().unlisted_tasks().items():
+            for region, count in self._space.unlisted_tasks().items():
                 what = "1 more task, which was" if count == 1 else f"{count} more tasks, which were"
                 self._problems.note(
                     f"{self._runtime.id}: region {region} waits for {what} not found: the task that generated"
@@ -295,7 +295,7 @@ class _Collector:
         if kind != "explicit":
             region = task.parallel()
             return places.region_function(self._session, region) if region is not None else None
-        return places.task_function(self._session, self._space, task)
+        return places.task_function(self._session, task)
 
 
 def _is_queued(task: TaskHandle) -> bool:

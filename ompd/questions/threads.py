@@ -8,7 +8,7 @@ from functools import partial
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, state_name
-from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadHandle
+from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Answer, OutsideRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
@@ -39,7 +39,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     # Of a damaged target the threads themselves are worth having.
     needed = session.target.loss is None or not session.process.threads()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
-    waits = {runtime.id: Waits(session, runtime.space) for runtime in runtimes if runtime.space is not None}
+    waits = {runtime.id: Waits(session) for runtime in runtimes if runtime.space is not None}
     matching = Matching(session, runtimes, problems)
     ancestry = {runtime.id: Ancestry() for runtime in runtimes}
 
@@ -158,8 +158,7 @@ def _record(
         facts.unavailable["state_source"] = facts.unavailable["state"]
     wait = waits.of(state, handle, region, facts, thread)
     task = facts.get("task", handle.current_task)
-    context = (runtime.space, handle) if runtime.space is not None else None
-    where = facts.get("where", lambda: _where(session, thread, context))
+    where = facts.get("where", lambda: _where(session, thread, handle))
     if where is not None and where.address is None:
         for key in ("address", "file", "line")[: 3 if where.line is None else 1]:
             facts.unavailable[f"where.{key}"] = "that code ended by a jump, and which one is not known"
@@ -236,12 +235,10 @@ def _note_function(session: Session, facts: Facts, where: Place | None) -> None:
         facts.unavailable["where.function"] = places.NO_FUNCTION
 
 
-def _where(
-    session: Session, thread: int | None, context: tuple[AddressSpace, ThreadHandle] | None = None
-) -> Place | None:
+def _where(session: Session, thread: int | None, handle: ThreadHandle | None = None) -> Place | None:
     if thread is None:
         raise Unavailable(_NAMELESS)
-    return places.innermost_user_place(session, thread, context)
+    return places.innermost_user_place(session, thread, handle)
 
 
 def _innermost(session: Session, thread: int | None) -> Place:

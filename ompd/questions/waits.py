@@ -9,11 +9,9 @@ from ompd import naming
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import (
     LOCK_TYPES,
-    AddressSpace,
     BarrierState,
     LockState,
     ParallelHandle,
-    RuntimeInternals,
     ThreadHandle,
 )
 from ompd.contract.plugin import ThreadState as KeptState
@@ -43,9 +41,8 @@ _AT_NONE = "none of the team's barriers counts the thread: it has not arrived ye
 class Waits:
     """The waits of one runtime's threads; facts about a whole team are read once."""
 
-    def __init__(self, session: Session, space: AddressSpace) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._space = space
         self._barriers: dict[str, Mapping[int, BarrierState] | OmpdError] = {}
         self._constructs: dict[str, RegionFunction | None] = {}
         self._tasks: dict[str, int | OmpdError] = {}
@@ -121,9 +118,6 @@ class Waits:
             return self._lock(state, handle, facts)
         return Wait(_KINDS.get(state.state, "unknown"))
 
-    def _internals(self) -> RuntimeInternals:
-        return self._space.internals()
-
     def _barrier(self, region: ParallelHandle | None, facts: Facts, thread: int | None) -> Wait:
         # Of several barriers of the team it is the one at which this thread is; no other one says for whom it waits.
         barriers = self._barriers_of(region) if region is not None else {}
@@ -159,7 +153,7 @@ class Waits:
         # The barrier at which each thread of a region's team waits, by native id.
         if region.id not in self._barriers:
             try:
-                known = self._internals().barriers(region)
+                known = region.barriers()
                 self._barriers[region.id] = {thread: barrier for barrier in known for thread in barrier.present}
             except OmpdError as error:
                 self._barriers[region.id] = error
@@ -168,7 +162,7 @@ class Waits:
     def _unfinished_tasks(self, region: ParallelHandle, facts: Facts) -> int | None:
         if region.id not in self._tasks:
             try:
-                self._tasks[region.id] = self._internals().unfinished_tasks(region)
+                self._tasks[region.id] = region.unfinished_tasks()
             except OmpdError as error:
                 # An unknown place of a count is not corruption.
                 self._tasks[region.id] = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
@@ -181,7 +175,7 @@ class Waits:
     def _lock(self, state: KeptState, handle: ThreadHandle, facts: Facts) -> Wait:
         kind = _KINDS.get(state.state, "unknown")
         try:
-            lock = self._internals().lock(handle)
+            lock = handle.lock()
             if lock is None:
                 raise Unavailable("the thread's stack does not show which lock it waits for")
         except OmpdError as error:

@@ -27,7 +27,6 @@ _HANDLES: frozenset[type] = frozenset(
     (
         contract.Plugin,
         contract.AddressSpace,
-        contract.RuntimeInternals,
         contract.ThreadprivateCopies,
         contract.ThreadHandle,
         contract.ParallelHandle,

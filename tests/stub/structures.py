@@ -93,7 +93,7 @@ def _all(space: AddressSpace, raw: dict[str, Any]) -> Iterator[tuple[str, object
         else:
             kept = [thread[name] for name in ("state", "wait_id", "tool_data", "stack_low", "stack_high")]
             yield f"{what} keeps nothing", kept, [0] * 5
-        yield from _lock(space, handle, thread, {lock["address"]: lock for lock in raw["locks"]}, natives)
+        yield from _lock(handle, thread, {lock["address"]: lock for lock in raw["locks"]}, natives)
         if region is not None and team is not None:
             what = f"region {region.id}"
             outer = region.enclosing()
@@ -104,7 +104,7 @@ def _all(space: AddressSpace, raw: dict[str, Any]) -> Iterator[tuple[str, object
             yield f"{what} threads", members, team["threads"]
             implicit = [int(region.implicit_task(number).id, 16) for number in range(region.size())]
             yield f"{what} implicit", implicit, team["implicit"]
-            gathered = [(len(known.present), known.doubt) for known in space.internals().barriers(region)]
+            gathered = [(len(known.present), known.doubt) for known in region.barriers()]
             yield f"{what} arrived", gathered, [(team["arrived"], None)] if team["arrived"] else []
     yield from _tasks(space, raw, teams, debug)
     for kind in ("threads", "teams", "tasks", "locks"):
@@ -117,10 +117,10 @@ def _parallel(teams: dict[int, Any], address: int) -> int | None:
 
 
 def _lock(
-    space: AddressSpace, handle: ThreadHandle, thread: dict[str, Any], locks: dict[int, Any], natives: dict[int, int]
+    handle: ThreadHandle, thread: dict[str, Any], locks: dict[int, Any], natives: dict[int, int]
 ) -> Iterator[tuple[str, object, object]]:
     what = f"lock of {thread['native_id']}"
-    lock = space.internals().lock(handle)
+    lock = handle.lock()
     if not thread["waits_for"]:
         yield what, lock and lock.address, thread["waits_for_turn"] or None
         return
@@ -140,7 +140,7 @@ def _lock(
 def _tasks(
     space: AddressSpace, raw: dict[str, Any], teams: dict[int, Any], debug: bool
 ) -> Iterator[tuple[str, object, object]]:
-    handles = {int(task.id, 16): task for task in space.internals().queued_tasks()}
+    handles = {int(task.id, 16): task for task in space.queued_tasks()}
     for thread in space.threads():
         task = thread.current_task()
         while task is not None and int(task.id, 16) not in handles:

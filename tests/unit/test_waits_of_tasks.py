@@ -17,13 +17,10 @@ TEAM = (11, 12)
 
 @pytest.mark.parametrize(("tasks", "how"), [(0, "released"), (2, "blocked")])
 def test_a_barrier_with_tasks_left_has_released_nobody(tasks: int, how: str) -> None:
-    internals: Any = SimpleNamespace(
-        barriers=lambda region: (BarrierState.gathering(TEAM, TEAM),), unfinished_tasks=lambda region: tasks
-    )
     session: Any = SimpleNamespace(process=SimpleNamespace(progress=lambda thread, flags=0: "released"))
-    region: Any = SimpleNamespace(id="0x1")
-    space: Any = SimpleNamespace(internals=lambda: internals)
+    gathered = (BarrierState.gathering(TEAM, TEAM),)
+    region: Any = SimpleNamespace(id="0x1", barriers=lambda: gathered, unfinished_tasks=lambda: tasks)
     state = ThreadState(State.WAIT_BARRIER_IMPLICIT_PARALLEL, None, "runtime")
     facts, handle = Facts("thread 11", Problems()), SimpleNamespace()
-    wait = Waits(session, space).of(state, handle, region, facts, 11)  # type: ignore[arg-type]
+    wait = Waits(session).of(state, handle, region, facts, 11)  # type: ignore[arg-type]
     assert wait is not None and (wait.arrived, wait.unfinished_tasks, wait.how) == (2, tasks, how)

@@ -1,11 +1,9 @@
-"""What is the same for runtimes that keep copies of threadprivate variables in lists of their own, if any, and that say
-what is wrong with their structures to whoever asks for them.
-"""
+"""What is the same for several runtimes: parts of plugins, address spaces and handles for theirs to begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState
@@ -36,7 +34,9 @@ class Common:
 
 
 class Plain:
-    """Parts of :class:`ompd.contract.plugin.AddressSpace`, for a plugin's own to begin with."""
+    """Parts of :class:`ompd.contract.plugin.AddressSpace`, for runtimes that keep copies of threadprivate variables in
+    lists of their own, if any, and that say what is wrong with their structures to whoever asks for them.
+    """
 
     @property
     def threadprivate_mechanism(self) -> str:
@@ -50,3 +50,26 @@ class Plain:
     def damage(self) -> Sequence[CorruptState]:
         """See :meth:`AddressSpace.damage`."""
         return ()
+
+
+class AllQueued:
+    """Parts of the same, for runtimes whose ``queued_tasks`` has all explicit tasks."""
+
+    def waiting_tasks(self) -> Sequence[NoReturn]:
+        """See :meth:`AddressSpace.waiting_tasks`: none."""
+        return ()
+
+    def prioritized_tasks(self) -> Sequence[NoReturn]:
+        """See :meth:`AddressSpace.prioritized_tasks`: none."""
+        return ()
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """See :meth:`AddressSpace.unlisted_tasks`: none."""
+        return {}
+
+
+class Unnoted:
+    """Parts of handles, for runtimes that work for code of gcc, which records nothing of constructs."""
+
+    def source(self) -> None:
+        """See :meth:`TaskHandle.source` and :meth:`ParallelHandle.source`: there is none."""

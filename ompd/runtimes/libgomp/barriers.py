@@ -27,7 +27,7 @@ _COUNTERS = {stacks.INNER: "barrier.awaited", stacks.FINAL: "barrier.awaited_fin
 
 
 def barriers_of(region: Region) -> tuple[BarrierState, ...]:
-    """See :meth:`ompd.contract.plugin.RuntimeInternals.barriers`.
+    """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
 
     Who waits at which barrier is told by the threads' stacks, and has to be what that barrier has counted.
 

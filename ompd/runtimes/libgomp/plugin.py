@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ompd.contract.helpers.defaults import Common, Plain
+from ompd.contract.helpers.defaults import AllQueued, Common, Plain
+from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.helpers.pages import Heap
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
 from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription
 from ompd.contract.process import Module, Process
-from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable, Unsupported
+from ompd.errors import CorruptState, NotInitialised, OmpdError, Unavailable
 from ompd.runtimes.layout import table
 from ompd.runtimes.libgomp import icvs, proof, stacks
-from ompd.runtimes.libgomp.internals import Internals
 from ompd.runtimes.libgomp.regions import Region
 from ompd.runtimes.libgomp.stacks import BEGIN, TARGETS, Group, Parsed, code_of, parsed, parsed_of
 from ompd.runtimes.libgomp.structures import Layouts
@@ -49,7 +49,7 @@ class LibgompPlugin(Common):
         return proof.proven(process, module, lambda layouts, offset: Runtime(process, module, layouts, offset))
 
 
-class Runtime(Plain):
+class Runtime(Plain, AllQueued):
     """One copy of the runtime in one process; keeps what it has read.
 
     :param offset: where in the module's thread-local block ``gomp_tls_data`` lies
@@ -247,11 +247,7 @@ class Runtime(Plain):
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
-        if kind == ThreadIdKind.PTHREAD:
-            identifier = self.process.thread_for_id(kind, identifier)
-        elif kind != ThreadIdKind.LWP:
-            raise Unsupported(f"libgomp has no thread identifiers of kind {kind!r}")
-        found = self._threads.get(identifier)
+        found = self._threads.get(native_thread_id(self.process, identifier, kind))
         if isinstance(found, LostThread):
             raise found.fault
         return found
@@ -417,7 +413,7 @@ class Runtime(Plain):
             raise fault
         return self.found_tasks
 
-    def iter_explicit_tasks(self) -> Iterator[Task]:
+    def queued_tasks(self) -> Iterator[Task]:
         """Yield :attr:`explicit_tasks` as far as they are found.
 
         :raises OmpdError: at the end, what kept others from being found
@@ -551,13 +547,24 @@ class Runtime(Plain):
             if task.gomp_kind == TIED and address not in self.current_tasks
         }
 
-    @cached_property
-    def _internals(self) -> Internals:
-        return Internals(self)
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """See :meth:`AddressSpace.unlisted_tasks`: by ``task_count``, of teams that nobody is changing it of."""
+        known: dict[str, int] = {}
+        for task in self.found_tasks.values():
+            region = task.parallel() if task.is_counted else None
+            if region is not None:
+                known[region.id] = known.get(region.id, 0) + 1
+        found: dict[str, int] = {}
+        for team in self.live_teams if not self.faults else ():
+            view = StructView(self.heap, self.layouts["gomp_team"], team)
+            region = self.team_at(team)
+            if not view.unsigned("task_lock") and view.unsigned("task_count") > known.get(region.id, 0):
+                found[region.id] = view.unsigned("task_count") - known.get(region.id, 0)
+        return found
 
-    def internals(self) -> Internals:
-        """See :meth:`AddressSpace.internals`."""
-        return self._internals
+    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
+        """Return none: libgomp keeps no copies."""
+        return ()
 
     # Settings
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.memory import StructView
+from ompd.contract.plugin import BarrierState
 from ompd.contract.process import Frame
 from ompd.errors import BadInput, CorruptState, NotBegun, OmpdError, Unavailable
-from ompd.runtimes.libgomp import stacks
+from ompd.runtimes.libgomp import barriers, stacks
 from ompd.runtimes.libgomp.structures import NO_TOOL_DATA, copied
-from ompd.runtimes.libgomp.tasks import IMPLICIT, Task
+from ompd.runtimes.libgomp.tasks import IMPLICIT, MAX_TASKS, Task
 
 if TYPE_CHECKING:
     from ompd.runtimes.libgomp.plugin import Runtime
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _HEAD = ("nthreads", "prev_ts.team", "prev_ts.team_id", "prev_ts.level", "prev_ts.active_level", "ordered_release")
 
 
-class Region:
+class Region(Unnoted):
     """One ``gomp_team``. Each part is read once, when first asked for."""
 
     def __init__(self, runtime: Runtime, address: int) -> None:
@@ -156,3 +158,20 @@ class Region:
     def tool_data(self) -> int:
         """Not kept: libgomp has no OMPT."""
         raise Unavailable(NO_TOOL_DATA)
+
+    def barriers(self) -> tuple[BarrierState, ...]:
+        """See :meth:`ParallelHandle.barriers`: that of the region's end, and the team's other one.
+
+        :raises Unavailable: if a thread's stack does not show at which it is
+        """
+        return barriers.barriers_of(self)
+
+    def unfinished_tasks(self) -> int:
+        """See :meth:`ParallelHandle.unfinished_tasks`: ``task_count``, which leaves out those that wait for others.
+
+        :raises CorruptState: if there are more than any program has
+        """
+        count = StructView(self.runtime.heap, self._layout, self.address).unsigned("task_count")
+        if count > MAX_TASKS:
+            raise CorruptState(self.address, f"team with {count} tasks")
+        return count

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.memory import StructView, read_pointer, read_unsigned, read_words
 from ompd.contract.plugin import Dependence, FrameAddress, TaskWait
 from ompd.errors import CorruptState, OmpdError, Unavailable
@@ -50,7 +51,7 @@ _NO_FRAMES = "libgomp keeps no frames of tasks"
 MAX_TASKS = 1 << 22
 
 
-class Task:
+class Task(Unnoted):
     """One ``gomp_task``, read once."""
 
     def __init__(self, runtime: Runtime, address: int) -> None:
@@ -295,7 +296,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class InitialTask:
+class InitialTask(Unnoted):
     """What an initial thread executes outside of all regions, where the runtime keeps no task for that.
 
     A thread that executes a target region is an initial one there: then *target* is how many of these it is in.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, Outside, ThreadState
+from ompd.contract.plugin import ConstructCode, LockState, Outside, ThreadState
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable, Unsupported
-from ompd.runtimes.libgomp import stacks, states, targets
+from ompd.runtimes.libgomp import locks, stacks, states, targets
 from ompd.runtimes.libgomp.structures import NO_TOOL_DATA, WANTED, copied
 from ompd.runtimes.libgomp.tasks import InitialTask, Task
 
@@ -80,6 +80,10 @@ class Thread:
         if kind == ThreadIdKind.PTHREAD:
             return self.runtime.process.thread_pointer(self.native)
         raise Unsupported(f"libgomp keeps no thread identifiers of kind {kind!r}")
+
+    def native_thread_id(self) -> int:
+        """See :meth:`ThreadHandle.native_thread_id`."""
+        return self.native
 
     @cached_property
     def claims(self) -> tuple[Membership, ...]:
@@ -300,6 +304,16 @@ class Thread:
         """Not kept: see :data:`NO_TOOL_DATA`."""
         raise Unavailable(NO_TOOL_DATA)
 
+    def lock(self) -> LockState | None:
+        """See :meth:`ThreadHandle.lock`: by the routine that it called.
+
+        :raises Unavailable: if its registers show none, or several
+        """
+        return locks.lock_of(self)
+
+    def barrier_source(self) -> None:
+        """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
+
     def construct_code(self) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`."""
         return stacks.construct_code(self)
@@ -348,5 +362,9 @@ class LostThread(Thread):
         raise self.fault
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Not told: no handle of the runtime's is known to be this thread's."""
+        """Unknown: no handle of the runtime is known to be this thread's."""
+        raise self.fault
+
+    def native_thread_id(self) -> int:
+        """Unknown, too."""
         raise self.fault

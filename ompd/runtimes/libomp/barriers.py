@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.code import RUNTIME
 from ompd.contract.memory import StructLayout, StructView, read_unsigned, read_words
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import BarrierState
 from ompd.errors import FieldNotFound, LayoutUnavailable, Unavailable
 from ompd.runtimes.libomp import constructs
@@ -41,8 +40,8 @@ _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived 
 _MAX_STACK = 1 << 16
 
 
-def barriers_of(runtime: Runtime, region: Region) -> tuple[BarrierState, ...]:
-    """See :meth:`ompd.contract.plugin.RuntimeInternals.barriers`.
+def barriers_of(runtime: Runtime, structures: Structures, region: Region) -> tuple[BarrierState, ...]:
+    """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
 
     :raises Unavailable: if it cannot be told where in the region some thread is
     """
@@ -51,9 +50,9 @@ def barriers_of(runtime: Runtime, region: Region) -> tuple[BarrierState, ...]:
     team = []
     for number in range(region.size()):
         thread = region.thread(number)
-        native = runtime.process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+        native = thread.native_thread_id()
         team.append(native)
-        kinds, is_certain = _barrier_of(runtime, thread, region)
+        kinds, is_certain = _barrier_of(runtime, structures, thread, region)
         if not is_certain:
             doubts.update(dict.fromkeys(kinds, _UNCERTAIN))
             continue
@@ -64,7 +63,9 @@ def barriers_of(runtime: Runtime, region: Region) -> tuple[BarrierState, ...]:
     return tuple(BarrierState.gathering(team, here, doubts.get(kind)) for kind, here in sorted(present.items()))
 
 
-def _barrier_of(runtime: Runtime, thread: Thread, region: Region) -> tuple[tuple[int, ...], bool]:
+def _barrier_of(
+    runtime: Runtime, structures: Structures, thread: Thread, region: Region
+) -> tuple[tuple[int, ...], bool]:
     # The kind of barrier at which a thread of a region's team waits for it, none if it waits at none, and whether that
     # is certain: else it may wait at one of these kinds.
     stack = constructs.hosted(thread)
@@ -75,7 +76,7 @@ def _barrier_of(runtime: Runtime, thread: Thread, region: Region) -> tuple[tuple
         frames = _around_end(stack, region)
         if _is_doubtful(runtime, frames):
             return (CLOSING,), False
-        is_there = _is_closing(runtime, thread, region, frames)
+        is_there = _is_closing(runtime, structures, thread, region, frames)
         return (CLOSING,) if is_there is not False else (), is_there is not None
     # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
     if runtime.unnamed is not None:
@@ -120,7 +121,9 @@ def _around_end(stack: constructs.Hosted, region: Region) -> Sequence[Frame]:
     return stack.frames[max(inner, default=-1) + 1 : min(outer, default=len(stack.frames))]
 
 
-def _is_closing(runtime: Runtime, thread: Thread, region: Region, frames: Sequence[Frame]) -> bool | None:
+def _is_closing(
+    runtime: Runtime, structures: Structures, thread: Thread, region: Region, frames: Sequence[Frame]
+) -> bool | None:
     # Whether it waits at the region's end; None if that is not certain. Workers wait for the next region in the second
     # half of that barrier, so that one that was let go, and has not run since, has not begun the region.
     names = {constructs.routine_of(runtime, frame) for frame in frames}
@@ -130,17 +133,17 @@ def _is_closing(runtime: Runtime, thread: Thread, region: Region, frames: Sequen
         return False
     if runtime.unnamed is not None:
         return True
-    let_go = _is_let_go(runtime, thread, frames)
+    let_go = _is_let_go(runtime, structures, thread, frames)
     if let_go is None:
-        native = runtime.process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
-        return {"blocked": True, "released": False}.get(runtime.process.progress(native) or "")
+        how = runtime.process.progress(thread.native_thread_id())
+        return {"blocked": True, "released": False}.get(how or "")
     return not let_go
 
 
-def _is_let_go(runtime: Runtime, thread: Thread, frames: Sequence[Frame]) -> bool | None:
+def _is_let_go(runtime: Runtime, structures: Structures, thread: Thread, frames: Sequence[Frame]) -> bool | None:
     # By the flag on its stack: the address of a word among its own of this barrier, and the count that it waits for.
     try:
-        whole = runtime.structures.layout("kmp_base_info_t").field("th_bar")
+        whole = structures.layout("kmp_base_info_t").field("th_bar")
     except FieldNotFound:
         return None
     size = whole.size // _KINDS
@@ -170,7 +173,7 @@ def _is_runtimes(runtime: Runtime, frame: Frame) -> bool:
 def _counted(runtime: Runtime, thread: Thread, region: Region, likely: int) -> tuple[int, ...]:
     # A thread may still be on its way out of the barrier before. Intel's runtime counts, for all but the region's end,
     # how many its team has passed and each worker has reached.
-    counters = runtime.internals().counters
+    counters = runtime.counters
     if not counters.are_kept:
         return (likely,)
     kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER, construct_passed, entry_of, owner
-from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError, Unavailable
 
 if TYPE_CHECKING:
@@ -237,9 +236,7 @@ def hosted(thread: Thread) -> Hosted:
 
 def _match(thread: Thread) -> Hosted:
     runtime = thread.runtime
-    process = runtime.process
-    native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
-    stack = process.stack(native)
+    stack = runtime.process.stack(thread.native_thread_id())
     marks = _marks(runtime, stack)
     places = marks.places
     regions = thread.hosted_regions()

@@ -83,7 +83,7 @@ class Heads:
 
     @cached_property
     def _known_children(self) -> Mapping[int, int]:
-        return self._runtime.internals().waiting.known_children
+        return self._runtime.waiting.known_children
 
     def is_plain(self, head: Head) -> bool:
         """Tell whether it is that of an explicit task, not complete, to which no other task is tied by a dependence."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
-from ompd.contract.ompd import Scope, ThreadIdKind
+from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
 from ompd.runtimes.libomp.regions import Region
@@ -237,7 +237,7 @@ def _ask(runtime: Runtime, query: str) -> int:
     for thread in runtime.threads():
         if thread.team is None:
             continue
-        native = runtime.process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+        native = thread.native_thread_id()
         try:
             value = runtime.process.call(routine, native).value & 0xFFFFFFFF
         except (Unavailable, Unsupported) as error:

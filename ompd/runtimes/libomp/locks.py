@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ompd import naming
 from ompd.contract.code import RUNTIME
 from ompd.contract.memory import StructView, read_pointer, read_unsigned
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import LOCK_TYPES, LockState
 from ompd.errors import MemoryFault, OmpdError, Unavailable
 from ompd.runtimes.libomp import constructs
@@ -54,11 +53,11 @@ _MAX_STACK = 1 << 16
 class Locks:
     """Finds the locks that the threads of one runtime wait for."""
 
-    def __init__(self, runtime: Runtime, structures: Structures, by_gtid: dict[int, Thread]) -> None:
+    def __init__(self, runtime: Runtime, structures: Structures) -> None:
         self._runtime = runtime
         self._process = runtime.process
         self._structures = structures
-        self._by_gtid = by_gtid
+        self._by_gtid = runtime.by_gtid
         self._queues: dict[int, tuple[int, ...]] = {}
         self._table = LockTable(runtime, structures)
 
@@ -68,12 +67,12 @@ class Locks:
 
     def _native_of(self, thread: Thread) -> int | None:
         try:
-            return self._process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
+            return thread.native_thread_id()
         except OmpdError:
             return None
 
     def lock(self, thread: Thread) -> LockState | None:
-        """See :meth:`RuntimeInternals.lock`.
+        """See :meth:`ThreadHandle.lock`.
 
         :raises Unavailable: if it waits for one that cannot be told
         """
@@ -271,9 +270,7 @@ def _addresses(words: list[int]) -> list[int]:
 
 def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
     # From the innermost to the first that is the user's.
-    process = thread.runtime.process
-    native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
-    frames = process.stack(native).frames
+    frames = thread.runtime.process.stack(thread.native_thread_id()).frames
     for index, frame in enumerate(frames):
         if constructs.is_users(thread.runtime, frame):
             return frames[: index + 1]

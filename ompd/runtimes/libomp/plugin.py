@@ -27,9 +27,11 @@ from ompd.errors import (
     Unsupported,
 )
 from ompd.runtimes.libomp import icvs, layouts
+from ompd.runtimes.libomp.barriers import Counters
 from ompd.runtimes.libomp.constructs import Hosted, Marks
 from ompd.runtimes.libomp.heads import Heads
-from ompd.runtimes.libomp.internals import Internals
+from ompd.runtimes.libomp.locks import Locks
+from ompd.runtimes.libomp.queues import Queues
 from ompd.runtimes.libomp.regions import Region, Team
 from ompd.runtimes.libomp.stacks import WaitingTasks
 from ompd.runtimes.libomp.structures import Structures
@@ -37,6 +39,7 @@ from ompd.runtimes.libomp.tasks import Task, Taskdata
 from ompd.runtimes.libomp.threadprivate import Threadprivate
 from ompd.runtimes.libomp.threads import Thread
 from ompd.runtimes.libomp.unnamed import Unnamed
+from ompd.runtimes.libomp.waiting import Waiting
 
 # What is read of each structure, by the names of kmp.h and ompt-internal.h.
 _WANTED: Mapping[str, Sequence[str]] = {
@@ -75,6 +78,9 @@ _MAX_CAPACITY = 1 << 22
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
 _MAX_HEAD = 4096
+_MAX_SOURCE = 4096
+# Of a thread's own copy of a threadprivate variable so many bytes are worth keeping.
+_MAX_COPY = 1 << 24
 
 # States that are noted though none are kept, or that are that of memory never used.
 _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
@@ -371,7 +377,7 @@ class Runtime(Plain):
         return found
 
     @cached_property
-    def waiting_tasks(self) -> WaitingTasks:
+    def suspended_tasks(self) -> WaitingTasks:
         """The tasks that wait on threads for those that they generated."""
         return WaitingTasks(self)
 
@@ -383,13 +389,78 @@ class Runtime(Plain):
                 found[team.address] = team
         return tuple(found.values())
 
-    @cached_property
-    def _internals(self) -> Internals:
-        return Internals(self)
+    # What it keeps beyond OMPD
 
-    def internals(self) -> Internals:
-        """See :meth:`AddressSpace.internals`."""
-        return self._internals
+    @cached_property
+    def details(self) -> Structures:
+        """The layouts of structures that OMPD does not publish.
+
+        :raises LayoutUnavailable: if there are none
+        """
+        self.structures.layout("kmp_base_info_t")
+        return self.structures
+
+    @cached_property
+    def counters(self) -> Counters:
+        """What the runtime counts of barriers."""
+        return Counters(self)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """The tasks that wait for a dependence or an event."""
+        return Waiting(self, self.details)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """The task queues."""
+        return Queues(self, self.details)
+
+    @cached_property
+    def locks(self) -> Locks:
+        """The locks that threads wait for."""
+        return Locks(self, self.details)
+
+    @cached_property
+    def by_gtid(self) -> Mapping[int, Thread]:
+        """The threads by the runtime's number for them, ``ds_gtid``."""
+        start = self.details.layout("kmp_base_info_t").field("th_info").offset
+        return {
+            self.structures.view("kmp_desc_base_t", thread.address + start).signed("ds_gtid"): thread
+            for thread in self.threads()
+        }
+
+    def queued_tasks(self) -> Sequence[Task]:
+        """See :meth:`AddressSpace.queued_tasks`."""
+        return self.queues.queued()
+
+    def waiting_tasks(self) -> Sequence[Task]:
+        """See :meth:`AddressSpace.waiting_tasks`."""
+        return self.waiting.tasks()
+
+    def prioritized_tasks(self) -> Sequence[Task]:
+        """See :meth:`AddressSpace.prioritized_tasks`."""
+        return self.queues.prioritized()
+
+    def unlisted_tasks(self) -> Mapping[str, int]:
+        """Return none: each task counts its children, and is kept for them."""
+        return {}
+
+    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
+        """See :meth:`AddressSpace.threadprivate_copies`: the lists from ``th_pri_head`` over ``link``.
+
+        Code that does not use thread-local storage has them (clang's ``-fnoopenmp-use-tls``).
+        """
+        # Where this is found and empty, nobody has a copy; without symbols the threads' own lists tell.
+        caches = self.process.symbol_in(self.module, "__kmp_threadpriv_cache_list")
+        if self.stripped is None and (caches is None or read_pointer(self.process, caches) is None):
+            return ()
+        copies = (copy for thread in self.threads() for copy in self.threadprivate.copies(thread))
+        return tuple({copy.par_addr: copy.cmn_size for copy in copies if copy.cmn_size <= _MAX_COPY}.items())
+
+    def construct_source(self, ident: int | None) -> str | None:
+        """Return ``psource`` of the ``ident_t`` at *ident*, None if there is none."""
+        text = self.structures.view("ident_t", ident).pointer("psource") if ident is not None else None
+        return self.process.read_string(text, _MAX_SOURCE).decode("utf-8", "replace") if text is not None else None
 
     @cached_property
     def threadprivate(self) -> Threadprivate:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.code import USER
 from ompd.contract.memory import StructView, read_pointer
+from ompd.contract.plugin import BarrierState
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
-from ompd.runtimes.libomp import constructs
+from ompd.runtimes.libomp import barriers, constructs
 from ompd.runtimes.libomp.tasks import NOT_KEPT, Task
 
 if TYPE_CHECKING:
@@ -306,3 +307,30 @@ class Region:
             self.team.ompt_team_info if depth == 0 else self.team.displaced(depth - 1).address_of("ompt_team_info")
         )
         return StructView(runtime.heap, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")
+
+    def source(self) -> str | None:
+        """See :meth:`ParallelHandle.source`: ``t_ident``, set when a team of several threads forms."""
+        if self.size() == 1:
+            return None
+        runtime = self.team.runtime
+        return runtime.construct_source(runtime.details.view("kmp_base_team_t", self.team.address).pointer("t_ident"))
+
+    def barriers(self) -> tuple[BarrierState, ...]:
+        """See :meth:`ParallelHandle.barriers`: by the stacks of the team's threads and by what the runtime counts."""
+        runtime = self.team.runtime
+        return barriers.barriers_of(runtime, runtime.details, self)
+
+    def unfinished_tasks(self) -> int:
+        """See :meth:`ParallelHandle.unfinished_tasks`: what the implicit tasks of the team have generated, those that
+        its threads execute, and those that these come from (``td_incomplete_child_tasks``).
+
+        :raises Unavailable: if nothing tells where that is
+        """
+        numbers = range(self.size())
+        known = {task.id: self.team.runtime.task_at(task.address) for task in map(self.implicit_task, numbers)}
+        for number in numbers:
+            task = self.thread(number).current_task()
+            while task is not None and task.id not in known and task.kind() == "explicit":
+                known[task.id] = self.team.runtime.task_at(task.address)
+                task = task.generating()
+        return sum(task.unfinished_children() for task in known.values())

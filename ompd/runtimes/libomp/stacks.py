@@ -141,7 +141,7 @@ def _with_likely_tasks(thread: Thread, frames: Sequence[Frame], found: Sequence[
         task = met if met is not None and met.kind() == "explicit" else None
         if task is None and number:
             entry = entry_of(runtime.process, frames[code.frame].call_site)
-            likely = runtime.waiting_tasks.on(thread, current).get(entry, ())
+            likely = runtime.suspended_tasks.on(thread, current).get(entry, ())
             task = likely[0] if len(likely) == 1 else None
         met = None
         if task is not None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ompd import naming
 from ompd.contract.code import SYSTEM, UNKNOWN, USER
 from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
 from ompd.contract.process import Frame, Stack
@@ -110,7 +109,7 @@ def _waiting_routine(thread: Thread, word: str) -> State | None:
 
 def _stack(thread: Thread) -> Stack:
     process = thread.runtime.process
-    return process.stack(process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD)))
+    return process.stack(thread.native_thread_id())
 
 
 def _derived(thread: Thread) -> State:
@@ -162,7 +161,8 @@ def _sleeps(thread: Thread) -> bool:
 def _barrier_kind(thread: Thread) -> State:
     # clang's code tells the barrier which it is, by the flags of the place that the runtime notes for the thread.
     try:
-        flags = thread.runtime.internals().ident_flags(thread)
+        ident = thread.th_ident
+        flags = thread.runtime.structures.view("ident_t", ident).unsigned("flags") if ident is not None else 0
     except OmpdError:
         return State.WAIT_BARRIER
     if flags & _IDENT_BARRIER_EXPLICIT:

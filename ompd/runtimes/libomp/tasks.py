@@ -123,13 +123,13 @@ class Task:
 
     def _before(self) -> TaskWait | None:
         try:
-            return self.runtime.internals().waiting.before(self)
+            return self.runtime.waiting.before(self)
         except LayoutUnavailable:
             return None  # it is in a queue, then
 
     def _is_detached(self) -> bool:
         try:
-            return self.runtime.internals().waiting.is_detached(self)
+            return self.runtime.waiting.is_detached(self)
         except LayoutUnavailable:
             return False
 
@@ -137,7 +137,7 @@ class Task:
         """See :meth:`TaskHandle.waits_for`: ``npredecessors``, and the nodes that lead to it; or its event."""
         status = self.status()
         if status == "detached":
-            return TaskWait("event", event=self.runtime.internals().waiting.event_of(self))
+            return TaskWait("event", event=self.runtime.waiting.event_of(self))
         return self._before() if status == "waiting" else None
 
     def unfinished_children(self) -> int:
@@ -146,7 +146,7 @@ class Task:
         :raises Unavailable: if nothing tells where that is
         """
         try:
-            return self.runtime.internals().waiting.unfinished_children(self)
+            return self.runtime.waiting.unfinished_children(self)
         except LayoutUnavailable as error:
             raise Unavailable(str(error)) from error
 
@@ -159,7 +159,24 @@ class Task:
             return self.team().thread_of_implicit_task(self.address)
         if self.status() in ("queued", "waiting", "detached", "complete"):
             return None
-        return self.runtime.current_tasks.get(self.address) or self.runtime.internals().waiting_thread(self)
+        return self.runtime.current_tasks.get(self.address) or self._waiting_thread()
+
+    def _waiting_thread(self) -> Thread:
+        # The thread on which it waits for its children: td_taskwait_thread, its gtid + 1, is positive then.
+        gtid = self.runtime.details.view("kmp_taskdata_t", self.address).signed("td_taskwait_thread") - 1
+        if gtid < 0:
+            raise Unavailable("the runtime keeps on which thread it is only for tools, and while it waits for children")
+        thread = self.runtime.by_gtid.get(gtid)
+        if thread is None:
+            raise CorruptState(self.address, f"task on thread {gtid}, which there is none of")
+        return thread
+
+    def waits_on(self, thread: Thread) -> bool:
+        """Tell whether it waits for its children on *thread*.
+
+        :raises Unavailable: if it waits for none
+        """
+        return self._waiting_thread().address == thread.address
 
     def thread_or_none(self) -> Thread | None:
         """Return :meth:`thread`, None where that cannot be told."""
@@ -250,3 +267,8 @@ class Task:
         """Return ``ompt_task_info.task_data``."""
         self._require_kept()
         return self._info.unsigned("task_data")
+
+    def source(self) -> str | None:
+        """See :meth:`TaskHandle.source`: ``td_ident``, which clang's code sets."""
+        view = self.runtime.details.view("kmp_taskdata_t", self.address)
+        return self.runtime.construct_source(view.pointer("td_ident"))

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.helpers.pages import Ahead
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, ThreadState
+from ompd.contract.plugin import ConstructCode, LockState, ThreadState
 from ompd.errors import CorruptState, OmpdError, Unavailable, Unsupported
 from ompd.runtimes.libomp import constructs, stacks, states
 from ompd.runtimes.libomp.tasks import NOT_KEPT, Task
@@ -17,6 +18,9 @@ from ompd.runtimes.libomp.tasks import NOT_KEPT, Task
 if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
     from ompd.runtimes.libomp.regions import Region, Team
+
+
+_NOTED_BARRIERS = ("__kmpc_barrier", "__kmpc_cancel_barrier")
 
 
 class Thread:
@@ -33,6 +37,10 @@ class Thread:
         if kind != ThreadIdKind.PTHREAD:
             raise Unsupported(f"libomp keeps no thread identifiers of kind {kind!r}")
         return self._ds_thread
+
+    def native_thread_id(self) -> int:
+        """See :meth:`ThreadHandle.native_thread_id`."""
+        return native_thread_id(self.runtime.process, self._ds_thread)
 
     @cached_property
     def _ds_thread(self) -> int:
@@ -181,6 +189,22 @@ class Thread:
         if not self.runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
         return self._view.unsigned("thread_data")
+
+    def lock(self) -> LockState | None:
+        """See :meth:`ThreadHandle.lock`.
+
+        :raises Unavailable: if it waits for one that is not found
+        """
+        return self.runtime.locks.lock(self)
+
+    def barrier_source(self) -> str | None:
+        """See :meth:`ThreadHandle.barrier_source`: ``th_ident``, which clang's barriers set when they begin."""
+        return self.runtime.construct_source(self.th_ident) if states.entry_inside(self) in _NOTED_BARRIERS else None
+
+    @property
+    def th_ident(self) -> int | None:
+        """The address of the ``ident_t`` that the runtime last noted for the thread."""
+        return self.runtime.details.view("kmp_base_info_t", self.address).pointer("th_ident")
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`."""

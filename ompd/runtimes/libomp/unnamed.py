@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, USER
 from ompd.contract.memory import read_words
-from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import OmpdError
 from ompd.runtimes.libomp import constructs
 from ompd.runtimes.libomp.barriers import CLOSING, PLAIN, REDUCTION, STEP, Words
@@ -148,8 +147,7 @@ class Unnamed:
         process = self._runtime.process
         for thread in self._runtime.threads():
             try:
-                native = process.thread_for_id(ThreadIdKind.PTHREAD, thread.native_id(ThreadIdKind.PTHREAD))
-                frames = process.stack(native).frames
+                frames = process.stack(thread.native_thread_id()).frames
             except OmpdError:
                 continue  # whoever asks for that thread is told
             for frame in frames:
@@ -329,7 +327,7 @@ class Unnamed:
     def _waits_for_tasks(self, place: _Place) -> bool:
         try:
             task = place.team.implicit_task(place.team.t_threads.index(place.thread.address))
-            return self._runtime.internals().waiting_thread(task).address == place.thread.address
+            return task.waits_on(place.thread)
         except OmpdError:
             return False
 
@@ -405,7 +403,7 @@ class Unnamed:
         return any(word in words and then == reached for word, then in zip(on_stack, on_stack[distance:], strict=False))
 
     def _asks_for_lock(self, place: _Place) -> bool:
-        return self._runtime.internals().asks_for_lock(place.thread, tuple(place.frames[: place.group.last + 2]))
+        return self._runtime.locks.asks_for_one(place.thread, tuple(place.frames[: place.group.last + 2]))
 
     def _rename(self, place: _Place, kind: int | None) -> None:
         # Any of them that has no name stands for it.

@@ -175,7 +175,7 @@ class Waiting:
             # Until a team has formed its tasks' memory holds what was there before.
             implicit = (team.implicit_task(number) for number in range(team.t_nproc))
             starts += [task for task in implicit if task.view.pointer("td_team") == team.address]
-        starts += runtime.internals().queued_tasks()
+        starts += runtime.queues.queued()
         for start in starts:
             here: int | None = start.address
             while here is not None and here not in seen:
@@ -264,7 +264,7 @@ class Waiting:
         masks = self._structures.layout("kmp_tasking_flags_t.proxy").masks
         if not size or not masks.get("proxy") or not masks.get("detachable"):
             return
-        for address in self._runtime.internals().places_of_queues():
+        for address in self._runtime.queues.places():
             try:
                 view = self._view("kmp_taskdata_t.td_depnode", address)
                 is_event = view.unsigned("td_allow_completion_event.type") == _ALLOW_COMPLETION

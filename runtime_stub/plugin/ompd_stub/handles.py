@@ -7,9 +7,19 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ompd.contract.helpers.defaults import Unnoted
+from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, Dependence, FrameAddress, TaskWait, ThreadState
+from ompd.contract.plugin import (
+    BarrierState,
+    ConstructCode,
+    Dependence,
+    FrameAddress,
+    LockState,
+    TaskWait,
+    ThreadState,
+)
 from ompd.contract.process import Frame
 from ompd.errors import BadInput, CorruptState, Unsupported
 from ompd_stub.reading import Reading
@@ -65,6 +75,14 @@ class Registry(Reading, ABC):
     @abstractmethod
     def state_of(self, thread: Thread) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
+
+    @abstractmethod
+    def lock_of(self, thread: Thread) -> LockState | None:
+        """See :meth:`ThreadHandle.lock`."""
+
+    @abstractmethod
+    def barriers_of(self, region: Region) -> Sequence[BarrierState]:
+        """See :meth:`ParallelHandle.barriers`."""
 
     @abstractmethod
     def construct_code_of(self, thread: Thread) -> Sequence[ConstructCode]:
@@ -160,9 +178,21 @@ class Team:
             raise CorruptState(self.address, f"thread {thread.address:#x} runs a region whose team does not have it")
         return self.runtime.task_at(self.implicit[self.threads.index(thread.address)])
 
+    def check_queue(self) -> None:
+        """Make sure that the queue of its tasks ends.
+
+        :raises CorruptState: if not
+        """
+        here, seen = self.view.pointer("first_queued"), set[int]()
+        while here is not None:
+            if here in seen or len(seen) >= MAX_TASKS:
+                raise CorruptState(self.address, "the queue of a team's tasks does not end")
+            seen.add(here)
+            here = self.runtime.task_at(here).view.pointer("next_queued")
+
 
 @dataclass(frozen=True)
-class Region:
+class Region(Unnoted):
     """A parallel region, by its team."""
 
     team: Team
@@ -221,8 +251,16 @@ class Region:
         self.team.runtime.require_debug()
         return self.team.view.unsigned("tool_data")
 
+    def barriers(self) -> Sequence[BarrierState]:
+        """See :meth:`ParallelHandle.barriers`."""
+        return self.team.runtime.barriers_of(self)
 
-class Task:
+    def unfinished_tasks(self) -> int:
+        """See :meth:`ParallelHandle.unfinished_tasks`: what the team's implicit tasks have generated."""
+        return sum(self.team.runtime.task_at(task).unfinished_children() for task in self.team.implicit)
+
+
+class Task(Unnoted):
     """One ``stub_task``."""
 
     def __init__(self, runtime: Registry, view: StructView) -> None:
@@ -430,7 +468,11 @@ class Thread:
     @cached_property
     def native(self) -> int:
         """The system's identifier, as the debugger has it."""
-        return self.runtime.callbacks.thread_for_id(ThreadIdKind.PTHREAD, self.native_id(ThreadIdKind.PTHREAD))
+        return native_thread_id(self.runtime.callbacks, self.view.unsigned("pthread"))
+
+    def native_thread_id(self) -> int:
+        """See :meth:`ThreadHandle.native_thread_id`."""
+        return self.native
 
     def thread_type(self) -> str:
         """See :meth:`ThreadHandle.thread_type`.
@@ -482,6 +524,13 @@ class Thread:
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
         return self.runtime.state_of(self)
+
+    def lock(self) -> LockState | None:
+        """See :meth:`ThreadHandle.lock`."""
+        return self.runtime.lock_of(self)
+
+    def barrier_source(self) -> None:
+        """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
 
     def is_about_to_begin(self) -> bool:
         """See :meth:`ThreadHandle.is_about_to_begin`: not told apart."""

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ompd.errors import CorruptState, OmpdError
 from ompd_stub.handles import Registry, Task, Team, Thread
-from ompd_stub.internals import Internals
 from ompd_stub.threadprivate import Threadprivate
 
 _MOST = 8
 
 
-def damage(runtime: Registry, internals: Internals, threadprivate: Threadprivate) -> Sequence[CorruptState]:
+def damage(runtime: Registry, threadprivate: Threadprivate) -> Sequence[CorruptState]:
     """Return what contradicts itself, each once, at most some."""
     found: dict[str, CorruptState] = {}
-    for check in _checks(runtime, internals, threadprivate):
+    for check in _checks(runtime, threadprivate):
         try:
             check()
         except CorruptState as error:
@@ -27,7 +26,7 @@ def damage(runtime: Registry, internals: Internals, threadprivate: Threadprivate
     return tuple(found.values())
 
 
-def _checks(runtime: Registry, internals: Internals, threadprivate: Threadprivate) -> Iterator[Callable[[], object]]:
+def _checks(runtime: Registry, threadprivate: Threadprivate) -> Iterator[Callable[[], object]]:
     yield lambda: runtime.threads()
     yield lambda: runtime.teams
     yield lambda: runtime.all_tasks()
@@ -37,11 +36,11 @@ def _checks(runtime: Registry, internals: Internals, threadprivate: Threadprivat
     except OmpdError:
         return  # said already
     for team in teams.values():
-        yield from _of_team(team, internals)
-        yield lambda team=team: internals.check_queue(team)  # type: ignore[misc]
+        yield from _of_team(team)
+        yield team.check_queue
     for thread in threads:
         yield from _of_thread(thread)
-        yield lambda thread=thread: internals.lock(thread)  # type: ignore[misc]
+        yield thread.lock
     try:
         tasks = runtime.all_tasks()
     except OmpdError:
@@ -50,11 +49,11 @@ def _checks(runtime: Registry, internals: Internals, threadprivate: Threadprivat
         yield from _of_task(task)
 
 
-def _of_team(team: Team, internals: Internals) -> Iterator[Callable[[], object]]:
+def _of_team(team: Team) -> Iterator[Callable[[], object]]:
     yield lambda: team.level
     yield lambda: (team.threads, team.implicit)
     yield lambda: team.region is not None and team.region.active_level()
-    yield lambda: team.region is not None and internals.barriers(team.region)
+    yield lambda: team.region is not None and team.region.barriers()
 
 
 def _of_thread(thread: Thread) -> Iterator[Callable[[], object]]:

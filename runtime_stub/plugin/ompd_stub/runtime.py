@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from ompd.contract.helpers.defaults import AllQueued
+from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.memory import StructLayout, StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import FROM_2015
-from ompd.contract.plugin import ConstructCode, IcvDescription, ThreadState
+from ompd.contract.plugin import BarrierState, ConstructCode, IcvDescription, LockState, ThreadState
 from ompd.contract.process import Frame, Module, Process
-from ompd.errors import CorruptState, OmpdError, SymbolNotFound, Unsupported
-from ompd_stub import icvs, integrity, stacks, states, structures
+from ompd.errors import CorruptState, OmpdError, SymbolNotFound
+from ompd_stub import icvs, integrity, stacks, states, structures, waits
 from ompd_stub.handles import MAX_TASKS, Region, Registry, Task, Team, Thread
-from ompd_stub.internals import Internals
 from ompd_stub.threadprivate import Threadprivate
 
 _VERSION = "omp_stub_version"
 _MAX_TEAMS = 1 << 20
 
 
-class Runtime(Registry):
+class Runtime(AllQueued, Registry):
     """Keeps what it has read. See :class:`ompd.contract.plugin.AddressSpace`."""
 
     layout_source = structures.SOURCE
@@ -95,11 +96,7 @@ class Runtime(Registry):
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
-        if kind == ThreadIdKind.PTHREAD:
-            identifier = self.callbacks.thread_for_id(kind, identifier)
-        elif kind != ThreadIdKind.LWP:
-            raise Unsupported(f"the stub has no thread identifiers of kind {kind!r}")
-        return self._by_native.get(identifier)
+        return self._by_native.get(native_thread_id(self.callbacks, identifier, kind))
 
     @cached_property
     def _teams(self) -> Mapping[int, Team]:
@@ -159,11 +156,28 @@ class Runtime(Registry):
             waiting += task.children()
         return tuple(found.values())
 
+    def queued_tasks(self) -> Sequence[Task]:
+        """Return the explicit tasks that are not complete, those in no queue and those that have begun among them.
+
+        :raises CorruptState: if a queue, or a list of children, does not end
+        """
+        for team in self.teams.values():
+            team.check_queue()
+        return [task for task in self.all_tasks() if task.kind() == "explicit"]
+
     # What other parts of the plugin find out
 
     def state_of(self, thread: Thread) -> ThreadState:
         """See :func:`ompd_stub.states.thread_state`."""
         return states.thread_state(thread)
+
+    def lock_of(self, thread: Thread) -> LockState | None:
+        """See :func:`ompd_stub.waits.lock_of`."""
+        return waits.lock_of(thread)
+
+    def barriers_of(self, region: Region) -> Sequence[BarrierState]:
+        """See :func:`ompd_stub.waits.barriers_of`."""
+        return waits.barriers_of(region)
 
     def construct_code_of(self, thread: Thread) -> Sequence[ConstructCode]:
         """See :func:`ompd_stub.stacks.construct_code`."""
@@ -197,21 +211,17 @@ class Runtime(Registry):
         """See :meth:`AddressSpace.threadprivate_of_other`: any thread may have a value under the key."""
         return self.threadprivate.address(thread, address)
 
+    def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
+        """See :meth:`AddressSpace.threadprivate_copies`."""
+        return self.threadprivate.copies()
+
     def damage(self) -> Sequence[CorruptState]:
         """See :meth:`AddressSpace.damage`."""
         return self._damage
 
     @cached_property
     def _damage(self) -> Sequence[CorruptState]:
-        return integrity.damage(self, self.internals(), self.threadprivate)
-
-    @cached_property
-    def _internals(self) -> Internals:
-        return Internals(self, self.threadprivate)
-
-    def internals(self) -> Internals:
-        """See :meth:`AddressSpace.internals`."""
-        return self._internals
+        return integrity.damage(self, self.threadprivate)
 
     # Settings
 

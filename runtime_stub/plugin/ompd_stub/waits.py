@@ -1,0 +1,76 @@
+"""What threads wait for: locks and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ompd.contract.memory import StructView
+from ompd.contract.plugin import BarrierState, LockState
+from ompd.errors import CorruptState
+from ompd_stub.handles import Region, Registry, Thread
+
+# enum stub_lock_kind
+_LOCK, _NEST_LOCK, _CRITICAL, _UNNAMED, _ATOMIC = 1, 2, 3, 4, 5
+_KINDS = {_LOCK: "lock", _NEST_LOCK: "lock", _CRITICAL: "critical", _UNNAMED: "critical", _ATOMIC: "atomic"}
+
+
+def lock_of(thread: Thread) -> LockState | None:
+    """Return what is in ``waits_for``, or, of a thread that waits for its turn, the loop."""
+    address = thread.view.pointer("waits_for")
+    if address is not None:
+        return _lock(thread.runtime, address)
+    work = thread.view.pointer("waits_for_turn")
+    if work is None:
+        return None
+    view = thread.runtime.view("stub_work", work)
+    owner = view.pointer("ordered_owner")
+    return LockState(work, "ordered", thread.runtime.thread_at(owner).native if owner is not None else None, ())
+
+
+def _lock(runtime: Registry, address: int) -> LockState:
+    view = runtime.view("stub_lock", address)
+    kind = view.unsigned("kind")
+    if kind not in _KINDS:
+        raise CorruptState(address, f"lock of kind {kind}")
+    owner = view.pointer("owner")
+    return LockState(
+        address,
+        _KINDS[kind],
+        runtime.thread_at(owner).native if owner is not None else None,
+        _waiters(runtime, view),
+        view.pointer("variable"),
+        is_unnamed=kind == _UNNAMED,
+    )
+
+
+def _waiters(runtime: Registry, view: StructView) -> tuple[int, ...]:
+    found: dict[int, int] = {}
+    here = view.pointer("first_waiter")
+    while here is not None:
+        if here in found:
+            raise CorruptState(view.address, "the line of those who wait for a lock does not end")
+        thread = runtime.thread_at(here)
+        found[here] = thread.native
+        here = thread.view.pointer("next_waiter")
+    return tuple(found.values())
+
+
+def barriers_of(region: Region) -> Sequence[BarrierState]:
+    """Return who is noted to have arrived (``at_barrier``). A team has one barrier, whatever threads come for.
+
+    :raises CorruptState: if it has counted more than there are
+    """
+    team = region.team
+    barrier = team.runtime.embedded(team.view, "barrier", "stub_barrier")
+    arrived, expected = barrier.signed("arrived"), barrier.signed("expected")
+    if expected != team.size or not 0 <= arrived <= expected:
+        raise CorruptState(
+            team.address, f"barrier where {arrived} of {expected} have arrived, of a team of {team.size}"
+        )
+    members = [team.thread(number).native for number in range(team.size)]
+    here = [team.runtime.task_at(task).view.signed("at_barrier") for task in team.implicit]
+    present = {member for member, is_here in zip(members, here, strict=True) if is_here}
+    doubt = None
+    if len(present) != arrived:
+        doubt = f"{len(present)} threads are at a barrier that has counted {arrived}: one is on its way"
+    return (BarrierState.gathering(members, present, doubt),) if present or doubt is not None else ()
