@@ -21,11 +21,11 @@ from typing import Any
 
 import lz4.frame
 import pytest
-import zstandard
 
 import ompd
 from ompd.debugger.files import compressed
 from tests.support import KINDS, Stopped, clean_environment, stopped
+from tests.support.compression import CHECKED, CompressionParameter, zstd_frame, zstd_stream
 from tests.support.runs import limited
 from tests.test_bad_input import OMPD, Ran, facts, refused, same_or_unavailable
 from tests.test_bad_input import ompd as run
@@ -33,7 +33,7 @@ from tests.test_bad_input import ompd as run
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": lambda data: gzip.compress(data, 1),
     "xz": lambda data: lzma.compress(data, preset=0),
-    "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+    "zstd": lambda data: zstd_frame(data, CHECKED),
     "lz4": lambda data: lz4.frame.compress(data, content_checksum=True),
 }
 EVERY = pytest.mark.parametrize("form", COMPRESSORS)
@@ -104,10 +104,9 @@ def test_frames_that_readers_skip(tmp_path: Path, spool: Path, good: Stopped, fo
 
 def test_a_zstd_stream_that_does_not_tell_its_size(tmp_path: Path, spool: Path, good: Stopped) -> None:
     # As systemd-coredump writes them.
-    compressor = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     data = good.core.read_bytes()
-    parts = [compressor.compress(data[at : at + 100_003]) for at in range(0, len(data), 100_003)]
-    check_whole(written(tmp_path / "core", *parts, compressor.flush()), good)
+    parts = [data[at : at + 100_003] for at in range(0, len(data), 100_003)]
+    check_whole(written(tmp_path / "core", zstd_stream(*parts)), good)
 
 
 @EVERY
@@ -272,9 +271,8 @@ print(*re.findall(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read()))
 
 
 def test_a_window_that_would_fill_the_memory(tmp_path: Path, spool: Path) -> None:
-    parameters = zstandard.ZstdCompressionParameters(window_log=30, write_content_size=0)
-    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    core = written(tmp_path / "core", compressor.compress(b"\x7fELF" * 1000), compressor.flush())
+    frame = zstd_stream(b"\x7fELF" * 1000, options={CompressionParameter.window_log: 30})
+    core = written(tmp_path / "core", frame)
     refused("threads", core, names=core, fault="too much memory", way_out="unpack it")
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]
     core = written(tmp_path / "core", lzma.compress(b"\x7fELF" * 1000, filters=filters))

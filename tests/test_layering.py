@@ -50,7 +50,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.files.opening", "ompd.debugger.files.coredumps"),
     ("ompd.binary.elf.elf", "ompd.binary.elf.zstd"),
     ("ompd.debugger.files.compressed", "lz4.frame"),
-    ("ompd.debugger.files.compressed", "zstandard"),
+    ("ompd.debugger.files.compressed", "ompd.binary.elf.zstd"),
     ("ompd.debugger.files.finder", "ompd.debugger.files.debuginfod"),
     ("ompd.debugger.inspected", "ompd.binary.demangle"),
     ("ompd.binary.dwarf.names", "ompd.binary.demangle"),
@@ -74,6 +74,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.stacks.unwind", "ompd.debugger.stacks.guesses"),
     ("ompd.contract.helpers.defaults", "ompd.contract.helpers.demangling"),
     ("ompd.session.session", "ompd.runtimes.installed"),
+    ("ompd.runtimes.layout.table", "importlib.resources"),
+    ("ompd.runtimes.layout.table", "importlib.resources.files"),
     ("ompd.runtimes.installed", "importlib"),
     ("ompd.runtimes.installed", "importlib.import_module"),
     ("ompd.runtimes.installed", "importlib.machinery"),
@@ -93,7 +95,8 @@ ONLY_IN = {
     "elftools": set(),
     "itanium_demangler": {"ompd.binary.demangle"},
     "lz4": {"ompd.debugger.files.compressed"},
-    "zstandard": {"ompd.debugger.files.compressed", "ompd.binary.elf.zstd"},
+    "backports": {"ompd.binary.elf.zstd"},
+    "compression": {"ompd.binary.elf.zstd"},
     "urllib": {"ompd.debugger.files.debuginfod"},
 }
 
@@ -321,7 +324,7 @@ def test_threads_as_json_loads_no_slow_package() -> None:
         "from ompd.commands.main import main\n"
         "try: main()\nexcept SystemExit as end: assert end.code == 0"
     )
-    slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "zstandard", "lz4", "tomllib", "subprocess", "asyncio"}
+    slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "backports", "lz4", "tomllib", "subprocess", "asyncio"}
     slow |= {"itanium_demangler", "ompd.binary.elf.zstd"}
     slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
     slow |= {f"ompd.debugger.files.{name}" for name in ("compressed", "coredumps", "debuginfod")}

@@ -22,7 +22,10 @@ from ompd.safety.trust import others_fault
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # What we import, directly or through these, and what could be loaded already from elsewhere.
-PACKAGES = ("click", "rich", "markdown_it", "mdurl", "pygments", "zstandard", "lz4", "itanium_demangler", "unicorn")
+PACKAGES = (
+    *("click", "rich", "markdown_it", "mdurl", "pygments", "backports", "backports.zstd", "lz4", "itanium_demangler"),
+    *("unicorn", "elftools"),
+)
 
 
 class Isolation:
@@ -71,8 +74,12 @@ class Isolation:
         """
         for name in names:
             module = sys.modules.get(name)
+            if module is None:
+                continue
             file = getattr(module, "__file__", None)
-            if module is None or (file is not None and self._holds(file)):
+            # Several distributions have packages in "backports", which has folders and no file.
+            places = [file] if file is not None else list(getattr(module, "__path__", ()))
+            if places and all(map(self._holds, places)):
                 continue
             raise ImportError(
                 f"the Python package {name} is loaded already, from {file or 'an unknown place'}, where others may"

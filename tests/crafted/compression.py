@@ -16,9 +16,9 @@ COMMANDS = ("threads", "stack --raw", "snapshot")
 
 def zstd(data: bytes, level: int = 3) -> bytes:
     """Return a zstd frame."""
-    import zstandard  # noqa: PLC0415  as the product has it
+    from tests.support.compression import CompressionParameter, zstd_frame  # noqa: PLC0415  as the product has it
 
-    return zstandard.ZstdCompressor(level=level).compress(data)
+    return zstd_frame(data, {CompressionParameter.compression_level: level})
 
 
 def lz4(data: bytes) -> bytes:

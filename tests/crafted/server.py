@@ -41,7 +41,6 @@ _MODULES = (
     "ompd.render.terminal",
     "ompd.safety.writing",
     "lz4.frame",
-    "zstandard",
 )
 
 

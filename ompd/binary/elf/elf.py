@@ -415,6 +415,8 @@ class ElfFile:
                 from ompd.binary.elf.zstd import inflate  # noqa: PLC0415  for such sections only
 
                 inflated = inflate(raw[header_size:], ch_size + 1)
+        except ImportError as error:
+            raise MalformedFile(f"{what} needs the Python package backports.zstd", offset=section.sh_offset) from error
         except (zlib.error, MalformedFile) as error:
             raise MalformedFile(f"{what}: {error}", offset=section.sh_offset) from error
         if len(inflated) != ch_size:

@@ -1,13 +1,26 @@
-"""Sections that are compressed by zstd (ELFCOMPRESS_ZSTD)."""
+"""zstd: of the standard library from Python 3.14 on, of the package that has the same for older ones before."""
 
 from __future__ import annotations
 
-import zstandard
+import sys
 
 from ompd.errors import MalformedFile
 
-_PIECE = 1 << 20
-_MAX_WINDOW = 128 << 20
+if sys.version_info >= (3, 14):
+    from compression.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
+
+__all__ = ["ZstdError", "decompressor", "inflate"]
+
+# 128 MB: the zstd command's own limit. `zstd -19` needs a sixteenth of it.
+_MAX_WINDOW_LOG = 27
+
+
+def decompressor() -> ZstdDecompressor:
+    """Return a decompressor for one frame, like those of :mod:`lzma`; a frame that needs more memory is an error."""
+    made: ZstdDecompressor = ZstdDecompressor(options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
+    return made
 
 
 def inflate(data: bytes, limit: int) -> bytes:
@@ -15,13 +28,7 @@ def inflate(data: bytes, limit: int) -> bytes:
 
     :raises MalformedFile: if it is damaged
     """
-    reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(data)
-    pieces, size = [], 0
     try:
-        # Piece by piece: what a header claims is not worth as much memory.
-        while size < limit and (piece := reader.read(min(_PIECE, limit - size))):
-            pieces.append(piece)
-            size += len(piece)
-    except zstandard.ZstdError as error:
+        return decompressor().decompress(data, limit)
+    except ZstdError as error:
         raise MalformedFile(str(error)) from error
-    return b"".join(pieces)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, Protocol
 
 from ompd.debugger.files.progress import Progress, format_size
 from ompd.errors import BadFile
@@ -29,7 +29,7 @@ _ZEROS = bytes(_PIECE)
 _FREE_CHECK = 64 << 20
 # What file systems add to what is written.
 _OVERHEAD = 2 << 20
-# The zstd command's own limit; `xz -9` and `zstd -19` need a half and a sixteenth of it.
+# As for zstd; `xz -9` needs half of it.
 _MAX_WINDOW = 128 << 20
 
 _COPY_AGAIN = "copy the file again completely"
@@ -259,73 +259,21 @@ def _decoded(source: _Input, decoder: _Decoder, error: type[Exception]) -> Itera
 
 
 def _zstd(source: _Input) -> Iterator[bytes]:
-    import zstandard  # noqa: PLC0415  for these files only
+    from ompd.binary.elf.zstd import ZstdError, decompressor  # noqa: PLC0415  for these files only
 
-    # Its streams do not distinguish a frame that ended from one that was cut off, so the frame does.
-    frame = _ZstdFrame(source)
-    reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(cast(BinaryIO, frame))
-    try:
-        while piece := reader.read(_PIECE):
-            frame.produced += len(piece)
-            yield piece
-    except zstandard.ZstdError as fault:
-        raise _Damaged(str(fault)) from fault
-    if not frame.has_ended:
-        raise _Cut
-
-
-class _ZstdFrame:
-    """One frame as a file (RFC 8878, 3.1.1): a header, then blocks, each with its size before it."""
-
-    def __init__(self, source: _Input) -> None:
-        self._source = source
-        self._has_begun = False
-        self._has_checksum = False
-        self._blocks = 0
-        self.produced = 0
-        """How many bytes were made of it."""
-        self.has_ended = False
-
-    def read(self, _size: int = -1) -> bytes:
-        """Return the header or the next block, ``b""`` behind the last or at the end of the file."""
-        if self.has_ended:
-            return b""
-        if not self._has_begun:
-            return self._read_header()
-        head = self._source.exactly(3)
-        if len(head) < 3:
-            return head
-        block = int.from_bytes(head, "little")
-        size = 1 if block >> 1 & 3 == 1 else block >> 3
-        self._blocks += 1
-        if self._blocks > limits.members(self.produced):
-            raise _Damaged(f"{self._blocks} blocks that hold {self.produced} bytes")
-        size += 4 if block & 1 and self._has_checksum else 0
-        content = self._source.exactly(size)
-        self.has_ended = bool(block & 1) and len(content) == size
-        return head + content
-
-    def _read_header(self) -> bytes:
-        self._has_begun = True
-        head = self._source.exactly(5)
-        if len(head) < 5:
-            return head
-        descriptor = head[4]
-        is_single_segment = descriptor >> 5 & 1
-        self._has_checksum = bool(descriptor >> 2 & 1)
-        content_size = (is_single_segment, 2, 4, 8)[descriptor >> 6]
-        return head + self._source.exactly((1 - is_single_segment) + (0, 1, 2, 4)[descriptor & 3] + content_size)
+    return _decoded(source, decompressor(), ZstdError)
 
 
 class _Format(NamedTuple):
     name: str
     magic: bytes
     member: Callable[[_Input], Iterator[bytes]]
+    package: str = ""
 
 
 _FORMATS = (
-    _Format("zstd", b"\x28\xb5\x2f\xfd", _zstd),
-    _Format("lz4", b"\x04\x22\x4d\x18", _lz4),
+    _Format("zstd", b"\x28\xb5\x2f\xfd", _zstd, "backports.zstd"),
+    _Format("lz4", b"\x04\x22\x4d\x18", _lz4, "lz4"),
     _Format("xz", b"\xfd7zXZ\0", _xz),
     _Format("gzip", b"\x1f\x8b\x08", _gzip),
 )
@@ -413,6 +361,6 @@ def unpack(path: str, name: str, limit: int, progress: Progress | None = None) -
             raise BadFile(
                 name,
                 f"is compressed by {known.name}, and the Python package that reads that is not installed",
-                hint=f"install {error.name}, or unpack the file and give the core itself",
+                hint=f"install {known.package}, or unpack the file and give the core itself",
             ) from error
         return Unpacked(out.finish(), fault, note)
