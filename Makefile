@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full fuzz real bench lint graph tools intel clean
+.PHONY: demo test test-full fuzz real bench lint graph pyz tools intel clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
@@ -40,6 +40,10 @@ bench: $(VENV)/.ready tools intel
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# One file for machines without pip: dist/ompd.pyz.
+pyz: $(VENV)/.ready
+	$(BIN)/python tools/pyz.py dist/ompd.pyz
 
 # The graph of imports in docs/architecture.md.
 graph: $(VENV)/.ready

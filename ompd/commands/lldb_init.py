@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,14 +20,20 @@ _OURS = re.compile(r'^\s*command script import "?.*/ompd/lldb_script\.py"?\s*$')
 def _packages() -> Iterator[str]:
     # The files of what the script imports.
     for name in PACKAGES:
-        spec = find_spec(name)
-        if spec is not None and spec.origin is not None:
-            yield spec.origin
+        with suppress(ModuleNotFoundError):  # of a package in a package
+            spec = find_spec(name)
+            if spec is not None and spec.origin is not None:
+                yield spec.origin
 
 
 def format_import() -> str:
-    """Return LLDB's command that loads the script of this installation."""
+    """Return LLDB's command that loads the script of this installation.
+
+    :raises BadFile: if this is the single file that ``make pyz`` makes, of which LLDB loads nothing
+    """
     path = str(_SCRIPT)
+    if not _SCRIPT.is_file():
+        raise BadFile(path, "is inside of an archive, from which LLDB cannot load it", hint="install ompd with pip")
     quoted = '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"' if re.search(r"[\s\"'`\\]", path) else path
     return f"command script import {quoted}"
 

@@ -453,11 +453,11 @@ def lldb_init(install: bool) -> None:
     """Prints the line that loads these commands into LLDB. There they work on the process that LLDB debugs."""
     import ompd.commands.lldb_init as lldbinit  # noqa: PLC0415  no other command needs it
 
-    line = lldbinit.format_import()
-    if not install:
-        click.echo(line)
-        return
     try:
+        line = lldbinit.format_import()
+        if not install:
+            click.echo(line)
+            return
         file, changed = lldbinit.install_import(line)
     except OmpdError as error:
         _fail(error)
