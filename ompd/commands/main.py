@@ -392,7 +392,7 @@ def layout_add(file: str, name: str | None, runtime: str | None, as_json: bool, 
 
     \b
       $ ompd layout add libiomp5.dbg
-      libomp-libiomp5.dbg   libomp   Intel 5.0.20260828   x86_64   42 structures
+      libomp-libiomp5.dbg   libomp   Intel 5.0.20260828   x86_64   44 structures
         file           /home/u/.local/share/ompd/layouts/libomp-libiomp5.dbg.json
         build-id       -
     """

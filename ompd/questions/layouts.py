@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ompd.contract.memory import StructLayout
 from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import BadFile, BadInput, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 from ompd.model.layouts import LayoutAnswer, LayoutRecord, MemberRecord, StructRecord
-from ompd.runtimes.layout import generate, table
+from ompd.runtimes.layout import generate, second_reader, table
+from ompd.safety.child import GivenUp
 
 
 def known(name: str | None = None) -> LayoutAnswer:
@@ -60,20 +62,56 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> L
     chosen = generate.file_name(runtime, [name or "", build_id[:12] if build_id is not None else base])
     if any(each.name == chosen for each in table.shipped_tables()):
         raise BadInput(f"{chosen} is the name of a shipped table", hint="--name gives it another one")
+    readers, notes = _read_again(file, family, structs)
     told = generate.make(
         runtime,
         releases=[label],
         architecture=file.architecture,
-        provenance=f"DWARF of {base}" + (f" ({producer})" if producer else ""),
+        provenance=f"DWARF of {base}, {readers}" + (f" ({producer})" if producer else ""),
         build_ids={build_id: f"{base}, {label}, {file.architecture}"} if build_id is not None else {},
         exported=file.exported(generate.telling_exports(runtime)),
         structs=structs,
     )
     written, was_there = generate.store(chosen, told)
-    notes = [f"it takes the place of the table of that name that was in {written.path}"] if was_there else []
+    if was_there:
+        notes.append(f"it takes the place of the table of that name that was in {written.path}")
     if build_id is None:
         notes.append(f"{path} has no build-id, so the table cannot be matched to a file by itself")
     return LayoutAnswer((_record(written),), tuple(map(_struct, written.structs.values())), True, tuple(notes))
+
+
+def _read_again(
+    file: DebugFile, family: generate.Family, structs: Mapping[str, generate.Shape]
+) -> tuple[str, list[str]]:
+    # Who has read it, for the table; and what the user has to know of that. Raises LayoutUnavailable if they disagree.
+    wanted = {name: [name, *([family.aliases[name]] if name in family.aliases else [])] for name in family.types}
+    try:
+        version, found = second_reader.read(file.debug_path, wanted, generate.is_wanted)
+    except GivenUp as error:
+        return "one reader", [f"the table is from one reader: pyelftools has not read {file.debug_path}: {error}"]
+    for name in family.types:
+        differing = _difference(name, structs.get(name), found[name])
+        if differing is not None:
+            raise LayoutUnavailable(
+                f"the debug information of {file.path} is read differently by ompd and by pyelftools: {differing}",
+                hint="no table is written; please report it, with the file if you may",
+            )
+    return f"two readers that agree, ompd's own and pyelftools {version}", []
+
+
+def _difference(name: str, ours: generate.Shape | None, found: Sequence[generate.Shape]) -> str | None:
+    if ours is None:  # one that is in some builds only; of several with the name none is taken
+        return f"{name} is missing, and is there" if len(found) == 1 else None
+    if not found:
+        return f"{name} is there, and is missing"
+    for size, fields in found:
+        if size != ours[0]:
+            return f"{name} has {ours[0]} bytes, and {size}"
+        for member in sorted({*fields, *ours[1]}):
+            first, second = (list(each.get(member, ())) for each in (ours[1], fields))
+            if first != second:
+                return f"{name}.{member} is {first or 'missing'}, and {second or 'missing'}"
+    return None
 
 
 def _runtime_of(file: DebugFile) -> str:

@@ -50,6 +50,8 @@ class DebugFile:
                 hint="name the separate debug file itself, or install it where the file's build-id or its"
                 " .gnu_debuglink leads",
             )
+        self.debug_path = holder.name
+        """Where its debug information is: in itself, or in the separate debug file."""
         debug_path = holder.name if holder is not self._elf else None
         self._info = TypeInfo(holder, self._finder.companions(path, path, debug_path))
 
