@@ -154,3 +154,18 @@ def test_a_package_of_elsewhere_is_not_taken(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "lz4", importlib.util.module_from_spec(spec))
     with pytest.raises(ImportError, match=f"lz4 is loaded already, from {tmp_path}/lz4.py"):
         isolation.check_loaded()
+
+
+def test_a_folder_of_elsewhere_is_no_part_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # "backports" has folders and no file: whoever has one on the path has a part in it.
+    (tmp_path / "backports").mkdir()
+    isolation = Isolation()
+    for name in ("backports", "backports.zstd"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = importlib.import_module("backports")
+    assert str(tmp_path / "backports") in list(loaded.__path__)
+    with pytest.raises(ImportError, match=f"backports is loaded already, from .*{tmp_path}/backports"):
+        isolation.check_loaded()
+    with isolation:  # where its parts are searched for anew
+        isolation.check_loaded()

@@ -142,13 +142,13 @@ def one_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_file_is_all_that_a_python_without_packages_needs(one_file: Path, core: Stopped, tmp_path: Path) -> None:
-    command = ("/usr/bin/python3", "-I", "-S", one_file)
+    command = (sys.executable, "-I", "-S", one_file)
     check(core, tmp_path, *command)
     assert os.access(one_file, os.X_OK) and one_file.read_bytes().startswith(b"#!/usr/bin/env python3\n")
 
 
 def test_one_file_says_what_it_lacks(one_file: Path, core: Stopped, tmp_path: Path) -> None:
-    command = ("/usr/bin/python3", "-I", "-S", one_file)
+    command = (sys.executable, "-I", "-S", one_file)
     packed = tmp_path / "core.zst"
     packed.write_bytes(zstd_frame(core.core.read_bytes()))
     if sys.version_info < (3, 14):
@@ -160,7 +160,7 @@ def test_one_file_says_what_it_lacks(one_file: Path, core: Stopped, tmp_path: Pa
 
 def test_a_stripped_runtime_is_read_by_the_tables_in_the_one_file(one_file: Path, tmp_path: Path) -> None:
     core = stopped("nested", mode="neither", runtime="libgomp")
-    command = ("/usr/bin/python3", "-I", "-S", one_file, "runtimes", "--json", core.core)
+    command = (sys.executable, "-I", "-S", one_file, "runtimes", "--json", core.core)
     (runtime,) = json.loads(run(*command, cwd=tmp_path).stdout)["runtimes"]
     assert runtime["layout"] == "table"
     assert one_file.name not in os.listdir(tmp_path)  # noqa: PTH208  nothing is unpacked here

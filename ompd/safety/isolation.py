@@ -24,7 +24,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # What we import, directly or through these, and what could be loaded already from elsewhere.
 PACKAGES = (
     *("click", "rich", "markdown_it", "mdurl", "pygments", "backports", "backports.zstd", "lz4", "itanium_demangler"),
-    *("unicorn", "elftools"),
+    "unicorn",
 )
 
 
@@ -82,8 +82,8 @@ class Isolation:
             if places and all(map(self._holds, places)):
                 continue
             raise ImportError(
-                f"the Python package {name} is loaded already, from {file or 'an unknown place'}, where others may"
-                " have put it: start the debugger in another folder, without what loads it"
+                f"the Python package {name} is loaded already, from {' and '.join(places) or 'an unknown place'}, where"
+                " others may have put it: start the debugger in another folder, without what loads it"
             )
 
     def _holds(self, file: str) -> bool:
