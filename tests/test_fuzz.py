@@ -30,7 +30,7 @@ from ompd.contract import memory
 from ompd.contract.memory import StructView
 from ompd.errors import MemoryFault, OmpdError
 from ompd.questions import facts, tasks
-from ompd.runtimes.libomp.threads import Thread
+from ompd.runtimes.libomp.teams.threads import Thread
 from tests.fuzz import crafted, formats, run
 from tests.fuzz.__main__ import Drawn
 from tests.fuzz.oracle import Find

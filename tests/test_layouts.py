@@ -9,8 +9,8 @@ import pytest
 from ompd.errors import LayoutUnavailable
 from ompd.questions import runtimes, threads
 from ompd.runtimes.layout import dwarf, published, selfdescribed
+from ompd.runtimes.libomp.layout.structures import load_layouts
 from ompd.runtimes.libomp.plugin import Runtime
-from ompd.runtimes.libomp.structures import load_layouts
 from ompd.session import Session
 from tests.support import stopped
 from tests.truth import compare

@@ -20,9 +20,9 @@ from ompd.model import Answer, TaskRecord
 from ompd.render import json as rendering
 from ompd.render.json import format_answer
 from ompd.runtimes.libgomp.tasks import Task as TaskOfLibgomp
-from ompd.runtimes.libomp.heads import Heads
-from ompd.runtimes.libomp.queues import Queues
-from ompd.runtimes.libomp.tasks import Task as TaskOfLibomp
+from ompd.runtimes.libomp.teams.heads import Heads
+from ompd.runtimes.libomp.teams.tasks import Task as TaskOfLibomp
+from ompd.runtimes.libomp.waits.queues import Queues
 from tests.support import Stopped, stopped
 
 RUNTIMES = ("intel", "libomp-19", "libomp-13", "libgomp", "stub")

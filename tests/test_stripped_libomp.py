@@ -24,7 +24,7 @@ from ompd.debugger.inspected import InspectedProcess
 from ompd.errors import LayoutUnavailable, NotInitialised, OmpdError, Unavailable
 from ompd.questions import runtimes, threads
 from ompd.runtimes.layout.table import Table, tables
-from ompd.runtimes.libomp import image, layouts, proof
+from ompd.runtimes.libomp.layout import image, layouts, proof
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests import test_var

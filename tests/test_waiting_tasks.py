@@ -15,7 +15,7 @@ import ompd
 from ompd.commands.main import cli
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
-from ompd.runtimes.libomp.queues import Queues
+from ompd.runtimes.libomp.waits.queues import Queues
 from tests.support import FULL, STRIPPED, clean_environment, running, stopped
 from tests.support.build import compiler
 from tests.support.live import Worker, build_live, working

@@ -27,8 +27,8 @@ from ompd.questions import facts, icvs, regions, runtimes, tasks, threads
 from ompd.render import terminal
 from ompd.render.json import format_answer
 from ompd.runtimes.libomp.plugin import Runtime
-from ompd.runtimes.libomp.regions import Region
-from ompd.runtimes.libomp.tasks import Task
+from ompd.runtimes.libomp.teams.tasks import Task
+from ompd.runtimes.libomp.teams.teams import Region
 from ompd.session import LoadedRuntime, Session
 from tests.fuzz.victims import Core, Span, Spans, WatchedTarget
 

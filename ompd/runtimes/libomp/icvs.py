@@ -8,7 +8,6 @@ meant. A few that OMPD's libraries leave out are known from the settings that th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
@@ -16,12 +15,10 @@ from ompd.contract.memory import StructLayout, StructView, read_pointer, read_si
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
-from ompd.runtimes.libomp.regions import Region
-from ompd.runtimes.libomp.tasks import Task
-from ompd.runtimes.libomp.threads import Thread
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libomp.plugin import Runtime
+from ompd.runtimes.libomp.teams.reading import Reading
+from ompd.runtimes.libomp.teams.tasks import Task
+from ompd.runtimes.libomp.teams.teams import Region
+from ompd.runtimes.libomp.teams.threads import Thread, Threads
 
 _MAX_STRING = 1 << 16
 _MAX_ENVIRONMENT = 1 << 16  # some 60 lines
@@ -57,7 +54,7 @@ _DISPLAYED = {
 }
 
 
-def describe(runtime: Runtime) -> list[IcvDescription]:
+def describe(runtime: Threads) -> list[IcvDescription]:
     """Return the ICVs that can be asked of *runtime*."""
     known = icv_readers.describe(_READERS)
     try:
@@ -69,7 +66,7 @@ def describe(runtime: Runtime) -> list[IcvDescription]:
     ]
 
 
-def read(runtime: Runtime, name: str, handle: object) -> Value:
+def read(runtime: Threads, name: str, handle: object) -> Value:
     """Return the value of ICV *name* for *handle*, which has to be of its scope.
 
     :raises BadInput: if there is no such ICV, or *handle* is of another kind
@@ -82,7 +79,7 @@ def read(runtime: Runtime, name: str, handle: object) -> Value:
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
 
-def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
+def display_control_vars(runtime: Threads) -> Mapping[str, str]:
     """Return ``ompd_env_block``: the settings, a line each, that the runtime wrote down when it initialised."""
     block = read_pointer(runtime.process, runtime.global_address("ompd_env_block"))
     size = read_unsigned(runtime.process, runtime.global_address("ompd_env_block_size"), runtime.process.pointer_size)
@@ -165,7 +162,7 @@ def _list_of_team(task: Task) -> int | None:
         return None
 
 
-def _list_by_content(runtime: Runtime, global_name: str, layout: StructLayout, member: str) -> int | None:
+def _list_by_content(runtime: Reading, global_name: str, layout: StructLayout, member: str) -> int | None:
     # Where the runtime keeps what these variables list, None if they give one value or none: then the runtime has no
     # more either. Only they make it a list, so that it is known by what it holds.
     variable, codes = _LISTS[global_name]
@@ -212,9 +209,9 @@ def _member(name: str) -> Callable[[Task], int]:
 # The address space's
 
 
-def _global(name: str, size: int, query: str | None = None) -> Callable[[Runtime], int]:
+def _global(name: str, size: int, query: str | None = None) -> Callable[[Threads], int]:
     # *query* is the routine of the API that returns it, which a stripped runtime still has.
-    def read_it(runtime: Runtime) -> int:
+    def read_it(runtime: Threads) -> int:
         if query is None or runtime.stripped is None:
             return read_unsigned(runtime.process, runtime.global_address(name), size)
         return _ask(runtime, query)
@@ -222,12 +219,12 @@ def _global(name: str, size: int, query: str | None = None) -> Callable[[Runtime
     return read_it
 
 
-def _flag(name: str, query: str | None = None) -> Callable[[Runtime], bool]:
+def _flag(name: str, query: str | None = None) -> Callable[[Threads], bool]:
     number = _global(name, 4, query)
     return lambda runtime: number(runtime) != 0
 
 
-def _ask(runtime: Runtime, query: str) -> int:
+def _ask(runtime: Threads, query: str) -> int:
     # What one of the runtime's own routines answers, run in an emulator on a thread that the runtime knows: on others
     # it would begin to initialise. Its result is a C int.
     routine = runtime.process.symbol_in(runtime.module, query)
@@ -247,17 +244,17 @@ def _ask(runtime: Runtime, query: str) -> int:
     raise Unavailable(f"the runtime has no symbols that would tell it, and {query}() cannot be asked: {untold}")
 
 
-def _debug(runtime: Runtime) -> bool:
+def _debug(runtime: Threads) -> bool:
     return read_signed(runtime.process, runtime.global_address("ompd_state"), 8) > 0
 
 
-def _tool(runtime: Runtime) -> str:
+def _tool(runtime: Threads) -> str:
     value = read_unsigned(runtime.process, runtime.global_address("__kmp_tool"), 4)
     return _TOOL.get(value, str(value))
 
 
-def _string(name: str) -> Callable[[Runtime], str]:
-    def read_it(runtime: Runtime) -> str:
+def _string(name: str) -> Callable[[Threads], str]:
+    def read_it(runtime: Threads) -> str:
         address = read_pointer(runtime.process, runtime.global_address(name))
         if address is None:
             return ""

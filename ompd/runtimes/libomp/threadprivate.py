@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ompd.contract.memory import read_pointer
+from ompd.contract.process import Module
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
-
-if TYPE_CHECKING:
-    from ompd.contract.process import Module
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.structures import Structures
-    from ompd.runtimes.libomp.threads import Thread
+from ompd.runtimes.libomp.teams.threads import Thread, Threads
 
 _MAX_COPIES, _MAX_COPY = 1 << 16, 1 << 32
 _INITIAL_GTID = 0
@@ -45,10 +41,10 @@ class _Prepared(NamedTuple):
 class Threadprivate:
     """The copies that one runtime keeps."""
 
-    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+    def __init__(self, runtime: Threads) -> None:
         self._runtime = runtime
         self._process = runtime.process
-        self._structures = structures
+        self._structures = runtime.structures
         self._copies: dict[int, tuple[Copy, ...]] = {}  # by kmp_info_t
         self._known: dict[int, _Prepared | None] = {}
 
@@ -114,8 +110,7 @@ class Threadprivate:
             return thread.thread_type() == "initial"
 
     def _gtid(self, thread: Thread) -> int:
-        start = self._structures.layout("kmp_base_info_t").field("th_info").offset
-        return self._structures.view("kmp_desc_base_t", thread.address + start).signed("ds_gtid")
+        return self._runtime.gtid_of(thread)
 
     # The compiler's caches
 

@@ -7,25 +7,22 @@ kept at all. Each is a task of its own here, by its region's place.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
+from functools import cached_property
 
-from ompd.contract.memory import ByteOrder, StructView
-from ompd.contract.plugin import FrameAddress, TaskWait
+from ompd.contract.helpers.pages import Heap
+from ompd.contract.memory import ByteOrder, Memory, StructView
+from ompd.contract.plugin import FrameAddress, TaskWait, ThreadHandle
+from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, LayoutUnavailable, OmpdError, Unavailable
 from ompd.records import record
-
-if TYPE_CHECKING:
-    from ompd.contract.helpers.pages import Heap
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.regions import Region, Team
-    from ompd.runtimes.libomp.threads import Thread
+from ompd.runtimes.libomp.teams.heads import Heads
+from ompd.runtimes.libomp.teams.teams import NOT_KEPT, Region, Team, Teams
 
 # ompt_frame_t is public: two words, then two int32 flags, for which no constant is published.
 _FRAME_SIZE = 24
 _EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
-
-NOT_KEPT = "the runtime keeps this only if OMP_DEBUG=enabled or a tool asked for it at the start"
 
 
 class Taskdata:
@@ -52,7 +49,7 @@ class Taskdata:
 class Task:
     """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
 
-    runtime: Runtime
+    runtime: Tasks
     address: int
     place: int = 1
     count: int = 1
@@ -123,21 +120,34 @@ class Task:
 
     def _before(self) -> TaskWait | None:
         try:
-            return self.runtime.waiting.before(self)
+            return self.runtime.before(self)
         except LayoutUnavailable:
             return None  # it is in a queue, then
 
     def _is_detached(self) -> bool:
         try:
-            return self.runtime.waiting.is_detached(self)
+            return self.is_proxy()
         except LayoutUnavailable:
             return False
+
+    def is_proxy(self) -> bool:
+        """Tell whether it has become a proxy for its event: its code is done, and its event is not fulfilled.
+
+        :raises LayoutUnavailable: if nothing tells which flags say so
+        """
+        masks = self.runtime.details.layout("kmp_tasking_flags_t.proxy").masks
+        wanted = masks.get("proxy", 0) | masks.get("detachable", 0)
+        return self.flags & wanted == wanted != 0
+
+    def _event(self) -> int:
+        view = self.runtime.details.view("kmp_taskdata_t.td_depnode", self.address)
+        return view.address_of("td_allow_completion_event")
 
     def waits_for(self) -> TaskWait | None:
         """See :meth:`TaskHandle.waits_for`: ``npredecessors``, and the nodes that lead to it; or its event."""
         status = self.status()
         if status == "detached":
-            return TaskWait("event", event=self.runtime.waiting.event_of(self))
+            return TaskWait("event", event=self._event())
         return self._before() if status == "waiting" else None
 
     def unfinished_children(self) -> int:
@@ -146,11 +156,11 @@ class Task:
         :raises Unavailable: if nothing tells where that is
         """
         try:
-            return self.runtime.waiting.unfinished_children(self)
+            return self.runtime.unfinished_children_of(self)
         except LayoutUnavailable as error:
             raise Unavailable(str(error)) from error
 
-    def thread(self) -> Thread | None:
+    def thread(self) -> ThreadHandle | None:
         """See :meth:`TaskHandle.thread`. An implicit task's is told by its place in the array of its team.
 
         :raises Unavailable: for a suspended explicit task that waits for no children of its own
@@ -159,26 +169,22 @@ class Task:
             return self.team().thread_of_implicit_task(self.address)
         if self.status() in ("queued", "waiting", "detached", "complete"):
             return None
-        return self.runtime.current_tasks.get(self.address) or self._waiting_thread()
+        return self.runtime.thread_of(self.address) or self.waiting_thread()
 
-    def _waiting_thread(self) -> Thread:
-        # The thread on which it waits for its children: td_taskwait_thread, its gtid + 1, is positive then.
+    def waiting_thread(self) -> ThreadHandle:
+        """Return the thread on which it waits for its children: ``td_taskwait_thread``, its gtid + 1, is positive then.
+
+        :raises Unavailable: if it waits for none
+        """
         gtid = self.runtime.details.view("kmp_taskdata_t", self.address).signed("td_taskwait_thread") - 1
         if gtid < 0:
             raise Unavailable("the runtime keeps on which thread it is only for tools, and while it waits for children")
-        thread = self.runtime.by_gtid.get(gtid)
+        thread = self.runtime.thread_by_gtid(gtid)
         if thread is None:
             raise CorruptState(self.address, f"task on thread {gtid}, which there is none of")
         return thread
 
-    def waits_on(self, thread: Thread) -> bool:
-        """Tell whether it waits for its children on *thread*.
-
-        :raises Unavailable: if it waits for none
-        """
-        return self._waiting_thread().address == thread.address
-
-    def thread_or_none(self) -> Thread | None:
+    def thread_or_none(self) -> ThreadHandle | None:
         """Return :meth:`thread`, None where that cannot be told."""
         try:
             return self.thread()
@@ -272,3 +278,72 @@ class Task:
         """See :meth:`TaskHandle.source`: ``td_ident``, which clang's code sets."""
         view = self.runtime.details.view("kmp_taskdata_t", self.address)
         return self.runtime.construct_source(view.pointer("td_ident"))
+
+
+class Tasks(Teams):
+    """The runtime with its tasks."""
+
+    def __init__(self, process: Process, module: Module) -> None:
+        super().__init__(process, module)
+        self.heads = Heads(self, lambda: self.known_children)
+        self.flag_words: dict[int, int] = {}  # td_flags of tasks that are not among these
+        self._taskdata: dict[int, Taskdata] = {}
+
+    def task_at(self, address: int) -> Task:
+        """Return the task whose ``kmp_taskdata_t`` is at *address*: of those that share it the innermost."""
+        task = Task(self, address)
+        head = self.heads.of(address)
+        if head.flags & self.heads.masks[0] if head is not None else task.flag("tasktype"):
+            return task
+        count = max(len(task.team().regions), 1)
+        return Task(self, address, count, count)
+
+    def implicit_task(self, team: Team, thread_num: int, place: int | None = None) -> Task:
+        """Return a thread's implicit task in the *place*-th of the regions that a team stands for, unless told
+        otherwise in the innermost.
+        """
+        count = max(len(team.regions), 1)
+        return Task(self, team.implicit_task_at(thread_num), count if place is None else place, count)
+
+    def taskdata(self, address: int) -> Memory:
+        """Return what was read of the ``kmp_taskdata_t`` at *address*; it reads the rest when it is needed."""
+        known = self._taskdata.get(address)
+        if known is None:
+            known = self._taskdata[address] = Taskdata(self.heap, address, self._task_head)
+        return known
+
+    @cached_property
+    def _task_head(self) -> int:
+        # So much of it is read at once: up to where what tools keep begins, which tasks have of no use else.
+        return self.task_layout.field("ompt_task_info").offset
+
+    @abstractmethod
+    def is_executing(self, task: int) -> bool:
+        """Return whether a thread executes the task whose ``kmp_taskdata_t`` is at *task*.
+
+        :raises OmpdError: if a thread cannot be read, and no other executes it
+        """
+
+    @abstractmethod
+    def thread_of(self, task: int) -> ThreadHandle | None:
+        """Return the thread that executes the task at *task*, None if none is known to."""
+
+    @abstractmethod
+    def thread_by_gtid(self, gtid: int) -> ThreadHandle | None:
+        """Return the thread of the runtime's number *gtid*, None if there is none."""
+
+    @abstractmethod
+    def before(self, task: Task) -> TaskWait | None:
+        """Return what a task that has not begun waits for, None if it waits for no other."""
+
+    @abstractmethod
+    def unfinished_children_of(self, task: Task) -> int:
+        """See :meth:`TaskHandle.unfinished_children`.
+
+        :raises LayoutUnavailable: if the place of the count is unknown
+        """
+
+    @property
+    @abstractmethod
+    def known_children(self) -> Mapping[int, int]:
+        """How many children of each task, by its address, that are not complete are known."""

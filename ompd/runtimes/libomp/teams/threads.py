@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.helpers.pages import Ahead
-from ompd.contract.memory import StructView
+from ompd.contract.memory import StructView, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.ompt import State
 from ompd.contract.plugin import ConstructCode, LockState, ThreadState
-from ompd.errors import CorruptState, OmpdError, Unavailable, Unsupported
-from ompd.runtimes.libomp import constructs, stacks, states
-from ompd.runtimes.libomp.tasks import NOT_KEPT, Task
+from ompd.contract.process import Module, Process
+from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable, Unsupported
+from ompd.runtimes.libomp.teams.tasks import Task, Tasks
+from ompd.runtimes.libomp.teams.teams import NOT_KEPT, Region, Team
 
-if TYPE_CHECKING:
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.regions import Region, Team
-
-
-_NOTED_BARRIERS = ("__kmpc_barrier", "__kmpc_cancel_barrier")
+# States that are noted though none are kept, or that are that of memory never used.
+_ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
 
 class Thread:
     """One ``kmp_info_t``. Each field is read once, when first asked for."""
 
-    def __init__(self, runtime: Runtime, address: int) -> None:
+    def __init__(self, runtime: Threads, address: int) -> None:
         self.runtime = runtime
         self.address = address
         self.memory = Ahead(runtime.heap, address, runtime.thread_head, runtime.process.check_current)
@@ -156,7 +154,7 @@ class Thread:
         task = self.icv_task()
         if task is None or self.team is None:
             return None
-        if len(self.team.regions) > 1 and task.kind() == "explicit" and not constructs.executes_explicit_task(self):
+        if len(self.team.regions) > 1 and task.kind() == "explicit" and not self.runtime.executes_explicit_task(self):
             # A serialized region that an explicit task of a serialized region starts has no descriptor of its own: the
             # runtime goes on pointing at the explicit task.
             raise Unavailable("the runtime does not tell the task of a serialized region inside of an explicit task")
@@ -167,7 +165,7 @@ class Thread:
 
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
-        return states.thread_state(self)
+        return self.runtime.state_of(self)
 
     def kept_state(self) -> tuple[int, int]:
         """Return ``ompt_thread_info``'s state and wait identifier as they stand, which only a runtime that keeps states
@@ -195,11 +193,11 @@ class Thread:
 
         :raises Unavailable: if it waits for one that is not found
         """
-        return self.runtime.locks.lock(self)
+        return self.runtime.lock_of(self)
 
     def barrier_source(self) -> str | None:
         """See :meth:`ThreadHandle.barrier_source`: ``th_ident``, which clang's barriers set when they begin."""
-        return self.runtime.construct_source(self.th_ident) if states.entry_inside(self) in _NOTED_BARRIERS else None
+        return self.runtime.construct_source(self.th_ident) if self.runtime.calls_noted_barrier(self) else None
 
     @property
     def th_ident(self) -> int | None:
@@ -208,8 +206,180 @@ class Thread:
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`."""
-        return stacks.construct_code(self)
+        return self.runtime.construct_code_of(self)
 
     def threadprivate_address(self, address: int) -> int | None:
         """See :meth:`ThreadHandle.threadprivate_address`: in the copies that the runtime itself keeps."""
-        return self.runtime.threadprivate.address(self, address)
+        return self.runtime.threadprivate_of(self, address)
+
+
+class Threads(Tasks):
+    """The runtime with its threads."""
+
+    def __init__(self, process: Process, module: Module) -> None:
+        super().__init__(process, module)
+        self._unasked: OmpdError | None = None  # why a thread's current task is not known
+
+    @cached_property
+    def _threads(self) -> dict[int, Thread]:
+        return {address: Thread(self, address) for address in self.thread_addresses}
+
+    def threads(self) -> Sequence[Thread]:
+        """See :meth:`AddressSpace.threads`."""
+        return tuple(self._threads.values())
+
+    def thread_at(self, address: int) -> Thread:
+        """Return the thread whose ``kmp_info_t`` is at *address*.
+
+        :raises CorruptState: if ``__kmp_threads`` has none there
+        """
+        try:
+            return self._threads[address]
+        except KeyError:
+            raise CorruptState(address, "a team's thread is not in __kmp_threads") from None
+
+    def team_of_thread(self, address: int) -> Team | None:
+        """See :attr:`Thread.th_team`."""
+        return self.thread_at(address).th_team
+
+    @cached_property
+    def _by_pthread(self) -> dict[int, Thread]:
+        found: dict[int, Thread] = {}
+        for thread in self._threads.values():
+            try:
+                identifier = thread.native_id(ThreadIdKind.PTHREAD)
+            except (MemoryFault, CorruptState):
+                continue  # its row is lost; threads() still has it, and the row says why
+            if identifier:  # 0 while the thread is being created
+                found.setdefault(identifier, thread)
+        return found
+
+    def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
+        """See :meth:`AddressSpace.thread_by_native_id`. The runtime keeps ``pthread_self()``, in ``ds_thread``."""
+        if kind == ThreadIdKind.LWP:
+            identifier = self.process.thread_pointer(identifier)
+        elif kind != ThreadIdKind.PTHREAD:
+            raise Unsupported(f"libomp has no thread identifiers of kind {kind!r}")
+        return self._by_pthread.get(identifier)
+
+    @cached_property
+    def by_gtid(self) -> Mapping[int, Thread]:
+        """The threads by the runtime's number for them, ``ds_gtid``."""
+        return {self.gtid_of(thread): thread for thread in self.threads()}
+
+    def gtid_of(self, thread: Thread) -> int:
+        """Return ``ds_gtid``.
+
+        :raises LayoutUnavailable: if its place is unknown
+        """
+        start = self.details.layout("kmp_base_info_t").field("th_info").offset
+        return self.structures.view("kmp_desc_base_t", thread.address + start).signed("ds_gtid")
+
+    def thread_by_gtid(self, gtid: int) -> Thread | None:
+        """Return the thread of the runtime's number *gtid*, None if there is none."""
+        return self.by_gtid.get(gtid)
+
+    def is_executing(self, task: int) -> bool:
+        """Return whether a thread executes the task whose ``kmp_taskdata_t`` is at *task*.
+
+        :raises OmpdError: if a thread cannot be read, and no other executes it
+        """
+        if task not in self.current_tasks and self._unasked is not None:
+            raise self._unasked
+        return task in self.current_tasks
+
+    @cached_property
+    def current_tasks(self) -> Mapping[int, Thread]:
+        """The threads that execute each task, by the task's ``kmp_taskdata_t``, as far as they can be read."""
+        found: dict[int, Thread] = {}
+        for thread in self._threads.values():
+            try:
+                task = thread.current_task()
+            except OmpdError as error:
+                self._unasked = error
+                continue  # that thread's own row complains
+            if task is not None:
+                found[task.address] = thread
+        return found
+
+    def thread_of(self, task: int) -> Thread | None:
+        """Return the thread that executes the task at *task*, None if none is known to."""
+        return self.current_tasks.get(task)
+
+    def live_teams(self) -> Sequence[Team]:
+        """Return the teams whose regions are being executed, and those of initial threads."""
+        found: dict[int, Team] = {}
+        for thread in self._threads.values():
+            for team in thread.team.chain if thread.team is not None else ():
+                found[team.address] = team
+        return tuple(found.values())
+
+    # Whether it keeps states
+
+    @cached_property
+    def _states_kept(self) -> bool:
+        address = self.process.symbol_in(self.module, "ompt_enabled")
+        if address is not None:
+            # ompt_callbacks_active_t: bit 0 is "enabled", set by OMP_DEBUG=enabled and by a tool
+            return bool(self.process.read(address, 1)[0] & 1)
+        if self.stripped is not None:
+            return self._states_seen()
+        return read_unsigned(self.process, self.global_address("ompd_state"), 8) != 0
+
+    def _states_seen(self) -> bool:
+        # Frames of tasks and tools' data are only there if it keeps all of that. Then it has a state of every worker,
+        # which is never work_serial, 0. Some it notes whatever it was told: work_parallel for a thread that forms
+        # a team, undefined in reductions.
+        states: dict[str, set[int]] = {"initial": set(), "worker": set()}
+        for thread in self._threads.values():
+            try:
+                if thread.kept_by_tool():
+                    return True
+                states[thread.thread_type()].add(thread.kept_state()[0])
+            except (MemoryFault, CorruptState):
+                continue
+        if State.WORK_SERIAL in states["worker"]:
+            return False
+        if (states["initial"] | states["worker"]) - _ALWAYS_NOTED:
+            return True
+        raise Unavailable("the runtime has no symbols that would tell whether it keeps states, and no state shows it")
+
+    @cached_property
+    def states_are_kept(self) -> bool:
+        """Whether the runtime is known to keep states, frames and tools' data; False where that cannot be told."""
+        try:
+            return self.keeps_states()
+        except Unavailable:
+            return False
+
+    def keeps_states(self) -> bool:
+        """See :meth:`AddressSpace.keeps_states`."""
+        return self._states_kept
+
+    # What stacks and waits tell
+
+    @abstractmethod
+    def state_of(self, thread: Thread) -> ThreadState:
+        """See :meth:`ThreadHandle.state`."""
+
+    @abstractmethod
+    def executes_explicit_task(self, thread: Thread) -> bool:
+        """Return whether the innermost code of regions and tasks on a thread's stack is an explicit task's; False where
+        that is unknown.
+        """
+
+    @abstractmethod
+    def calls_noted_barrier(self, thread: Thread) -> bool:
+        """Return whether a thread's innermost code has called a barrier that sets ``th_ident``."""
+
+    @abstractmethod
+    def construct_code_of(self, thread: Thread) -> Sequence[ConstructCode]:
+        """See :meth:`ThreadHandle.construct_code`."""
+
+    @abstractmethod
+    def lock_of(self, thread: Thread) -> LockState | None:
+        """See :meth:`ThreadHandle.lock`."""
+
+    @abstractmethod
+    def threadprivate_of(self, thread: Thread, address: int) -> int | None:
+        """See :meth:`ThreadHandle.threadprivate_address`."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from ompd.contract.memory import StructLayout, StructView
 from ompd.errors import CorruptState, LayoutUnavailable, TypeNotFound
 from ompd.runtimes.layout import dwarf, selfdescribed
-from ompd.runtimes.libomp.layouts import of_table
-from ompd.runtimes.libomp.names import defined_as
+from ompd.runtimes.libomp.layout.layouts import of_table
+from ompd.runtimes.libomp.layout.names import defined_as
 
 if TYPE_CHECKING:
     from ompd.contract.helpers.pages import Heap
     from ompd.contract.process import Module, Process
-    from ompd.runtimes.libomp.layouts import Known
+    from ompd.runtimes.libomp.layout.layouts import Known
 
 # What is read of each structure.
 _WANTED: Mapping[str, Sequence[str]] = {

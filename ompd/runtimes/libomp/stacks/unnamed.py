@@ -14,24 +14,29 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, USER
 from ompd.contract.memory import read_words
+from ompd.contract.process import Frame
 from ompd.errors import OmpdError
-from ompd.runtimes.libomp import constructs
-from ompd.runtimes.libomp.barriers import CLOSING, PLAIN, REDUCTION, STEP, Words
-
-if TYPE_CHECKING:
-    from ompd.contract.process import Frame
-    from ompd.runtimes.layout.table import Table
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.regions import Region, Team
-    from ompd.runtimes.libomp.threads import Thread
+from ompd.runtimes.layout.table import Table
+from ompd.runtimes.libomp.stacks.code import (
+    FORK_BARRIER,
+    JOIN_BARRIER,
+    TASK_INVOKERS,
+    Code,
+    calls_user_code,
+    is_entry,
+    is_fork,
+)
+from ompd.runtimes.libomp.teams.teams import Region, Team
+from ompd.runtimes.libomp.teams.threads import Thread, Threads
+from ompd.runtimes.libomp.teams.words import CLOSING, PLAIN, REDUCTION, STEP, Words
 
 _WRAPPER, _TASK_INVOKER = "__kmp_GOMP_microtask_wrapper", "__kmp_invoke_task"
 _BARRIER, _REDUCTION = "__kmp_barrier", "__kmp_enter_critical_section_reduce_block"
@@ -46,6 +51,8 @@ _MEETS = re.compile(
 _MAX_TASKS = 1 << 14
 _MAX_STACK = 1 << 16
 _SYSTEM_CALLERS = (SYSTEM, None)
+
+_Key = tuple["int | None", int]
 
 
 class _Group(NamedTuple):
@@ -71,55 +78,82 @@ class _Place(NamedTuple):
         return self.team.t_threads[0] == self.thread.address
 
 
-class Unnamed:
-    """The names of unnamed routines by the frames that they have on the stacks of a stripped runtime's threads."""
+class Names:
+    """What was found out about frames: by ``_key`` their routines' names, the kinds of barriers at which their threads
+    wait, and whether they may be at one, or wait for a region to begin; and the barriers that threads leave.
+    """
 
-    def __init__(self, runtime: Runtime, table: Table) -> None:
+    def __init__(self) -> None:
+        self.names: dict[_Key, str] = {}
+        self.kinds: dict[_Key, int] = {}
+        self.doubtful: set[_Key] = set()
+        self.between: set[_Key] = set()
+        self.left: set[tuple[int, int]] = set()
+
+    def name(self, frame: Frame) -> str:
+        """Return the name of the routine of a frame, ``""`` if it is unknown."""
+        return self.names.get(_key(frame), "")
+
+
+class Unnamed:
+    """The names of unnamed routines by the frames that they have on the stacks of a stripped runtime's threads. They
+    are found when one is first needed.
+
+    :param asks_for_lock: returns whether frames hold the address of a lock that a thread waits for
+    """
+
+    def __init__(
+        self, runtime: Threads, table: Table, asks_for_lock: Callable[[Thread, tuple[Frame, ...]], bool]
+    ) -> None:
         self._runtime = runtime
         self._table = table
-        self._names: dict[tuple[int | None, int], str] = {}
-        self._doubtful: set[tuple[int | None, int]] = set()
-        self._kinds: dict[tuple[int | None, int], int] = {}
-        self._left: set[tuple[int, int]] = set()
-        self._between: set[tuple[int | None, int]] = set()
+        self._asks_for_lock = asks_for_lock
+
+    @cached_property
+    def _found(self) -> Names:
+        return _Search(self._runtime, self._table, self._asks_for_lock).found()
+
+    def name(self, frame: Frame) -> str:
+        """Return the name of the routine of a frame, ``""`` if it is unknown."""
+        return self._found.name(frame)
+
+    def is_doubtful(self, frame: Frame) -> bool:
+        """Return whether a frame is inside of a call that may wait at a barrier, and nothing shows whether it does."""
+        return _key(frame) in self._found.doubtful
+
+    def barrier(self, frame: Frame) -> int | None:
+        """Return the kind of barrier at which the thread of a frame waits in the call that the frame is of, or None."""
+        return self._found.kinds.get(_key(frame))
+
+    def is_between_regions(self, frame: Frame) -> bool:
+        """Return whether a frame is of a worker that waits for a region to begin, or has not seen yet that it has."""
+        return _key(frame) in self._found.between
+
+    def has_been_left(self, team: Team, kind: int) -> bool:
+        """Return whether the primary thread has begun to let threads go from a barrier of a *kind*."""
+        return (team.address, kind) in self._found.left
+
+
+class _Search:
+    # Each step names routines by what the steps before it have named: first what calls the code of regions, then what
+    # calls that of tasks, last the barriers. Its own Code has the names that are known up to there.
+
+    def __init__(
+        self, runtime: Threads, table: Table, asks_for_lock: Callable[[Thread, tuple[Frame, ...]], bool]
+    ) -> None:
+        self._runtime = runtime
+        self._asked = asks_for_lock
+        self._result = Names()
+        self._code = Code(runtime, self._result.name)
         self._calls_of_tasks: set[int] = set()
         self._flag = next((layout for name, layout in table.structs.items() if name.startswith("kmp_flag_64<")), None)
-        # Where the words of all threads of a team lie, by the team and the kind of barrier.
+        # Where the words of all threads of a team are, by the team and the kind of barrier.
         self._words: dict[tuple[int, int], frozenset[int]] = {}
         # The frames of regions' code on each thread's stack (by its kmp_info_t), and those that call tasks' code.
         self._begun: dict[int, Sequence[int]] = {}
         self._invoking: dict[int, Sequence[int]] = {}
-        self._is_complete = False
 
-    def name(self, frame: Frame) -> str:
-        """Return the name of the routine of a frame, ``""`` where it cannot be told."""
-        self._look()
-        return self._names.get(_key(frame), "")
-
-    def is_doubtful(self, frame: Frame) -> bool:
-        """Tell whether a frame is inside of a call that may wait at a barrier, and nothing shows whether it does."""
-        self._look()
-        return _key(frame) in self._doubtful
-
-    def barrier(self, frame: Frame) -> int | None:
-        """Return the kind of barrier at which the thread of a frame waits in the call that the frame is of, or None."""
-        self._look()
-        return self._kinds.get(_key(frame))
-
-    def is_between_regions(self, frame: Frame) -> bool:
-        """Tell whether a frame is of a worker that waits for a region to begin, or has not seen yet that it has."""
-        self._look()
-        return _key(frame) in self._between
-
-    def has_been_left(self, team: Team, kind: int) -> bool:
-        """Tell whether the primary thread has begun to let threads go from a barrier of a *kind*, where others wait."""
-        self._look()
-        return (team.address, kind) in self._left
-
-    def _look(self) -> None:
-        if self._is_complete:
-            return
-        self._is_complete = True  # from here on, since what is asked below asks again
+    def found(self) -> Names:
         wrappers = self._wrappers()
         stacks = list(self._stacks(wrappers))
         routines = self._task_routines()
@@ -130,7 +164,7 @@ class Unnamed:
             for group in groups:
                 self._name_known_caller(frames, group)
         # What calls a region's code was judged without the names that are known now.
-        self._runtime.region_calls.clear()
+        self._code = Code(self._runtime, self._result.name)
         held: dict[tuple[int, int], list[_Place]] = {}
         primaries: list[_Place] = []
         for thread, frames, groups in stacks:
@@ -140,24 +174,24 @@ class Unnamed:
                 except OmpdError:
                     self._doubt(frames, group)
         self._name_held(held, primaries)
+        return self._result
 
     # Stacks
 
     def _stacks(self, wrappers: set[int]) -> Iterator[tuple[Thread, tuple[Frame, ...], list[_Group]]]:
-        process = self._runtime.process
         for thread in self._runtime.threads():
             try:
-                frames = process.stack(thread.native_thread_id()).frames
+                frames = self._runtime.process.stack(thread.native_thread_id()).frames
             except OmpdError:
                 continue  # whoever asks for that thread is told
             for frame in frames:
-                is_unnamed = constructs.routine_at(self._runtime, frame.call_site) == ""
+                is_unnamed = self._code.routine_at(frame.call_site) == ""
                 if is_unnamed and frame.function_start in wrappers:
-                    self._names[_key(frame)] = _WRAPPER
+                    self._result.names[_key(frame)] = _WRAPPER
             yield thread, frames, list(self._groups(frames))
 
     def _groups(self, frames: Sequence[Frame]) -> Iterator[_Group]:
-        owners = [constructs.owner_at(self._runtime, frame.call_site) for frame in frames]
+        owners = [self._runtime.owner_at(frame.call_site) for frame in frames]
         first = 0
         while first < len(frames):
             if owners[first] != RUNTIME:
@@ -166,7 +200,7 @@ class Unnamed:
             last = first
             while last + 1 < len(frames) and owners[last + 1] == RUNTIME:
                 pair = frames[last], frames[last + 1]
-                if self._is_jumped_to(*pair) or constructs.begins_region(self._runtime, *pair):
+                if self._is_jumped_to(*pair) or self._code.begins_region(*pair):
                     break
                 last += 1
             yield _Group(first, last, self._entry(frames, last, owners))
@@ -174,15 +208,15 @@ class Unnamed:
 
     def _is_jumped_to(self, inner: Frame, outer: Frame) -> bool:
         # Whether it is an entry point to which the code of a construct, which *outer* had called, ended by a jump.
-        callee = constructs.routine_at(self._runtime, inner.call_site) or ""
-        caller = constructs.routine_at(self._runtime, outer.call_site) or ""
-        return constructs.is_entry(callee) and (
-            constructs.calls_user_code(caller) or self._runtime.process.calls_by_pointer(outer.pc) is True
+        callee = self._code.routine_at(inner.call_site) or ""
+        caller = self._code.routine_at(outer.call_site) or ""
+        return is_entry(callee) and (
+            calls_user_code(caller) or self._runtime.process.calls_by_pointer(outer.pc) is True
         )
 
     def _entry(self, frames: Sequence[Frame], last: int, owners: Sequence[str]) -> str | None:
         outer = owners[last + 1] if last + 1 < len(frames) else None
-        name = constructs.routine_at(self._runtime, frames[last].call_site)
+        name = self._code.routine_at(frames[last].call_site)
         if name or outer != USER:
             return name or (None if outer in _SYSTEM_CALLERS else "")
         # The entry point jumped to the routine that does its work; what called it may have left by a jump as well.
@@ -193,7 +227,7 @@ class Unnamed:
 
     def _wrappers(self) -> set[int]:
         entries = {team.t_pkfn for team in self._teams()}
-        return {entry for entry in entries if entry is not None and constructs.is_wrapper(self._runtime, entry)}
+        return {entry for entry in entries if entry is not None and self._runtime.owner_at(entry) == RUNTIME}
 
     def _teams(self) -> Iterator[Team]:
         try:
@@ -222,16 +256,16 @@ class Unnamed:
         if not group.first:
             return
         caller, inner = frames[group.first], frames[group.first - 1]
-        if constructs.routine_of(self._runtime, caller):
+        if self._code.routine_of(caller):
             return
         if inner.function_start in routines:
-            self._names[_key(caller)] = _TASK_INVOKER
+            self._result.names[_key(caller)] = _TASK_INVOKER
             self._calls_of_tasks.add(caller.call_site)
 
     def _name_known_caller(self, frames: Sequence[Frame], group: _Group) -> None:
         # The very instruction that called another task's function: this one's was left by a jump.
         if group.first and frames[group.first].call_site in self._calls_of_tasks:
-            self._names.setdefault(_key(frames[group.first]), _TASK_INVOKER)
+            self._result.names.setdefault(_key(frames[group.first]), _TASK_INVOKER)
 
     # Barriers
 
@@ -243,7 +277,7 @@ class Unnamed:
         held: dict[tuple[int, int], list[_Place]],
         primaries: list[_Place],
     ) -> None:
-        if group.first and constructs.begins_region(self._runtime, frames[group.first - 1], frames[group.first]):
+        if group.first and self._code.begins_region(frames[group.first - 1], frames[group.first]):
             return  # it executes the region
         place = self._place(thread, frames, group)
         if place is None or not self._may_wait(place):
@@ -276,9 +310,9 @@ class Unnamed:
         kinds: tuple[int, ...] = (PLAIN, REDUCTION)
         if group.entry is None:
             # The worker's own routine, in whose barrier that of its region ends too.
-            region, kinds, name = met, (CLOSING,), constructs.FORK_BARRIER
-        elif constructs.is_fork(group.entry):
-            region, kinds, name = met, (CLOSING,), constructs.JOIN_BARRIER
+            region, kinds, name = met, (CLOSING,), FORK_BARRIER
+        elif is_fork(group.entry):
+            region, kinds, name = met, (CLOSING,), JOIN_BARRIER
         elif self._is_in_task(thread, frames, group):
             return None  # an explicit task meets no barrier
         if region is None or region.team.t_nproc == 1 or thread.address not in region.team.t_threads:
@@ -294,15 +328,15 @@ class Unnamed:
         # A stack is gone through once for all its groups.
         if thread.address not in self._begun:
             pairs = enumerate(pairwise(frames))
-            self._begun[thread.address] = [at for at, p in pairs if constructs.begins_region(self._runtime, *p)]
+            self._begun[thread.address] = [at for at, p in pairs if self._code.begins_region(*p)]
         return self._begun[thread.address]
 
     def _is_in_task(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
         # Whether the code that called a group of frames is an explicit task's, and not that of a region itself: which
         # of the two begins first outside of it. All that call tasks' code have their names by now.
         if thread.address not in self._invoking:
-            invokers = constructs.TASK_INVOKERS
-            names = (constructs.routine_of(self._runtime, frame) for frame in frames[:-1])
+            invokers = TASK_INVOKERS
+            names = (self._code.routine_of(frame) for frame in frames[:-1])
             self._invoking[thread.address] = [at for at, name in enumerate(names) if name in invokers]
         invoking, begun = self._invoking[thread.address], self._frames_of_regions(thread, frames)
         first = bisect_left(invoking, group.last + 1)
@@ -316,9 +350,9 @@ class Unnamed:
         entry, frames, group = place.group.entry, place.frames, place.group
         if entry is None:
             return True
-        if constructs.is_fork(entry):
+        if is_fork(entry):
             # What begins the region has a name; what ends it has none.
-            names = (constructs.routine_at(self._runtime, f.call_site) for f in frames[group.first : group.last + 1])
+            names = (self._code.routine_at(f.call_site) for f in frames[group.first : group.last + 1])
             return _FORK_CALL not in names
         if entry:
             return _MEETS.match(entry) is not None
@@ -326,25 +360,25 @@ class Unnamed:
 
     def _waits_for_tasks(self, place: _Place) -> bool:
         try:
-            task = place.team.implicit_task(place.team.t_threads.index(place.thread.address))
-            return task.waits_on(place.thread)
+            number = place.team.t_threads.index(place.thread.address)
+            return self._runtime.implicit_task(place.team, number).waiting_thread().address == place.thread.address
         except OmpdError:
             return False
 
     @cached_property
     def _bars(self) -> Words:
-        return Words(self._runtime, self._runtime.structures)
+        return Words(self._runtime.heap, self._runtime.structures)
 
     def _has_arrived(self, place: _Place, kind: int) -> bool:
         # Whether it waits for others to arrive, or has arrived with all those that it waits for.
-        bars, team, thread = self._bars, place.team, place.thread.address
-        reached = bars.passed(team, kind) + STEP
-        if not place.is_primary and bars.arrived(thread, kind) == reached:
+        bars, team, info = self._bars, place.team, place.thread.address
+        reached = bars.passed(team.address, kind) + STEP
+        if not place.is_primary and bars.arrived(info, kind) == reached:
             return True
         key = team.address, kind
         if key not in self._words:
             self._words[key] = frozenset(bars.arrived_at(member, kind) for member in team.t_threads if member)
-        return self._has_flag(place, self._words[key] - {bars.arrived_at(thread, kind)}, reached)
+        return self._has_flag(place, self._words[key] - {bars.arrived_at(info, kind)}, reached)
 
     def _has_words(self, team: Team) -> bool:
         # Whether its barriers count by these words: the distributed ones do not.
@@ -353,8 +387,8 @@ class Unnamed:
 
     def _is_held(self, place: _Place, kind: int) -> bool:
         # Whether all have arrived, and it waits to be let go.
-        bars, team, thread = self._bars, place.team, place.thread.address
-        if place.is_primary or bars.arrived(thread, kind) != bars.passed(team, kind) or bars.go(thread, kind):
+        bars, team, info = self._bars, place.team, place.thread.address
+        if place.is_primary or bars.arrived(info, kind) != bars.passed(team.address, kind) or bars.go(info, kind):
             return False
         return self._waits_to_go(place, kind)
 
@@ -363,7 +397,7 @@ class Unnamed:
 
     def _mark_between(self, place: _Place) -> None:
         if place.group.entry is None:
-            self._between.update(map(_key, place.frames[place.group.first : place.group.last + 1]))
+            self._result.between.update(map(_key, place.frames[place.group.first : place.group.last + 1]))
 
     def _name_held(self, held: dict[tuple[int, int], list[_Place]], primaries: Sequence[_Place]) -> None:
         # While all workers wait to be let go the primary thread is in the barrier, too: it waits for tasks, or adds up
@@ -385,7 +419,7 @@ class Unnamed:
             for place in places:
                 self._rename(place, kind)
             if not is_whole:
-                self._left.add((address, kind))
+                self._result.left.add((address, kind))
 
     def _has_flag(self, place: _Place, words: frozenset[int], reached: int) -> bool:
         # Whether the frames of a group hold a flag that waits for one of *words* to become *reached*.
@@ -403,21 +437,21 @@ class Unnamed:
         return any(word in words and then == reached for word, then in zip(on_stack, on_stack[distance:], strict=False))
 
     def _asks_for_lock(self, place: _Place) -> bool:
-        return self._runtime.locks.asks_for_one(place.thread, tuple(place.frames[: place.group.last + 2]))
+        return self._asked(place.thread, tuple(place.frames[: place.group.last + 2]))
 
     def _rename(self, place: _Place, kind: int | None) -> None:
         # Any of them that has no name stands for it.
         frames = place.frames[place.group.first : place.group.last + 1]
         if kind is not None:
-            self._kinds.update((_key(frame), kind) for frame in frames)
+            self._result.kinds.update((_key(frame), kind) for frame in frames)
         for frame in frames:
-            is_unnamed = not constructs.routine_at(self._runtime, frame.call_site)
-            if is_unnamed and self._names.setdefault(_key(frame), place.name) == place.name:
+            is_unnamed = not self._code.routine_at(frame.call_site)
+            if is_unnamed and self._result.names.setdefault(_key(frame), place.name) == place.name:
                 return
 
     def _doubt(self, frames: Sequence[Frame], group: _Group) -> None:
-        self._doubtful.update(_key(frame) for frame in frames[group.first : group.last + 1])
+        self._result.doubtful.update(_key(frame) for frame in frames[group.first : group.last + 1])
 
 
-def _key(frame: Frame) -> tuple[int | None, int]:
+def _key(frame: Frame) -> _Key:
     return frame.cfa, frame.call_site

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ompd.contract.memory import read_pointer, read_unsigned
 from ompd.errors import MemoryFault, Unavailable
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.structures import Structures
+from ompd.runtimes.libomp.teams.reading import Reading
 
 _SYMBOL, _TABLE = "__kmp_i_lock_table", "kmp_indirect_lock_table"
 _ROW, _FIRST_ROWS, _MAX_TABLES = 1024, 8, 18
@@ -46,10 +43,10 @@ class _Table(NamedTuple):
 class LockTable:
     """The locks that one runtime has made."""
 
-    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+    def __init__(self, runtime: Reading) -> None:
         self._runtime = runtime
         self._process = runtime.process
-        self._structures = structures
+        self._structures = runtime.details
 
     def numbered(self, number: int) -> int | None:
         """Return the lock that a variable of value 2 * *number* stands for, None if there is none."""

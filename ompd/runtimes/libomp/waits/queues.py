@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import CorruptState, LayoutUnavailable
 from ompd.runtimes.layout import dwarf
-from ompd.runtimes.libomp.names import defined_as
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.structures import Structures
-    from ompd.runtimes.libomp.tasks import Task
+from ompd.runtimes.libomp.layout.names import defined_as
+from ompd.runtimes.libomp.teams.tasks import Task
+from ompd.runtimes.libomp.teams.threads import Threads
 
 _MAX_QUEUED_TASKS = 1 << 20
 # A team has a queue for each priority that tasks were given; omp_get_max_task_priority() is seldom above ten.
@@ -25,11 +21,11 @@ _PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
 class Queues:
     """The task queues of one runtime."""
 
-    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+    def __init__(self, runtime: Threads) -> None:
         self._runtime = runtime
         self._process = runtime.process
         self._heap = runtime.heap
-        self._structures = structures
+        self._structures = runtime.details
         self._queued: list[Task] | None = None
 
     def queued(self) -> list[Task]:

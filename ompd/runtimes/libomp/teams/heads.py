@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ompd.contract.helpers.pages import has_lost_page
 from ompd.contract.memory import Field
 from ompd.errors import LayoutUnavailable, OmpdError
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.structures import Structures
+from ompd.runtimes.libomp.teams.reading import Reading
 
 # Tasks that are no further apart are read together, so many bytes at most.
 _GAP, _MOST = 1024, 1 << 16
@@ -55,11 +52,15 @@ class _Form:
 
 
 class Heads:
-    """The beginnings of tasks of one runtime that were read."""
+    """The beginnings of tasks of one runtime that were read.
 
-    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+    :param known_children: returns how many children of each task, by its address, are known that are not complete
+    """
+
+    def __init__(self, runtime: Reading, known_children: Callable[[], Mapping[int, int]]) -> None:
         self._runtime = runtime
-        self._structures = structures
+        self._structures = runtime.structures
+        self._count_children = known_children
         self._known: dict[int, Head] = {}
         self.of = self._known.get
         """Returns the :class:`Head` of the task at an address, None if it was not read."""
@@ -83,7 +84,7 @@ class Heads:
 
     @cached_property
     def _known_children(self) -> Mapping[int, int]:
-        return self._runtime.waiting.known_children
+        return self._count_children()
 
     def is_plain(self, head: Head) -> bool:
         """Tell whether it is that of an explicit task, not complete, to which no other task is tied by a dependence."""

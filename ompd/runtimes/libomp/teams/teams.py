@@ -7,30 +7,28 @@ are one team at level 4. Each is a region of its own here. LLVM's library, which
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from ompd.contract.code import USER
+from ompd.contract.code import RUNTIME, USER
 from ompd.contract.memory import StructView, read_pointer
-from ompd.contract.plugin import BarrierState
+from ompd.contract.plugin import BarrierState, TaskHandle, ThreadHandle
+from ompd.contract.process import Frame, Module, Process
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
-from ompd.runtimes.libomp import barriers, constructs
-from ompd.runtimes.libomp.tasks import NOT_KEPT, Task
-
-if TYPE_CHECKING:
-    from ompd.contract.process import Frame
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.threads import Thread
+from ompd.runtimes.libomp.teams.reading import Reading
 
 # omp_get_supported_active_levels() of libomp is INT_MAX; a stack ends long before this.
 MAX_NESTING = 100_000
+
+NOT_KEPT = "the runtime keeps this only if OMP_DEBUG=enabled or a tool asked for it at the start"
 
 
 class Team:
     """One ``kmp_team_t``. Each field is read once, when first asked for."""
 
-    def __init__(self, runtime: Runtime, view: StructView) -> None:
+    def __init__(self, runtime: Teams, view: StructView) -> None:
         self.runtime = runtime
         self.address = view.address
         self._view = view
@@ -88,7 +86,7 @@ class Team:
         if arguments is None or view.signed("t_argc") < 1:
             return None
         function = read_pointer(self.runtime.process, arguments)
-        return function if function is not None and constructs.owner_at(self.runtime, function) == USER else None
+        return function if function is not None and self.runtime.owner_at(function) == USER else None
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
@@ -101,17 +99,18 @@ class Team:
         order = self.runtime.process.byte_order
         return tuple(int.from_bytes(raw[at : at + size], order) or None for at in range(0, len(raw), size))
 
-    def implicit_task(self, thread_num: int) -> Task:
-        """The implicit task of a thread: ``t_implicit_task_taskdata`` is an array of ``kmp_taskdata_t``."""
+    def implicit_task_at(self, thread_num: int) -> int:
+        """Return the address of a thread's implicit task: ``t_implicit_task_taskdata`` is an array of
+        ``kmp_taskdata_t``.
+        """
         array = self._view.pointer("t_implicit_task_taskdata")
         size = self.runtime.task_layout.size
         if array is None or not size:
             raise Unavailable("the runtime does not tell where implicit tasks lie")
-        count = max(len(self.regions), 1)
-        return Task(self.runtime, array + thread_num * size, count, count)
+        return array + thread_num * size
 
-    def thread_of_implicit_task(self, address: int) -> Thread:
-        """The thread whose implicit task lies at *address*.
+    def thread_of_implicit_task(self, address: int) -> ThreadHandle:
+        """Return the thread whose implicit task lies at *address*.
 
         :raises CorruptState: if none of this team's does
         """
@@ -194,7 +193,7 @@ class Team:
         primary = self.t_threads[0]
         if primary is None:
             raise CorruptState(self.address, "team without its primary thread")
-        team = self.runtime.thread_at(primary).th_team
+        team = self.runtime.team_of_thread(primary)
         return team is not None and any(ancestor.address == self.address for ancestor in team.chain)
 
     @cached_property
@@ -249,27 +248,28 @@ class Region:
         """Return ``t_active_level``: regions that share a team are all inactive."""
         return self.team.t_active_level
 
-    def thread(self, thread_num: int) -> Thread:
+    def thread(self, thread_num: int) -> ThreadHandle:
         """See :meth:`ParallelHandle.thread`."""
-        return self.team.runtime.thread_at(self._member(thread_num))
+        return self.team.runtime.thread_at(self.member(thread_num))
 
-    def _member(self, thread_num: int) -> int:
-        self._check(thread_num)
+    def member(self, thread_num: int) -> int:
+        """Return the address of one of its threads.
+
+        :raises BadInput: if it has none of that number
+        """
+        if not 0 <= thread_num < self.size():
+            raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
         address = self.team.t_threads[thread_num]
         if address is None:
             raise Unavailable(f"thread {thread_num} has not joined its team yet")
         return address
 
-    def implicit_task(self, thread_num: int) -> Task:
+    def implicit_task(self, thread_num: int) -> TaskHandle:
         """See :meth:`ParallelHandle.implicit_task`."""
-        self._member(thread_num)
+        self.member(thread_num)
         if self.count > 1:
             self.thread(0).current_task()  # which says so if the regions' descriptors are not to be told apart
-        return replace(self.team.implicit_task(thread_num), place=self.place)
-
-    def _check(self, thread_num: int) -> None:
-        if not 0 <= thread_num < self.size():
-            raise BadInput(f"thread number {thread_num} in a team of {self.size()}")
+        return self.team.runtime.implicit_task(self.team, thread_num, self.place)
 
     def function(self) -> int:
         """Return the entry of the function the compiler made of the region.
@@ -280,22 +280,22 @@ class Region:
 
         :raises Unavailable: if neither tells
         """
-        entry = self.team.t_pkfn
+        entry, on_stacks = self.team.t_pkfn, self.team.runtime.entry_on_stacks
         if self.size() == 1 or entry is None:
-            return constructs.region_entry(self)
-        if not constructs.is_wrapper(self.team.runtime, entry):
+            return on_stacks(self)
+        if self.team.runtime.owner_at(entry) != RUNTIME:
             return entry
         try:
-            return constructs.region_entry(self)
+            return on_stacks(self)
         except Unavailable:
             wrapped = self.team.wrapped_function()
             if wrapped is None:
                 raise
             return wrapped
 
-    def encountering_frames(self) -> tuple[Frame, ...]:
+    def encountering_frames(self) -> Sequence[Frame]:
         """See :meth:`ParallelHandle.encountering_frames`."""
-        return constructs.encountering_frames(self)
+        return self.team.runtime.encountering_frames_of(self)
 
     def tool_data(self) -> int:
         """Return ``ompt_team_info.parallel_data``."""
@@ -315,10 +315,9 @@ class Region:
         runtime = self.team.runtime
         return runtime.construct_source(runtime.details.view("kmp_base_team_t", self.team.address).pointer("t_ident"))
 
-    def barriers(self) -> tuple[BarrierState, ...]:
+    def barriers(self) -> Sequence[BarrierState]:
         """See :meth:`ParallelHandle.barriers`: by the stacks of the team's threads and by what the runtime counts."""
-        runtime = self.team.runtime
-        return barriers.barriers_of(runtime, runtime.details, self)
+        return self.team.runtime.barriers_of(self)
 
     def unfinished_tasks(self) -> int:
         """See :meth:`ParallelHandle.unfinished_tasks`: what the implicit tasks of the team have generated, those that
@@ -327,10 +326,62 @@ class Region:
         :raises Unavailable: if nothing tells where that is
         """
         numbers = range(self.size())
-        known = {task.id: self.team.runtime.task_at(task.address) for task in map(self.implicit_task, numbers)}
+        known = {task.id: task for task in map(self.team.regions[-1].implicit_task, numbers)}
         for number in numbers:
             task = self.thread(number).current_task()
             while task is not None and task.id not in known and task.kind() == "explicit":
-                known[task.id] = self.team.runtime.task_at(task.address)
+                known[task.id] = task
                 task = task.generating()
         return sum(task.unfinished_children() for task in known.values())
+
+
+class Teams(Reading):
+    """The runtime with its teams."""
+
+    def __init__(self, process: Process, module: Module) -> None:
+        super().__init__(process, module)
+        self._teams: dict[int, Team] = {}
+
+    def team_at(self, address: int) -> Team:
+        """Return the team whose ``kmp_team_t`` is at *address*, read once."""
+        team = self._teams.get(address)
+        if team is None:
+            team = self._teams[address] = Team(self, StructView(self.heap, self.team_layout, address))
+        return team
+
+    def innermost_region(self, team: Team) -> Region | None:
+        """Return the innermost region that *team* executes: its own, or, for a league's, that of a team around it.
+
+        None outside of all regions.
+        """
+        return next((around.regions[-1] for around in team.chain if around.regions), None)
+
+    @abstractmethod
+    def thread_at(self, address: int) -> ThreadHandle:
+        """Return the thread whose ``kmp_info_t`` is at *address*.
+
+        :raises CorruptState: if the runtime has none there
+        """
+
+    @abstractmethod
+    def team_of_thread(self, address: int) -> Team | None:
+        """Return the team that the thread at *address* points at."""
+
+    @abstractmethod
+    def implicit_task(self, team: Team, thread_num: int, place: int) -> TaskHandle:
+        """Return a thread's implicit task in the *place*-th of the regions that a team stands for."""
+
+    @abstractmethod
+    def entry_on_stacks(self, region: Region) -> int:
+        """Return the entry of a region's function from the stacks of its threads.
+
+        :raises Unavailable: if no thread of the team has it on its stack
+        """
+
+    @abstractmethod
+    def encountering_frames_of(self, region: Region) -> Sequence[Frame]:
+        """See :meth:`ParallelHandle.encountering_frames`."""
+
+    @abstractmethod
+    def barriers_of(self, region: Region) -> Sequence[BarrierState]:
+        """See :meth:`ParallelHandle.barriers`."""

@@ -2,7 +2,7 @@
 
 A stripped library has neither constants nor debug information. Its table is chosen by its build-id, where that is one
 of a file that the table is known to fit; else by what it exports, and then only if the state of the process, read by
-that table, does not contradict itself (:mod:`ompd.runtimes.libomp.proof`).
+that table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ompd.errors import (
 )
 from ompd.runtimes.layout import dwarf, published, selfdescribed
 from ompd.runtimes.layout.table import Table, tables
-from ompd.runtimes.libomp import proof
-from ompd.runtimes.libomp.image import ThreadTable, Variables, find_threads
-from ompd.runtimes.libomp.names import defined_as
+from ompd.runtimes.libomp.layout import proof
+from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_threads
+from ompd.runtimes.libomp.layout.names import defined_as
 
 # Releases are told apart by names that they export first; those of other runtimes' tables are not libomp's.
 _RUNTIME = "libomp"

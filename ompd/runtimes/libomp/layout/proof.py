@@ -19,7 +19,7 @@ from ompd.errors import OmpdError, Unavailable, Unsupported
 if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
     from ompd.runtimes.layout.table import Table
-    from ompd.runtimes.libomp.image import ThreadTable
+    from ompd.runtimes.libomp.layout.image import ThreadTable
 
 # So many threads are asked, and so many tasks looked at: a wrong table shows at the first.
 _MAX_THREADS, _MAX_TASKS, _MAX_LEVELS, _MAX_QUEUE = 256, 1 << 14, 1 << 12, 1 << 20

@@ -10,21 +10,16 @@ itself and names another thread as its holder. A variable has to lead to the loc
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ompd import naming
 from ompd.contract.code import RUNTIME
 from ompd.contract.memory import StructView, read_pointer, read_unsigned
 from ompd.contract.plugin import LOCK_TYPES, LockState
+from ompd.contract.process import Frame, Module
 from ompd.errors import MemoryFault, OmpdError, Unavailable
-from ompd.runtimes.libomp import constructs
-from ompd.runtimes.libomp.lock_table import COUNTING, LockTable
-
-if TYPE_CHECKING:
-    from ompd.contract.process import Frame, Module
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.structures import Structures
-    from ompd.runtimes.libomp.threads import Thread
+from ompd.runtimes.libomp.stacks.code import Code
+from ompd.runtimes.libomp.teams.threads import Thread, Threads
+from ompd.runtimes.libomp.waits.lock_table import COUNTING, LockTable
 
 # The runtime's own number of the kind that locks have unless a hint asks for another; those up to 2 are direct.
 _LOCK_KIND, _LOCK_KIND_TAS, _LOCK_KIND_FUTEX = "__kmp_user_lock_seq", 1, 2
@@ -53,13 +48,13 @@ _MAX_STACK = 1 << 16
 class Locks:
     """Finds the locks that the threads of one runtime wait for."""
 
-    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+    def __init__(self, runtime: Threads) -> None:
         self._runtime = runtime
         self._process = runtime.process
-        self._structures = structures
+        self._structures = runtime.details
         self._by_gtid = runtime.by_gtid
         self._queues: dict[int, tuple[int, ...]] = {}
-        self._table = LockTable(runtime, structures)
+        self._table = LockTable(runtime)
 
     def _native(self, gtid: int) -> int | None:
         thread = self._by_gtid.get(gtid)
@@ -71,13 +66,13 @@ class Locks:
         except OmpdError:
             return None
 
-    def lock(self, thread: Thread) -> LockState | None:
+    def lock(self, thread: Thread, code: Code) -> LockState | None:
         """See :meth:`ThreadHandle.lock`.
 
         :raises Unavailable: if it waits for one that cannot be told
         """
-        frames = _innermost_frames(thread)
-        routines = [constructs.routine_of(self._runtime, frame) for frame in reversed(frames[:-1])]
+        frames = _innermost_frames(thread, code)
+        routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
         asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
             return None
@@ -143,7 +138,7 @@ class Locks:
         if 0 < end - start <= _MAX_STACK:
             raw = self._process.read(start, end - start)
             words = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
-        inner = [frame for frame in frames if constructs.owner_at(self._runtime, frame.call_site) == RUNTIME]
+        inner = [frame for frame in frames if self._runtime.owner_at(frame.call_site) == RUNTIME]
         held = [value for frame in inner for value in frame.registers.values()]
         rest = [value for frame in frames for value in frame.registers.values()]
         return _addresses(noted + held), _addresses(rest + words)
@@ -268,10 +263,10 @@ def _addresses(words: list[int]) -> list[int]:
     return [word for word in dict.fromkeys(words) if word > 0xFFFF and word % 4 == 0]
 
 
-def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
+def _innermost_frames(thread: Thread, code: Code) -> tuple[Frame, ...]:
     # From the innermost to the first that is the user's.
     frames = thread.runtime.process.stack(thread.native_thread_id()).frames
     for index, frame in enumerate(frames):
-        if constructs.is_users(thread.runtime, frame):
+        if code.is_users(frame):
             return frames[: index + 1]
     return frames

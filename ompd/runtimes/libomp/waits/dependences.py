@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.plugin import Dependence, TaskWait
 from ompd.errors import CorruptState, OmpdError
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libomp.heads import Head
-    from ompd.runtimes.libomp.plugin import Runtime
-    from ompd.runtimes.libomp.structures import Structures
-    from ompd.runtimes.libomp.tasks import Task
+from ompd.runtimes.libomp.teams.heads import Head
+from ompd.runtimes.libomp.teams.tasks import Task
+from ompd.runtimes.libomp.teams.threads import Threads
+from ompd.runtimes.libomp.waits.queues import Queues
 
 # The runtime makes tables larger in steps; the largest has some 260,000 places (__kmp_dephash_extend).
 _MAX_PLACES, _MAX_NODES = 1 << 20, 1 << 22
@@ -45,10 +43,11 @@ class _Found(NamedTuple):
 class Waiting:
     """The tasks of one runtime that wait for a dependence or an event."""
 
-    def __init__(self, runtime: Runtime, structures: Structures) -> None:
+    def __init__(self, runtime: Threads, queues: Queues) -> None:
         self._runtime = runtime
         self._heap = runtime.heap
-        self._structures = structures
+        self._structures = runtime.details
+        self._queues = queues
 
     def tasks(self) -> Sequence[Task]:
         """Return those that tasks lead to which are known otherwise.
@@ -73,19 +72,6 @@ class Waiting:
         return TaskWait(
             "dependence", count, tuple(self._found.before.get(task.address, ())), tuple(clauses) if clauses else None
         )
-
-    def event_of(self, task: Task) -> int:
-        """Return the event of a detached task: the address of its ``td_allow_completion_event``."""
-        return self._view("kmp_taskdata_t.td_depnode", task.address).address_of("td_allow_completion_event")
-
-    def is_detached(self, task: Task) -> bool:
-        """Tell whether a task has become a proxy for its event: its code is done, and its event is not fulfilled.
-
-        :raises LayoutUnavailable: if nothing tells which flags say so
-        """
-        masks = self._structures.layout("kmp_tasking_flags_t.proxy").masks
-        wanted = masks.get("proxy", 0) | masks.get("detachable", 0)
-        return task.flags & wanted == wanted != 0
 
     def _of(self, task: Task) -> StructView:
         return StructView(task.view.memory, self._structures.layout("kmp_taskdata_t.td_depnode"), task.address)
@@ -173,9 +159,9 @@ class Waiting:
         starts = [runtime.task_at(address) for address in runtime.current_tasks]
         for team in runtime.live_teams():
             # Until a team has formed its tasks' memory holds what was there before.
-            implicit = (team.implicit_task(number) for number in range(team.t_nproc))
+            implicit = (runtime.implicit_task(team, number) for number in range(team.t_nproc))
             starts += [task for task in implicit if task.view.pointer("td_team") == team.address]
-        starts += runtime.queues.queued()
+        starts += self._queues.queued()
         for start in starts:
             here: int | None = start.address
             while here is not None and here not in seen:
@@ -264,14 +250,14 @@ class Waiting:
         masks = self._structures.layout("kmp_tasking_flags_t.proxy").masks
         if not size or not masks.get("proxy") or not masks.get("detachable"):
             return
-        for address in self._runtime.queues.places():
+        for address in self._queues.places():
             try:
                 view = self._view("kmp_taskdata_t.td_depnode", address)
                 is_event = view.unsigned("td_allow_completion_event.type") == _ALLOW_COMPLETION
                 if not is_event or view.pointer("td_allow_completion_event.ed.task") != address + size:
                     continue
                 task = self._runtime.task_at(address)
-                if task.view.pointer("td_parent") in parents and self.is_detached(task):
+                if task.view.pointer("td_parent") in parents and task.is_proxy():
                     yield task
             except OmpdError:
                 continue  # what lay there is something else now

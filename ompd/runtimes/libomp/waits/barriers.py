@@ -1,0 +1,216 @@
+"""Barriers of a team: who waits at which of them, by the threads' stacks and by what the runtime counts.
+
+The runtime has words of three kinds of barriers for each thread and each team (``enum barrier_type``): one for the
+barrier directive and the ends of worksharing constructs, one for reductions whose parts are added up as a tree, one for
+the region's beginning and end. Threads of which some wait at one kind and some at another wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+from ompd.contract.code import RUNTIME
+from ompd.contract.memory import read_unsigned, read_words
+from ompd.contract.plugin import BarrierState
+from ompd.contract.process import Frame, Shape
+from ompd.errors import FieldNotFound, Unavailable
+from ompd.runtimes.libomp.stacks.code import FORK_BARRIER, JOIN_BARRIER
+from ompd.runtimes.libomp.stacks.regions import Hosted, Stacks
+from ompd.runtimes.libomp.stacks.unnamed import Unnamed
+from ompd.runtimes.libomp.teams.reading import Reading
+from ompd.runtimes.libomp.teams.teams import Region
+from ompd.runtimes.libomp.teams.threads import Thread, Threads
+from ompd.runtimes.libomp.teams.words import CLOSING, COUNT, KINDS, PLAIN, REDUCTION, STEP
+
+# Routines in which a thread is at a barrier of its team while it executes a region. The first two end by a jump to the
+# third in builds by gcc.
+_INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", "__kmp_barrier_template"))
+_REDUCTIONS = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
+_LEAVING = "all threads have arrived at the barrier, and some have left it"
+_UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived at the barrier"
+_MAX_STACK = 1 << 16
+
+
+class Barriers:
+    """The barriers of one runtime's teams.
+
+    :raises LayoutUnavailable: if the place of what the runtime counts is unknown
+    """
+
+    def __init__(self, runtime: Threads, stacks: Stacks, unnamed: Unnamed | None) -> None:
+        self._runtime = runtime
+        self._structures = runtime.details
+        self._stacks = stacks
+        self._code = stacks.code
+        self._unnamed = unnamed
+        # The routines that the code of the region whose frame is at some index has called, by stacks' shapes.
+        self._called: dict[tuple[Shape, int], frozenset[str | None]] = {}
+
+    @cached_property
+    def _counters(self) -> Counters:
+        return Counters(self._runtime)
+
+    def of(self, region: Region) -> tuple[BarrierState, ...]:
+        """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
+
+        :raises Unavailable: if it cannot be told where in the region some thread is
+        """
+        present: dict[int, set[int]] = {}
+        doubts: dict[int, str] = {}
+        team = []
+        for number in range(region.size()):
+            thread = self._runtime.thread_at(region.member(number))
+            native = thread.native_thread_id()
+            team.append(native)
+            kinds, is_certain = self._barrier_of(thread, region)
+            if not is_certain:
+                doubts.update(dict.fromkeys(kinds, _UNCERTAIN))
+                continue
+            for kind in kinds:
+                present.setdefault(kind, set()).add(native)
+                if self._unnamed is not None and self._unnamed.has_been_left(region.team, kind):
+                    doubts[kind] = _LEAVING
+        return tuple(BarrierState.gathering(team, here, doubts.get(kind)) for kind, here in sorted(present.items()))
+
+    def _barrier_of(self, thread: Thread, region: Region) -> tuple[tuple[int, ...], bool]:
+        # The kind of barrier at which a thread of a region's team waits for it, none if it waits at none, and whether
+        # that is certain: else it may wait at one of these kinds.
+        stack = self._stacks.hosted(thread)
+        if region not in stack.places:
+            raise Unavailable("the region's frame is not to be told from others on a thread's stack")
+        place = stack.places[region]
+        if place is None:
+            frames = _around_end(stack, region)
+            if self._is_doubtful(frames):
+                return (CLOSING,), False
+            is_there = self._is_closing(thread, region, frames)
+            return (CLOSING,) if is_there is not False else (), is_there is not None
+        # The first routine that the region's code is in decides, whatever tasks the thread runs within it.
+        if self._unnamed is not None:
+            frames = self._called_by(stack.frames, place)
+            if self._is_doubtful(frames):
+                return (PLAIN, REDUCTION), False
+            if _INNER.isdisjoint(self._code.routine_of(frame) for frame in frames):
+                return (), True
+            return tuple(dict.fromkeys(k for k in map(self._unnamed.barrier, frames) if k is not None)), True
+        names = self._called.get((stack.stack.shape, place))
+        if names is None:
+            frames = self._called_by(stack.frames, place)
+            names = frozenset(self._code.routine_of(frame) for frame in frames)
+            self._called[stack.stack.shape, place] = names
+        if _INNER.isdisjoint(names):
+            return (), True
+        return self._counted(thread, region, REDUCTION if not _REDUCTIONS.isdisjoint(names) else PLAIN), True
+
+    def _is_doubtful(self, frames: Sequence[Frame]) -> bool:
+        return self._unnamed is not None and any(map(self._unnamed.is_doubtful, frames))
+
+    def _called_by(self, frames: Sequence[Frame], place: int) -> Sequence[Frame]:
+        # The runtime's frames that the code of the region with its frame at this place is in.
+        owners = [self._is_runtimes(frame) for frame in frames[: place + 1]]
+        last = next((index for index in range(place, -1, -1) if owners[index]), None)
+        if last is None:
+            return ()
+        first = last
+        while first and owners[first - 1]:
+            first -= 1
+        return frames[first : last + 1]
+
+    def _is_closing(self, thread: Thread, region: Region, frames: Sequence[Frame]) -> bool | None:
+        # Whether it waits at the region's end; None if that is not certain. Workers wait for the next region in the
+        # second half of that barrier, so that one that was let go, and has not run since, has not begun the region.
+        names = {self._code.routine_of(frame) for frame in frames}
+        if JOIN_BARRIER in names or FORK_BARRIER not in names:
+            return JOIN_BARRIER in names
+        if region.thread(0).address == thread.address:
+            return False
+        if self._unnamed is not None:
+            return True
+        let_go = self._is_let_go(thread, frames)
+        if let_go is None:
+            how = self._runtime.process.progress(thread.native_thread_id())
+            return {"blocked": True, "released": False}.get(how or "")
+        return not let_go
+
+    def _is_let_go(self, thread: Thread, frames: Sequence[Frame]) -> bool | None:
+        # By the flag on its stack: the address of a word among its own of this barrier, and the count that it waits
+        # for.
+        try:
+            whole = self._structures.layout("kmp_base_info_t").field("th_bar")
+        except FieldNotFound:
+            return None
+        size = whole.size // KINDS
+        own = range(
+            thread.address + whole.offset + CLOSING * size, thread.address + whole.offset + (CLOSING + 1) * size
+        )
+        last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
+        found = {
+            at for at, until in words_of(self._runtime, frames[0].sp, frames[last].cfa) if until == STEP and at in own
+        }
+        if len(found) != 1:
+            return None
+        return read_unsigned(self._runtime.heap, found.pop(), 8) & COUNT == STEP
+
+    def _is_runtimes(self, frame: Frame) -> bool:
+        return self._runtime.owner_at(frame.call_site) == RUNTIME
+
+    def _counted(self, thread: Thread, region: Region, likely: int) -> tuple[int, ...]:
+        # A thread may still be on its way out of the barrier before. Intel's runtime counts, for all but the region's
+        # end, how many its team has passed and each worker has reached.
+        counters = self._counters
+        if not counters.are_kept:
+            return (likely,)
+        kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))
+        return tuple(kind for kind in kinds if counters.has_reached(thread, region, kind))[:1]
+
+
+def _around_end(stack: Hosted, region: Region) -> Sequence[Frame]:
+    # The frames between the code of the region's construct and what lies inside of the region.
+    order = list(stack.places)
+    at = order.index(next(known for known in order if known.id == region.id))
+    inner = [place for place in map(stack.places.get, order[:at]) if place is not None]
+    outer = [place for place in map(stack.places.get, order[at + 1 :]) if place is not None]
+    return stack.frames[max(inner, default=-1) + 1 : min(outer, default=len(stack.frames))]
+
+
+def words_of(runtime: Reading, start: int, end: int | None) -> Iterator[tuple[int, int]]:
+    """Yield each word of a part of a stack with the one behind it: a flag has the address of a word, and the count that
+    is waited for.
+    """
+    size = runtime.process.pointer_size
+    start += -start % size
+    if end is None or not 0 < end - start <= _MAX_STACK:
+        return
+    yield from pairwise(read_words(runtime.process, start, (end - start) // size))
+
+
+class Counters:
+    """What Intel's runtime counts for debuggers (``USE_DEBUGGER``), of the barriers within a region."""
+
+    def __init__(self, runtime: Reading) -> None:
+        self._heap = runtime.heap
+        self._passed: dict[int, int] = {}  # by where a team keeps it
+        self._info = runtime.structures.layout("kmp_base_info_t").fields
+        self._team = runtime.structures.layout("kmp_base_team_t").fields
+
+    @cached_property
+    def are_kept(self) -> bool:
+        """Whether this build has them."""
+        ours, teams = ("th_bar", "th_b_worker_arrived"), ("t_bar", "t_b_master_arrived", "t_b_team_arrived")
+        return all(name in self._info for name in ours) and all(name in self._team for name in teams)
+
+    def has_reached(self, thread: Thread, region: Region, kind: int) -> bool:
+        """Tell whether *thread* has arrived at a barrier of a *kind* that its team has not passed."""
+        whole = self._team["t_bar"]
+        of_team = region.team.address + whole.offset + kind * (whole.size // KINDS)
+        passed = self._passed.get(of_team)
+        if passed is None:
+            passed = read_unsigned(self._heap, of_team + self._team["t_b_team_arrived"].offset, 8)
+            self._passed[of_team] = passed
+        if region.thread(0).address == thread.address:
+            return read_unsigned(self._heap, of_team + self._team["t_b_master_arrived"].offset, 8) > passed
+        whole = self._info["th_bar"]
+        of_thread = thread.address + whole.offset + kind * (whole.size // KINDS)
+        return read_unsigned(thread.memory, of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
