@@ -1,0 +1,91 @@
+"""``stack``: each thread's stack as the source reads, continued where a worker's own ends.
+
+``own`` reads a thread's own frames; ``left`` adds those that tail calls have taken from it, ``source`` makes of
+compilers' functions what the user wrote, ``locals`` adds variables. ``reader`` continues a stack on other threads and
+makes rows of it; ``items`` is what they pass to one another. Whoever wants a stack comes in by :func:`ask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ompd.errors import NoAnswer
+from ompd.model import Answer, LocalRecord, StackRecord
+from ompd.questions.facts import answer, begin, each, note_first_thread, readable_runtimes
+from ompd.questions.matching import team_order
+from ompd.questions.runtimes import records
+from ompd.questions.stacks.reader import Reader
+from ompd.session.session import Session
+
+
+def ask(
+    session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
+) -> Answer[StackRecord]:
+    """Return the stack of each thread: OpenMP threads by region and thread number, then idle ones, then others.
+
+    The runtime's frames are left out, and so are the C library's, except the function that user code called.
+
+    :param raw: all frames of the thread's own stack instead, and no others
+    :param fold: group threads with equal stacks in one row
+    :param thread: only the thread with this native id or, if there is none, threads with this thread number
+    :param locals: add the variables of user frames
+    :raises BadInput: if there is no such thread
+    :raises NoAnswer: if the target has no threads
+    """
+    problems = begin(session)
+    doubt: str | None = None
+    try:
+        runtimes = list(readable_runtimes(session, problems, needed=False))
+    except NoAnswer as error:
+        # A stack can be followed without knowing its runtime; what is missing then is said.
+        if not session.process.threads():
+            raise
+        lost = session.target.loss is not None
+        problems.note("no OpenMP runtime is found in what is left" if lost else str(error))
+        runtimes, doubt = [], str(error) if lost else None
+    if thread is None:
+        note_first_thread(session, problems)
+    reader = Reader(session, runtimes, problems, raw, doubt, locals)
+    rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
+    if fold:
+        rows = list(_folded(rows))
+    return answer(session, rows, records(session, problems), problems)
+
+
+def _order(row: StackRecord) -> tuple[object, ...]:
+    return team_order(row.runtime, row.thread_num, row.level, row.parallel, row.native_thread_id)
+
+
+def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:
+    groups: dict[object, list[StackRecord]] = {}
+    for row in rows:
+        frames = tuple(
+            (f.function, f.file, f.line, f.kind, f.construct, f.inlined, _values(f.locals)) for f in row.frames
+        )
+        # Why the program ended stands alone.
+        failed = row.native_thread_id if row.failed is not False and row.signal is not None else None
+        key = (
+            row.runtime,
+            row.idle,
+            row.level,
+            row.team_size,
+            row.thread_num is None,
+            row.stopped,
+            row.about_to_begin,
+            frames,
+            failed,
+        )
+        groups.setdefault(key, []).append(row)
+    for group in groups.values():
+        first, natives = group[0], tuple(row.native_thread_id for row in group)
+        yield replace(
+            first,
+            threads=natives,
+            thread_nums=tuple(row.thread_num for row in group),
+            ancestors=tuple(row.ancestors[0] for row in group),
+        )
+
+
+def _values(variables: tuple[LocalRecord, ...] | None) -> object:
+    return None if variables is None else tuple((v.name, v.text, v.sharing, v.iteration) for v in variables)

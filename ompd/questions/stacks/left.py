@@ -1,0 +1,177 @@
+"""Frames that are on no stack any more: functions of the user's that ended by a jump to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ompd import naming
+from ompd.contract.code import RUNTIME, USER, entry_of
+from ompd.contract.plugin import ConstructCode, ParallelHandle
+from ompd.contract.process import Frame, SourceFrame
+from ompd.errors import OmpdError
+from ompd.questions import places
+from ompd.questions.facts import Problems
+from ompd.questions.matching import Found
+from ompd.questions.stacks.items import Item, frame_left
+from ompd.session.session import Session
+
+_NO_LINE = "it left the stack by a tail call, and which function it was is unknown"
+_UNKNOWN_TASK = "the code of a task left the stack by a tail call, and which task it was is unknown"
+_GAP = "functions that it called left the stack by tail calls, and are unknown"
+
+
+class FramesLeft:
+    """The frames that tail calls have taken from the stacks of one stop."""
+
+    def __init__(self, session: Session, problems: Problems, raw: bool) -> None:
+        self._session = session
+        self._process = session.process
+        self._problems = problems
+        self._raw = raw
+        self._called: dict[int, int | None] = {}  # where functions begin, by the pc behind the call
+        self._begun: dict[str, int | None] = {}  # those of regions, by the region
+
+    def of_construct(
+        self,
+        physical: Sequence[Frame],
+        code: ConstructCode,
+        found: Found | None,
+        task: str | None,
+        native: int,
+        unproven: str | None,
+    ) -> list[Item]:
+        """Return the frames of the construct's code that was left by jumps, innermost first."""
+        if found is None or self._raw:
+            return []
+        left = places.code_left(self._session, physical, code, found[1])
+        if left is None:
+            return []
+        items: list[Item] = []
+        for jump in left.jumps:
+            module = self._process.module_at(jump.address)
+            for source in self._process.source_frames(jump.address):
+                address = jump.address if left.is_certain else None
+                frame = frame_left(source, address, task, native, module, unproven)
+                items.append(Item(code.frame, jump.address, frame))
+        place = places.place_left(self._session, code, left, found[1])
+        if items and items[0].frame.line is None:
+            items[0] = items[0]._replace(frame=replace(items[0].frame, file=place.file, line=place.line))
+        if not items and left.entry is not None:
+            source = SourceFrame(self._process.locate(left.entry).symbol, place.file, place.line, False)
+            frame = frame_left(source, None, task, native, self._process.module_at(left.entry), unproven)
+            items.append(Item(code.frame, left.entry, frame))
+        owner = places.code_owner(self._session, physical[code.frame].call_site)
+        if not items and code.kind == "task" and owner == RUNTIME:
+            # It is shown all the same: code that the runtime calls for a task is the user's, whatever it ended with.
+            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
+            frame = frame_left(SourceFrame(None, None, None, False), None, task, native, None, unproven)
+            gone = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
+            items.append(Item(code.frame, 0, replace(frame, unavailable=gone)))
+        return items
+
+    def between(self, inner: Item, frame: Frame, outer: Frame | None, code: ConstructCode | None) -> list[Item]:
+        """Return the frames of the user's between one of the stack and the next outer one that left it by tail calls,
+        innermost first.
+        """
+        runs, called = entry_of(self._process, frame.call_site), None
+        if self._raw or runs is None or outer is None or frame.is_signal_frame or frame.guessed:
+            return []
+        try:
+            if code is None:
+                # The runtime's routines call code of the user's in ways of their own.
+                is_users = places.code_owner(self._session, outer.call_site) == USER
+                called = self._function_called(outer.pc) if is_users and not outer.guessed else None
+            elif naming.parse_outlined(self._process.locate(runs).symbol or "") is None:
+                called = self._function_begun(code)
+        except OmpdError:
+            return []  # what cannot be read shows nothing
+        if called in (None, runs) or places.code_owner(self._session, called) != USER:
+            return []
+        chain = self._process.described_tail_calls(called, runs)
+        frames: list[Item] = []
+        for number, (start, jump) in enumerate(chain.steps):
+            gap = None if chain.is_whole or number != chain.inner else _GAP
+            frames += self._frames_of_step(inner, start, jump, gap)
+        return frames
+
+    def of_handler(self, inner: Item, inside: Sequence[Frame], code: ConstructCode) -> list[Item]:
+        """Return the frame of a signal's handler that ended by a jump to the routine that begins a region.
+
+        The kernel's frame does not say what it called, but the region's code says in which function it was written.
+        """
+        between = inside[code.frame + 1 :]
+        if any(places.code_owner(self._session, frame.call_site) != RUNTIME for frame in between):
+            return []
+        try:
+            if code.kind != "parallel" or code.region is None:
+                return []
+            known = places.region_function(self._session, code.region)
+        except OmpdError:
+            return []  # what cannot be read shows nothing
+        if known is None or known.function is None:
+            return []
+        shown = replace(
+            inner.frame,
+            function=known.function,
+            file=known.file,
+            line=known.line,
+            address=None,
+            cfa=None,
+            kind=USER,
+            inlined=False,
+            module=None,
+            how="tail-call",
+            signal=False,
+            unavailable=dict.fromkeys(("address", *(("file", "line") if known.line is None else ())), _NO_LINE),
+        )
+        return [Item(inner.place, known.address, shown)]
+
+    def _function_begun(self, code: ConstructCode) -> int | None:
+        # The function that the runtime called for a construct, which may be none of those on the stack.
+        if code.kind == "parallel":
+            return self._function_of_region(code.region) if code.region is not None else None
+        return code.task.function() if code.task is not None and code.task.kind() == "explicit" else None
+
+    def _function_called(self, pc: int) -> int | None:
+        if pc not in self._called:
+            self._called[pc] = self._process.function_named(pc)
+        return self._called[pc]
+
+    def _function_of_region(self, region: ParallelHandle) -> int | None:
+        if region.id not in self._begun:
+            try:
+                self._begun[region.id] = region.function()
+            except OmpdError:
+                self._begun[region.id] = None
+        return self._begun[region.id]
+
+    def _frames_of_step(self, inner: Item, start: int, jump: int | None, gap: str | None) -> list[Item]:
+        # A function that left the stack, with those that were inlined where it jumped.
+        call_site = jump if jump is not None else start
+        sources: Sequence[SourceFrame] = self._process.source_frames(call_site)
+        if jump is None:
+            sources = [sources[-1]._replace(file=None, line=None)]
+        module = self._process.module_at(call_site)
+        items = []
+        for source in sources:
+            unavailable = dict.fromkeys(("address", "file", "line"), _NO_LINE) if jump is None else {}
+            if gap is not None:
+                unavailable["callee"] = gap
+            shown = replace(
+                inner.frame,
+                function=source.function,
+                file=source.file,
+                line=source.line,
+                address=jump,
+                cfa=None,
+                kind=USER,
+                inlined=source.inlined,
+                module=module.name if module is not None else None,
+                how="tail-call",
+                signal=False,
+                unavailable=unavailable,
+            )
+            items.append(Item(inner.place, call_site, shown))
+            gap = None
+        return items

@@ -1,0 +1,158 @@
+"""A thread's own frames, from its registers outwards, with those that tail calls have taken from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ompd import naming
+from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.plugin import ConstructCode
+from ompd.contract.process import Frame, SourceFrame
+from ompd.errors import OmpdError
+from ompd.questions import places
+from ompd.questions.facts import Problems
+from ompd.questions.matching import Found, Matching
+from ompd.questions.stacks.items import Item, Own, own_frame
+from ompd.questions.stacks.left import FramesLeft
+from ompd.questions.stacks.source import SourceReader
+from ompd.session.session import Session
+
+if TYPE_CHECKING:
+    from ompd.debugger.variables.locals import FunctionLocals
+
+
+class OwnStacks:
+    """The own stacks of the threads of one stop, each read once."""
+
+    def __init__(self, session: Session, matching: Matching, problems: Problems, raw: bool, locals: bool) -> None:
+        self._session = session
+        self._process = session.process
+        self._problems = problems
+        self._matching = matching
+        self._raw, self._locals = raw, locals
+        self._own: dict[int, Own] = {}
+        self._left = FramesLeft(session, problems, raw)
+        self._source = SourceReader(session, raw)
+
+    def of(self, native: int) -> Own:
+        """Return the own stack of the thread with that native id."""
+        if native not in self._own:
+            self._own[native] = self._read_own(native)
+        return self._own[native]
+
+    def _read_own(self, native: int) -> Own:
+        found = self._matching.of(native)
+        codes: Sequence[ConstructCode] = ()
+        stopped = None
+        try:
+            stack = self._process.stack(native, guess=True)
+            physical, stopped = stack.frames, stack.stopped
+            count = len(self._process.stack(native).frames)
+        except OmpdError as error:
+            self._problems.lost(f"thread {native}: its stack", error)
+            return Own([], 0, None, str(error))
+        if stopped is not None:
+            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
+        if found is not None:
+            try:
+                codes = found[1].construct_code()
+            except OmpdError as error:
+                self._problems.lost(f"thread {native}: where its tasks begin", error)
+        frames = self._frames(native, physical, codes, found, whole=stopped is None)
+        sources = {code.source for code in codes if code.source is not None}
+        boundaries = None if not codes else "runtime" if sources == {"runtime"} else "derived"
+        return Own(frames, count, boundaries, stopped, codes)
+
+    def _frames(
+        self,
+        native: int,
+        physical: Sequence[Frame],
+        codes: Sequence[ConstructCode],
+        found: Found | None,
+        *,
+        whole: bool,
+    ) -> list[Item]:
+        outermost = {code.frame: code for code in codes}
+        # Code of constructs may be where the stack could not be followed to, and is not looked for among frames that
+        # were found by a guess.
+        known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
+        initial = self._initial_task(found, codes) if known else None
+        tasks = [code.task.id if code.task is not None else None for code in codes]
+        frames: list[Item] = []
+        inside = 0  # the code that the frame is in
+        begins: dict[int, ConstructCode] = {}  # by the place of the outermost frame in the list
+        called: str | None = None
+        unproven: str | None = None  # the way to a frame leads through the unwind tables of the inner ones
+        for index, frame in enumerate(physical):
+            if self._process.unproven and unproven is None:
+                unproven = places.unproven_at(self._session, frame.call_site)
+            while inside < len(codes) and codes[inside].frame < index:
+                inside += 1
+            kind = self._kind(frame, physical[index - 1] if index else None, called)
+            called = kind
+            task = tasks[inside] if inside < len(codes) else initial
+            module = self._process.module_at(frame.call_site)
+            name = module.name if module is not None else None
+            sources = self._sources(frame, kind)
+            found_locals: Sequence[FunctionLocals | None] = [None] * len(sources)
+            if self._locals and kind == USER:
+                found_locals = self._process.local_variables(frame, native)
+            for source, variables in zip(sources, found_locals, strict=True):
+                shown = own_frame(frame, source, kind, task, native, name, unproven)
+                is_stub = kind == SYSTEM and self._process.is_linkage(frame.call_site)
+                frames.append(Item(index, frame.call_site, shown, is_stub, variables=variables))
+            code, outer = outermost.get(index), physical[index + 1] if index + 1 < len(physical) else None
+            left: Sequence[Item] = ()
+            if code is not None:
+                left = self._left.of_construct(physical, code, found, task, native, unproven)
+            frames += left or self._left.between(frames[-1], frame, outer, code)
+            if inside and kind == RUNTIME and outer is not None and outer.is_signal_frame and not self._raw:
+                frames += self._left.of_handler(frames[-1], physical[: index + 1], codes[inside - 1])
+            if index in outermost:
+                frames[-1] = frames[-1]._replace(is_outermost=True)
+                if frames[-1].frame.kind == USER:
+                    begins[len(frames) - 1] = outermost[index]
+        linked = [item.frame.function for item in frames]
+        self._source.read(frames, begins, found, {task for task in tasks if task is not None})
+        return _with_locals(frames, linked) if self._locals else frames
+
+    def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
+        # What the C library and the runtime have inlined is no news, and their debug information is large.
+        if self._raw or kind in (USER, UNKNOWN):
+            return self._process.source_frames(frame.call_site)
+        place = self._process.locate(frame.call_site)
+        name = self._process.source_name(place.module, place.symbol) if place.symbol is not None else None
+        return (SourceFrame(name, None, None, False),)
+
+    def _initial_task(self, found: Found | None, codes: Sequence[ConstructCode]) -> str | None:
+        # The task of what is outside of all constructs on a stack: that of an initial thread.
+        if found is None:
+            return None
+        try:
+            task = next((c.task for c in reversed(codes) if c.task is not None), None)
+            task = task.generating() if task is not None else found[1].current_task() if not codes else None
+            # The primary thread of a region that has left its code is in an implicit task that has none.
+            region = task.parallel() if task is not None and task.kind() == "implicit" else None
+            if region is not None and region.thread(0).address == found[1].address:
+                task = task.generating() if task is not None else None
+            return task.id if task is not None and task.kind() == "initial" else None
+        except OmpdError:
+            return None
+
+    def _kind(self, frame: Frame, inner: Frame | None, called: str | None) -> str:
+        owner = places.code_owner(self._session, frame.call_site)
+        if owner == UNKNOWN and called == RUNTIME and inner is not None and places.calls_entry(self._session, inner):
+            return USER
+        if owner == USER and self._process.locate(frame.call_site).symbol == naming.PROCESS_BEGIN:
+            return SYSTEM
+        return owner
+
+
+def _with_locals(frames: Sequence[Item], linked: Sequence[str | None]) -> list[Item]:
+    # How a construct has its variables is known by what the linker calls the function that was made of it.
+    from ompd.questions.stacks.locals import add  # noqa: PLC0415  seldom requested
+
+    return [
+        item._replace(frame=add(item.frame, name, item.variables)) for item, name in zip(frames, linked, strict=True)
+    ]

@@ -1,0 +1,234 @@
+"""Rows of stacks: a thread's own frames, continued on the thread that began the region in which it is a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+
+from ompd.contract.code import RUNTIME, USER
+from ompd.contract.plugin import ParallelHandle, ThreadHandle
+from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
+from ompd.model import Construct, StackFrame, StackRecord
+from ompd.questions import places
+from ompd.questions.ancestry import Ancestry
+from ompd.questions.facts import Facts, Problems, native_thread
+from ompd.questions.matching import Found, Matching
+from ompd.questions.signals import signal_of
+from ompd.questions.stacks.items import Own, as_written
+from ompd.questions.stacks.own import OwnStacks
+from ompd.session.session import LoadedRuntime, Session
+
+_MAX_LEVELS = 1 << 20
+# Frames, and why they do not go on.
+_Continuation = tuple[tuple[StackFrame, ...], "str | None"]
+_UNTOLD = "its continuation outside of its region is unknown: {}"
+_OPENMP = ("runtime", "thread_num", "team_size", "level", "parallel", "idle")
+
+
+class Reader:
+    """Stacks of one stop. Facts about one thread are kept for the threads whose stacks it continues."""
+
+    def __init__(
+        self,
+        session: Session,
+        runtimes: Sequence[LoadedRuntime],
+        problems: Problems,
+        raw: bool,
+        doubt: str | None,
+        locals: bool,
+    ) -> None:
+        self._session = session
+        self._unknown = doubt
+        self._raw = raw
+        self._process = session.process
+        self._problems = problems
+        self._matching = Matching(session, runtimes, problems)
+        self._stacks = OwnStacks(session, self._matching, problems, raw, locals)
+        self._ancestry = {runtime.id: Ancestry() for runtime in runtimes}
+        self._continuations: dict[str, _Continuation | OmpdError] = {}
+
+    def chosen(self, thread: int | None) -> list[int]:
+        """Return the native ids of the requested threads."""
+        threads = list(self._process.threads())
+        if thread is None or thread in threads:
+            return threads if thread is None else [thread]
+        numbered = [native for native in threads if self._number(native) == thread]
+        if not numbered:
+            raise BadInput(
+                f"{self._session.target.name}: no thread with native id or OpenMP number {thread}",
+                hint="`ompd threads` shows both",
+            )
+        return numbered
+
+    def _number(self, native: int) -> int | None:
+        found = self._matching.of(native)
+        try:
+            return found[1].thread_num() if found is not None else None
+        except OmpdError:
+            return None
+
+    # Rows
+
+    def record(self, native: int) -> StackRecord:
+        """Return the row of one thread."""
+        facts = Facts(f"thread {native}", self._problems)
+        found = self._matching.of(native)
+        own = self._stacks.of(native)
+        frames = tuple(item.frame for item in own.frames) if self._raw else tuple(self._written(own, found))
+        stopped = own.stopped
+        number = size = level = None
+        region: ParallelHandle | None = None
+        idle: bool | None = False
+        if found is None and self._doubt is not None:
+            facts.unavailable.update(dict.fromkeys(_OPENMP, self._doubt))
+            idle = None
+            stopped = stopped or _UNTOLD.format(self._doubt)
+        elif found is None and self._unread is not None and any(item.frame.kind == RUNTIME for item in own.frames):
+            facts.unavailable.update(dict.fromkeys(_OPENMP, self._unread))
+            idle = None
+        if found is not None:
+            handle = found[1]
+            region = facts.get("parallel", handle.current_parallel)
+            number = facts.get("thread_num", handle.thread_num)
+            if region is not None:
+                size, level = facts.get("team_size", region.size), facts.get("level", region.level)
+            elif "parallel" in facts.unavailable:
+                facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["parallel"]))
+            elif "thread_num" in facts.unavailable:
+                facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["thread_num"]))
+            elif number is not None:
+                size, level = 1, 0
+            idle = number is None and not frames
+            if "thread_num" in facts.unavailable and not frames:
+                idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
+            if not self._raw and "parallel" not in facts.unavailable:
+                # What encloses the outermost region of one runtime may be another's.
+                for _, other in (found, *self._matching.around(native)):
+                    try:
+                        here = region if other is handle else other.current_parallel()
+                        others, fault = self._continuation(other, here)
+                        frames, stopped = frames + others, stopped or fault
+                    except OmpdError as error:
+                        stopped = stopped or _UNTOLD.format(error)
+            elif "parallel" in facts.unavailable and not self._raw:
+                stopped = stopped or _UNTOLD.format(facts.unavailable["parallel"])
+        if stopped is not None and stopped != own.stopped:
+            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
+        if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
+            # Without the user's code, and the runtime's, there is nothing to hide.
+            frames = tuple(item.frame for item in own.frames)
+        ancestors: tuple[int, ...] | None = ()
+        if "level" in facts.unavailable:
+            facts.unavailable["ancestors"], ancestors = facts.unavailable["level"], None
+        elif found is not None and region is not None:
+            ancestors = facts.get("ancestors", partial(self._ancestry[found[0].id].of, region))
+        return StackRecord(
+            native_thread_id=native,
+            runtime=found[0].id if found is not None else None,
+            thread_num=number,
+            team_size=size,
+            level=level,
+            parallel=region.id if region is not None else None,
+            idle=idle,
+            boundaries=own.boundaries,
+            stopped=stopped,
+            frames=frames,
+            threads=(native,),
+            thread_nums=(number,),
+            about_to_begin=found is not None and facts.known("about_to_begin", found[1].is_about_to_begin, False),
+            ancestors=(ancestors,),
+            **signal_of(self._session, native, facts),
+            unavailable=facts.unavailable,
+        )
+
+    # Continuations
+
+    @cached_property
+    def _doubt(self) -> str | None:
+        # Why a thread that no runtime knows may be OpenMP's all the same.
+        if self._unknown is not None:
+            return self._unknown
+        return self._matching.doubt
+
+    @cached_property
+    def _unread(self) -> str | None:
+        # Why threads that are in a runtime's code are none of a runtime that is known.
+        unread = [r for r in self._session.runtimes if r.space is None and r.is_initialised]
+        return f"{unread[0].found.module.name} cannot be read" if unread else None
+
+    def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> _Continuation:
+        # What comes after the thread's own frames: nothing on the way out of regions whose primary thread it is; then
+        # the code that encountered the region in which it is a worker, on that region's primary thread.
+        levels = 0
+        outside = handle.outside_of_target()
+        around = outside.region if outside is not None else None
+        if region is None:
+            region, around = around, None
+        while region is not None and region.thread(0).address == handle.address:
+            region, levels = region.enclosing(), levels + 1
+            if region is None:
+                region, around = around, None
+            if levels > _MAX_LEVELS:
+                raise CorruptState(handle.address, "the regions around a thread do not end")
+        if region is None:
+            return (), None
+        known = self._continuations.get(region.id)
+        if known is None:
+            self._continuations[region.id] = CorruptState(handle.address, "a region is started by its own code")
+            try:
+                known = self._met(region)
+            except OmpdError as error:
+                known = error
+            self._continuations[region.id] = known
+        if isinstance(known, OmpdError):
+            raise known
+        return known
+
+    def _met(self, region: ParallelHandle) -> _Continuation:
+        primary = region.thread(0)
+        native = native_thread(self._session, primary)
+        own = self._stacks.of(native)
+        first = self._first_outside(region, own)
+        frames = tuple(as_written([item for item in own.frames if item.place >= first], self._where_met(region)))
+        others, stopped = self._continuation(primary, region.enclosing())
+        frames, stopped = frames + others, own.stopped or stopped
+        known = self._matching.of(native)
+        for _, other in (*((known,) if known is not None else ()), *self._matching.around(native)):
+            # The thread may be a worker of another runtime's.
+            if type(other) is not type(primary) and not others:
+                others, fault = self._continuation(other, other.current_parallel())
+                frames, stopped = frames + others, stopped or fault
+        return frames, stopped
+
+    def _written(self, own: Own, found: Found | None) -> Iterator[StackFrame]:
+        # Of a primary thread that waits at its region's end, the innermost frame is what met the region.
+        inner = next((item for item in own.frames if item.frame.kind == USER and not item.is_glue), None)
+        met = None
+        try:
+            region = found[1].current_parallel() if found is not None and inner is not None else None
+            if region is not None and found is not None and region.thread(0).address == found[1].address:
+                is_met = inner is not None and inner.call_site == region.encountering_frames()[0].call_site
+                met = self._where_met(region) if is_met else None
+        except OmpdError:
+            pass  # then it is where the call is
+        return as_written(own.frames, met)
+
+    def _first_outside(self, region: ParallelHandle, own: Own) -> int:
+        # The place on the primary thread's stack where what met the region begins.
+        try:
+            return own.physical - len(region.encountering_frames())
+        except Unavailable:
+            # The function that met it may have left the stack by a tail call, and is known by that.
+            inside = [code.frame for code in own.codes if code.region is not None and code.region.id == region.id]
+            if len(inside) == 1 and any(i.place > inside[0] and i.frame.how == "tail-call" for i in own.frames):
+                return inside[0] + 1
+            raise
+
+    def _where_met(self, region: ParallelHandle) -> tuple[str | None, Construct] | None:
+        try:
+            known = places.region_function(self._session, region)
+        except OmpdError:
+            return None
+        return (known.function, Construct("parallel", known.file, known.line)) if known and known.line else None
+
+    # A thread's own frames
