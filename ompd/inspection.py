@@ -16,7 +16,7 @@ from ompd.model import (
     VariableAnswer,
 )
 from ompd.questions import icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables
-from ompd.session.session import Session
+from ompd.session import Session
 
 
 class Inspection(Session):

@@ -11,7 +11,7 @@ import pytest
 
 import ompd
 from ompd.contract.process import Stack, shape_of
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.stacks.stacks import Stacks
 from tests.support import FULL, clean_environment, require, stopped
 from tests.support.cache import CHECKOUT
 from tests.support.live import build_live
@@ -81,14 +81,14 @@ def test_a_thread_that_was_only_made_is_in_overhead(runtime: str, monkeypatch: p
     with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:
         rows = session.ask_threads().rows
         made = next(row.native_thread_id for row in rows if row.thread_num == 1)
-        honest = InspectedProcess.stack
+        honest = Stacks.stack
 
-        def stack(process: InspectedProcess, thread: int, *, guess: bool = False) -> Stack:
-            whole = honest(process, thread, guess=guess)
+        def stack(stacks: Stacks, thread: int, *, guess: bool = False) -> Stack:
+            whole = honest(stacks, thread, guess=guess)
             outermost = whole.frames[-1:]
             return Stack(shape_of(outermost), None, lambda: iter(outermost)) if thread == made else whole
 
-        monkeypatch.setattr(InspectedProcess, "stack", stack)
+        monkeypatch.setattr(Stacks, "stack", stack)
     with ompd.open_core(stopped("barrier", mode="neither", runtime=runtime).core) as session:
         answer = session.ask_threads()
     (row,) = [row for row in answer.rows if row.native_thread_id == made]

@@ -97,19 +97,19 @@ def test_a_question_that_reads_too_much_says_so() -> None:
     with Session.open_core(core) as session:
         process = session.process
         whole = tasks.ask(session)
-        needed = process.max_reads - process._reads_left
+        needed = process.memory.max_reads - process.memory.reads_left
     with Session.open_core(core) as session:
-        session.process.max_reads = needed - 1000
+        session.process.memory.max_reads = needed - 1000
         answer = tasks.ask(session)
         assert not answer.complete and any("given up after" in warning for warning in answer.warnings)
         known = {row.id: row for row in whole.rows}
         assert 0 < len(answer.rows) < len(whole.rows) and all(known[row.id] == row for row in answer.rows)
-        session.process.max_reads = 0
-        session.process.begin_question()
+        session.process.memory.max_reads = 0
+        session.process.memory.begin_question()
         with pytest.raises(TooMuch, match="given up after 0 reads"):
             session.process.read(0, 0)
         # The next question has a budget of its own.
-        session.process.max_reads = 10 * needed
+        session.process.memory.max_reads = 10 * needed
         assert icvs.ask(session).complete and threads.ask(session).complete
 
 
@@ -117,14 +117,14 @@ def test_the_bytes_of_a_question_are_counted() -> None:
     with Session.open_core(stopped("nested").core) as session:
         process = session.process
         address = session.target.registers(process.threads()[0])["rsp"]
-        process.max_bytes = 100
-        process.begin_question()
+        process.memory.max_bytes = 100
+        process.memory.begin_question()
         for _ in range(3):
             process.read(address, 50)
         with pytest.raises(TooMuch, match="4 reads of 150 bytes"):
             process.read(address, 1)
         with pytest.raises(MemoryFault):  # what cannot be read is not counted
-            process.begin_question()
+            process.memory.begin_question()
             process.read(8, 1 << 60)
         process.read(address, 8)
 
@@ -135,7 +135,10 @@ def test_every_waiting_task_of_many_is_told() -> None:
         answer = tasks.ask(session)
         assert answer.complete and len(answer.rows) > 20_000
         # So that a hundred thousand are told, too.
-        assert 5 * (session.process.max_reads - session.process._reads_left) < session.process.max_reads / 2
+        assert (
+            5 * (session.process.memory.max_reads - session.process.memory.reads_left)
+            < session.process.memory.max_reads / 2
+        )
 
 
 # Memory and time
@@ -186,8 +189,8 @@ def test_a_deep_tree_of_regions_is_folded_in_one_pass(twins: bool) -> None:
 
 def test_stacks_that_never_end_do_not_fill_memory() -> None:
     with Session.open_core(stopped("many").core) as session:
-        unwinder = session.process._unwinder
-        unwinder._frames_given = MAX_ALL_FRAMES - 3
+        unwinder = session.process.stacks.unwinder
+        unwinder.frames_given = MAX_ALL_FRAMES - 3
         told = [session.process.stack(thread) for thread in session.process.threads()]
         assert all(0 < len(stack.frames) <= 48 for stack in told)
 

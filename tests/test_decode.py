@@ -15,8 +15,8 @@ from ompd.debugger.architecture import X86_64
 from ompd.debugger.emulation.decode import Decoder
 from ompd.debugger.emulation.decode_state import State, Undecoded
 from ompd.debugger.emulation.decode_x86 import X86
-from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules.modules import LoadedModule
+from ompd.debugger.process import StoppedProcess
 from ompd.errors import Unavailable
 from tests.support import FULL
 from tests.support.machine import require_module
@@ -43,7 +43,7 @@ def test_getters_of_libgomp_answer_and_read_as_in_the_emulator(kind: str) -> Non
         for name in GETTERS:
             routine = process.find_symbol(name)
             for thread in taken.threads:
-                decoded = process._decoder.call(routine, thread["id"])
+                decoded = process.routines.decoder.call(routine, thread["id"])
                 assert decoded == process.call(routine, thread["id"]), name
                 compared += 1
         assert compared >= 9 * 4
@@ -217,10 +217,10 @@ def test_the_thread_pointer_of_32_bits() -> None:
 # Code and memory of a target
 
 
-def refusal(process: InspectedProcess, thread: int, routine: str = "omp_get_level") -> str:
+def refusal(process: StoppedProcess, thread: int, routine: str = "omp_get_level") -> str:
     """Return why a routine of the runtime's is not followed."""
     with pytest.raises(Unavailable) as raised:
-        process._decoder.call(process.find_symbol(routine), thread)
+        process.routines.decoder.call(process.find_symbol(routine), thread)
     text = str(raised.value)
     assert text.startswith(f"{routine} cannot be decoded in thread {thread}: "), text
     return text
@@ -236,15 +236,14 @@ def test_code_that_is_not_what_its_file_has_is_not_followed() -> None:
     with opened(taken, Held(taken, {page: patched})) as process:
         assert "that is not what its file has" in refusal(process, taken.thread("inner"))
     with opened(taken, Held(taken, {page: original})) as process:
-        assert process._decoder.call(at, taken.thread("inner")).as_int == 2
+        assert process.routines.decoder.call(at, taken.thread("inner")).as_int == 2
 
 
 def test_code_of_a_file_that_is_not_verified_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        honest = process.loaded_module_at
         monkeypatch.setattr(LoadedModule, "unproven", "another file than ran", raising=False)
-        assert honest(process.find_symbol("omp_get_level")) is not None
+        assert process.module_list.at(process.find_symbol("omp_get_level")) is not None
         assert "which is another file than ran" in refusal(process, taken.thread("inner"))
 
 
@@ -253,7 +252,7 @@ def test_a_thread_whose_storage_is_lost_is_not_followed(monkeypatch: pytest.Monk
     with opened(taken) as process:
         # Of another thread: what lies there is not its own address.
         pointer = process.thread_pointer(taken.thread("inner")) + 64
-        monkeypatch.setattr(process, "thread_pointer", lambda thread: pointer)
+        monkeypatch.setattr(process.routines.code, "thread_pointer", lambda thread: pointer)
         with pytest.raises(Unavailable, match="is lost"):
             process.evaluate(process.find_symbol("omp_get_level"), taken.thread("inner"))
 
@@ -263,7 +262,7 @@ def test_what_is_not_decoded_is_emulated(monkeypatch: pytest.MonkeyPatch) -> Non
     with opened(taken) as process:
         routine, thread = process.find_symbol("asks_level"), taken.thread("inner")
         with pytest.raises(Unavailable, match="cannot be decoded"):  # a call that the loader has to bind
-            process._decoder.call(routine, thread)
+            process.routines.decoder.call(routine, thread)
         assert process.evaluate(routine, thread) == process.call(routine, thread)
     monkeypatch.setitem(sys.modules, "unicorn", None)
     with opened(taken) as process, pytest.raises(Unavailable) as raised:
@@ -276,7 +275,7 @@ def test_other_processors_are_not_decoded() -> None:
     taken = sample("lazy")
     architecture = replace(X86_64, name="riscv64", e_machine=243)
     with opened(taken) as process, pytest.raises(Unavailable, match=r"not decoded on this architecture \(riscv64\)"):
-        Decoder(process, architecture, process._is_code).call(0, process.threads()[0])
+        Decoder(process.routines.code, architecture).call(0, process.threads()[0])
 
 
 @pytest.mark.parametrize("pointer_size", [8, 4], ids=["x86-64", "i386"])

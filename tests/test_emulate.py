@@ -28,8 +28,8 @@ from ompd.contract.process import CallResult, Module
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.emulation.emulate import Emulator
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules.modules import LoadedModule
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Loss, Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
@@ -163,9 +163,9 @@ def sample(name: str) -> Sample:
 
 
 @contextmanager
-def opened(taken: Sample, target: Target | None = None, finder: FileFinder | None = None) -> Iterator[InspectedProcess]:
+def opened(taken: Sample, target: Target | None = None, finder: FileFinder | None = None) -> Iterator[StoppedProcess]:
     target = target or CoreTarget(str(taken.core))
-    process = InspectedProcess(target, finder or FileFinder())
+    process = StoppedProcess(target, finder or FileFinder())
     try:
         yield process
     finally:
@@ -173,23 +173,23 @@ def opened(taken: Sample, target: Target | None = None, finder: FileFinder | Non
         target.close()
 
 
-def runtime_of(process: InspectedProcess) -> Module:
+def runtime_of(process: StoppedProcess) -> Module:
     return next(m for m in process.modules() if process.symbol_in(m, "omp_get_thread_num") is not None)
 
 
-def answer(process: InspectedProcess, call: str, thread: int) -> CallResult:
+def answer(process: StoppedProcess, call: str, thread: int) -> CallResult:
     name, *arguments = call.split()
     address = process.symbol_in(runtime_of(process), name)
     assert address is not None, name
     return process.call(address, thread, [int(argument) for argument in arguments])
 
 
-def asked(process: InspectedProcess, name: str, thread: int, *arguments: int) -> CallResult:
+def asked(process: StoppedProcess, name: str, thread: int, *arguments: int) -> CallResult:
     """Call a routine of the program's own, or of its libraries."""
     return process.call(process.find_symbol(name), thread, arguments)
 
 
-def compared(process: InspectedProcess, threads: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
+def compared(process: StoppedProcess, threads: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
     """Return how many answers were compared with what the threads were told, and the differences."""
     count, differences = 0, []
     for thread in threads:
@@ -241,7 +241,7 @@ def test_with_another_threads_pointer_answers_are_wrong(monkeypatch: pytest.Monk
     taken = sample("lazy")
     with opened(taken) as process:
         pointer = process.thread_pointer(taken.thread("final task"))
-        monkeypatch.setattr(process, "thread_pointer", lambda thread: pointer)
+        monkeypatch.setattr(process.routines.code, "thread_pointer", lambda thread: pointer)
         assert len(compared(process, taken.threads)[1]) > 10
 
 
@@ -258,7 +258,7 @@ def test_a_live_process_answers_and_is_not_changed(kind: str, tmp_path: Path) ->
 CHANGED = "changed"
 
 
-def refused(process: InspectedProcess, name: str, thread: int, *arguments: int | str) -> str:
+def refused(process: StoppedProcess, name: str, thread: int, *arguments: int | str) -> str:
     """Return why a routine of the program's is not run to its end."""
     given = [process.find_symbol(each) if isinstance(each, str) else each for each in arguments]
     with pytest.raises(Unavailable) as raised:
@@ -367,7 +367,7 @@ def test_what_the_program_has_not_called_yet_is_bound_as_the_loader_would(kind: 
             assert asked(process, "asks_old", native).as_int == 101
             assert asked(process, "asks_own", native).as_int == 103
         # It was not bound before, nor is it now.
-        assert process._emulator._linkage._bound
+        assert process.routines.emulator().linkage.bound
         slots = [read for read in asked(process, "asks_level", native).reads if read[1] == 8]
         library = process.module_at(process.find_symbol("asks_level"))
         assert library is not None
@@ -379,13 +379,13 @@ def test_what_the_program_has_not_called_yet_is_bound_as_the_loader_would(kind: 
 def test_what_the_loader_has_bound_is_what_would_be_bound(kind: str, least: int) -> None:
     # Where the loader has done it already, its words are the oracle.
     with opened(sample(kind)) as process:
-        linkage = process._linkage(7)
+        linkage = process.routines.linkage(7)
         same = refused = 0
-        for link_map in process._loader.link_maps:
+        for link_map in process.loader.link_maps:
             linked = linkage._of(link_map)
             for index, slot in enumerate(linkage_slots(linked.module) if linked is not None else ()):
                 bound = int.from_bytes(process.read(slot, 8), "little")
-                if process.loaded_module_at(bound) is (linked.module if linked is not None else None):
+                if process.module_list.at(bound) is (linked.module if linked is not None else None):
                     continue  # not yet
                 try:
                     assert linkage.bind(link_map.address, index) == bound, (link_map, index)
@@ -433,7 +433,7 @@ class Changed:
 
 
 @contextmanager
-def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, **facts: Any) -> Iterator[InspectedProcess]:
+def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, **facts: Any) -> Iterator[StoppedProcess]:
     with opened(taken, Changed(taken, memory, **facts)) as process:
         yield process
 
@@ -448,7 +448,9 @@ def test_wild_words_in_a_linkage_table_are_told(wild: int | str) -> None:
     with opened(taken) as process:
         thread = taken.thread("inner")
         table = linkage_table(process, "asks_level")
-        address = wild if isinstance(wild, int) else process._emulator._stack_start if wild == "stack" else None
+        address = (
+            wild if isinstance(wild, int) else process.routines.emulator().stack_start if wild == "stack" else None
+        )
         address = process.find_symbol(str(wild)) if address is None else address
         slot = next(at for at, size in asked(process, "asks_level", thread).reads if at >= table)
     for at in (slot, table + 8, table + 16):
@@ -456,8 +458,8 @@ def test_wild_words_in_a_linkage_table_are_told(wild: int | str) -> None:
             assert refused(process, "asks_level", thread)
 
 
-def linkage_table(process: InspectedProcess, name: str) -> int:
-    module = process.loaded_module_at(process.find_symbol(name))
+def linkage_table(process: StoppedProcess, name: str) -> int:
+    module = process.module_list.at(process.find_symbol(name))
     assert module is not None and module.elf is not None
     return module.bias + dict(module.elf.dynamic())[3]  # DT_PLTGOT
 
@@ -466,7 +468,7 @@ def test_a_forged_list_of_modules_binds_nothing() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         thread = taken.thread("inner")
-        links = [(link, process.read_string(link.l_name).decode()) for link in process._loader.link_maps]
+        links = [(link, process.read_string(link.l_name).decode()) for link in process.loader.link_maps]
     at = {Path(name).name: link for link, name in links}
     asking, versions, libc = at["libasking.so"].address, at["libversions.so"], at["libc.so.6"]
     forged: dict[str, dict[int, bytes | None]] = {
@@ -520,9 +522,9 @@ def test_a_routine_that_does_more_than_read_is_stopped(name: str) -> None:
     taken = sample("lazy")
     thread = taken.thread("serialized")
     with opened(taken) as process:
-        reads = process._reads_left
+        reads = process.memory.reads_left
         assert re.search(why, refused(process, name, thread, *arguments))
-        assert reads - process._reads_left < 2_000
+        assert reads - process.memory.reads_left < 2_000
         # The next call does not know of it.
         assert answer(process, "omp_get_level", thread).as_int == 2
 
@@ -531,8 +533,8 @@ def test_what_begins_in_one_page_and_ends_in_another() -> None:
     taken = sample("lazy")
     thread = taken.thread("inner")
     with opened(taken) as process:
-        regions = process._target.regions()
-        end = next(region.end for region in regions if process._is_free(region.end, region.end + 4096))
+        regions = process.target.regions()
+        end = next(region.end for region in regions if process.regions.is_free(region.end, region.end + 4096))
         assert f"reads at {end:#x}: " in refused(process, "word_at", thread, end - 4)
         assert f"would write at {end - 4:#x}" in refused(process, "write_at", thread, end - 4)
         lines = process.find_symbol("lines")
@@ -566,7 +568,7 @@ def test_addresses_that_are_no_code_and_threads_that_are_not_there() -> None:
         assert process.call(good, thread).as_int == -5
 
 
-def code_of(process: InspectedProcess) -> int:
+def code_of(process: StoppedProcess) -> int:
     address = process.symbol_in(runtime_of(process), "omp_get_thread_num")
     assert address is not None
     return address
@@ -614,7 +616,7 @@ def test_code_of_files_that_are_not_surely_those_that_ran_is_not_run(
     with opened(taken) as process:
         name = "asks_chosen" if where == "library" else "omp_get_level"
         called = "chosen" if where == "library" else name
-        module = process.loaded_module_at(process.find_symbol(called))
+        module = process.module_list.at(process.find_symbol(called))
         assert isinstance(module, LoadedModule)
         module.__dict__[attribute] = value
         with pytest.raises(Unavailable, match=why):
@@ -735,9 +737,9 @@ def test_under_lldb_the_same_is_answered(version: int, tmp_path: Path) -> None:
 def test_a_question_ends_when_it_has_read_enough() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        process._emulator  # noqa: B018  which reads nothing of the target by itself
-        process.max_reads = 3
-        process.begin_question()
+        process.routines.emulator()  # which reads nothing of the target by itself
+        process.memory.max_reads = 3
+        process.memory.begin_question()
         with pytest.raises(TooMuch):
             compared(process, taken.threads)
 
@@ -749,14 +751,14 @@ def test_pages_are_read_once_and_for_each_stop_anew() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
         compared(process, taken.threads)
-        left = process._reads_left
+        left = process.memory.reads_left
         compared(process, taken.threads)
-        assert process._reads_left == left
+        assert process.memory.reads_left == left
         other = process.at_another_stop(CoreTarget(str(taken.core)))
-        other_left = other._reads_left
+        other_left = other.memory.reads_left
         compared(other, taken.threads)
-        assert other._reads_left < other_left and other._emulator is not process._emulator
-        other.close_emulator()
+        assert other.memory.reads_left < other_left and other.routines.emulator() is not process.routines.emulator()
+        other.routines.close()
         assert compared(other, taken.threads[:1])[1] == []
 
 
@@ -765,18 +767,18 @@ def test_an_emulator_that_is_full_begins_anew(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(emulate, "_MAX_KEPT", emulate._MAX_PAGES + 4)
     with opened(taken) as process:
         assert compared(process, taken.threads) == (6 * 25, [])
-        assert len(process._emulator._owners) <= emulate._MAX_KEPT
+        assert len(process.routines.emulator().owners) <= emulate._MAX_KEPT
 
 
 def test_what_lies_where_the_stack_would_be_is_left_alone() -> None:
     taken = sample("lazy")
     with opened(taken) as process:
-        place = process._emulator._start
-        regions = process._target.regions()
+        place = process.routines.emulator().start
+        regions = process.target.regions()
     for occupied in (place, place + emulate._ROOM - 4096, place + emulate._GAP):
         more = [*regions, replace(regions[0], start=occupied, end=occupied + 4096)]
         with changed(taken, regions=lambda more=more: more) as process:
-            assert process._emulator._start != place
+            assert process.routines.emulator().start != place
             assert answer(process, "omp_get_level", taken.thread("inner")).as_int == 2
     everything = [replace(regions[0], start=0, end=1 << 47)]
     with changed(taken, regions=lambda: everything) as process, pytest.raises(Unavailable, match="no room"):
@@ -787,17 +789,17 @@ def test_another_processor_is_not_emulated() -> None:
     taken = sample("lazy")
     architecture = replace(X86_64, name="aarch64", e_machine=183)
     with opened(taken) as process, pytest.raises(Unavailable, match=r"not emulated on this architecture \(aarch64\)"):
-        Emulator(process, architecture, process._linkage, process._is_code, process._is_free)
+        Emulator(process.routines.code, architecture, process.routines.linkage, process.regions.is_free, ())
 
 
 WITHOUT = """
 import sys
 sys.modules["unicorn"] = None
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import Unavailable
-process = InspectedProcess(CoreTarget(sys.argv[1]), FileFinder())
+process = StoppedProcess(CoreTarget(sys.argv[1]), FileFinder())
 try:
     process.call(process.find_symbol("negative"), process.threads()[0])
 except Unavailable as error:
@@ -806,9 +808,9 @@ except Unavailable as error:
 AT_FIRST = """
 import sys
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
-process = InspectedProcess(CoreTarget(sys.argv[1]), FileFinder())
+process = StoppedProcess(CoreTarget(sys.argv[1]), FileFinder())
 routine = process.find_symbol("negative")
 print("unicorn" in sys.modules, process.call(routine, process.threads()[0]).as_int, "unicorn" in sys.modules)
 """
@@ -834,32 +836,24 @@ def test_unicorn_is_asked_for_at_the_first_call(code: str, said: str) -> None:
 
 
 class Noise:
-    """What the emulator asks of a process: pages of random bytes, some of them code."""
-
-    is_whole, byte_order = True, "little"
+    """What the emulator uses of a process: pages of random bytes, some of them code."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def thread_pointer(self, thread: int) -> int:
+    def storage_of(self, thread: int) -> int:
         return 0x5000_0000_0800
 
-    def read(self, address: int, size: int) -> bytes:
-        return address.to_bytes(size, "little")  # what a thread has at its thread pointer
+    def fault(self, page: int) -> str | None:
+        return None if page >> 40 in (0x30, 0x40) else f"comes to {page:#x}, where no code is"
 
-    def loader_code(self) -> list[tuple[int, int]]:
-        return [(0x4000_0000_0000, 0x4000_0000_1000)]
-
-    def loaded_module_at(self, address: int) -> None:
-        return None
-
-    def check_data(self, address: int) -> None:
-        return None
+    def name(self, address: int) -> str:
+        return f"{address:#x}"
 
     def symbolize(self, address: int) -> None:
         return None
 
-    def read_data(self, address: int, size: int) -> bytes:
+    def load(self, address: int, size: int) -> bytes:
         if address >> 40 not in (0x30, 0x40, 0x50):
             raise MemoryFault(address, size)
         return random.Random(address + self._seed).randbytes(size)
@@ -868,7 +862,8 @@ class Noise:
 def test_random_code_ends_in_an_answer_or_a_reason() -> None:
     noise: Any = Noise(1)
     linkage: Any = SimpleNamespace(is_binder=lambda *given: given[0] % 16 == 0, bind=lambda *given: given[1])
-    emulator = Emulator(noise, X86_64, lambda kind: linkage, lambda at: at >> 40 in (0x30, 0x40), lambda *span: True)
+    loader = [(0x4000_0000_0000, 0x4000_0000_1000)]
+    emulator = Emulator(noise, X86_64, lambda kind: linkage, lambda *span: True, loader)
     answered = 0
     for number in range(3000):
         try:

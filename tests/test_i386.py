@@ -29,7 +29,7 @@ from ompd.contract.callbacks import TypeSizes
 from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.architecture import I386
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, MalformedFile, MemoryFault, NoAnswer, OmpdError, SymbolNotFound, Unavailable
@@ -196,9 +196,9 @@ def sample(name: str) -> Sample:
 
 
 @contextmanager
-def process_of(core: Path, finder: FileFinder | None = None) -> Iterator[InspectedProcess]:
+def process_of(core: Path, finder: FileFinder | None = None) -> Iterator[StoppedProcess]:
     target = CoreTarget(str(core))
-    process = InspectedProcess(target, finder or FileFinder())
+    process = StoppedProcess(target, finder or FileFinder())
     try:
         yield process
     finally:
@@ -263,7 +263,7 @@ def check_variables(session: Inspection, truth: Mapping[str, Any], mechanism: st
     assert compared == len(truth["threads"]) * (len(GLOBALS) + 5 + opened)
 
 
-def check_process(process: InspectedProcess, truth: Mapping[str, Any], *, no_keys: Sequence[int] = (1024, -1)) -> None:
+def check_process(process: StoppedProcess, truth: Mapping[str, Any], *, no_keys: Sequence[int] = (1024, -1)) -> None:
     """Make sure of all else that is generic.
 
     :param no_keys: what are no POSIX thread keys; a snapshot does not hold what it takes to tell so of all
@@ -578,7 +578,7 @@ GONE = 0x54321000
 
 
 @contextmanager
-def blind(build: str, end: str) -> Iterator[tuple[InspectedProcess, test_raw_stacks.Noted]]:
+def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, test_raw_stacks.Noted]]:
     name, flags = test_raw_stacks.BUILDS[build]
     m32 = m32_flags()
     source = {"blind.c": changed(STACKS / "blind.c", BLIND_32)}

@@ -559,7 +559,7 @@ def test_a_debug_file_of_holes_is_told_of(tmp_path: Path) -> None:
     assert finder.debug_file(ElfFile(open_mapped(path), path), path, path) is None
     assert list(finder.passed_by) == [debug]
     with Session.open_core(stopped("hang").core) as session:
-        session.finder.passed_by.update(finder.passed_by)
+        session.process.finder.passed_by.update(finder.passed_by)
         answer = threads.ask(session)
     assert answer.complete and any(debug in text and "almost nothing but holes" in text for text in answer.warnings)
 
@@ -661,10 +661,10 @@ REASONS = {
         "range(count)": _HELD,
     },
     "debugger/threads/glibc.py": {
-        "range(specific.bits * max(specific.elements, 1) // 8 // self._process.pointer_size)": _COUNTED,
+        "range(specific.bits * max(specific.elements, 1) // 8 // self._memory.pointer_size)": _COUNTED,
     },
-    "debugger/inspected.py": {
-        "range(address // _PAGE, (address + size - 1) // _PAGE + 1)": "noted after it was read",
+    "debugger/memory.py": {
+        "range(address // PAGE, (address + size - 1) // PAGE + 1)": "noted after it was read",
         "bytes(count)": "less than a page",
     },
     "debugger/modules/loader.py": {"range(0, 4 * size, size)": _OWN},

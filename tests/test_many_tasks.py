@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ompd_stub.handles import Task as TaskOfStub
 
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.memory import TargetMemory
 from ompd.inspection import Inspection
 from ompd.model import Answer, TaskRecord
 from ompd.render import json as rendering
@@ -76,14 +76,14 @@ def test_what_tools_keep_of_each_is_its_own(mode: str) -> None:
 
 def test_they_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     core, reads = stopped("task_queued", mode="neither", env={"TASKS": "5000"}).core, 0
-    read = InspectedProcess.read
+    read = TargetMemory.read
 
-    def counted(process: InspectedProcess, address: int, size: int) -> bytes:
+    def counted(memory: TargetMemory, address: int, size: int) -> bytes:
         nonlocal reads
         reads += 1
-        return read(process, address, size)
+        return read(memory, address, size)
 
-    monkeypatch.setattr(InspectedProcess, "read", counted)
+    monkeypatch.setattr(TargetMemory, "read", counted)
     answer = tasks_of(core)
     assert len(answer.rows) > 5000 > reads
 

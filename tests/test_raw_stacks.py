@@ -20,7 +20,7 @@ from elftools.elf.elffile import ELFFile
 from ompd.binary.cfi.tables import Row, UnwindTable
 from ompd.debugger.architecture import X86_64, Architecture
 from ompd.debugger.files import finder as files
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.snapshot import snapshot
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
@@ -89,7 +89,7 @@ SORTS = {
 
 
 @contextmanager
-def opened(core: Path) -> Iterator[InspectedProcess]:
+def opened(core: Path) -> Iterator[StoppedProcess]:
     with Inspection.open_core(str(core)) as session:
         yield session.process
 
@@ -105,7 +105,7 @@ def covered_by_readelf(path: str) -> list[tuple[int, int]]:
     return sorted((int(low, 16), int(high, 16)) for low, high in re.findall(r"FDE .*pc=(\w+)\.\.(\w+)", printed))
 
 
-def is_covered(process: InspectedProcess, address: int) -> bool:
+def is_covered(process: StoppedProcess, address: int) -> bool:
     module = process.module_at(address)
     if module is None or module.path is None:
         return False  # code that was made on the stack
@@ -114,7 +114,7 @@ def is_covered(process: InspectedProcess, address: int) -> bool:
     return index >= 0 and address - module.bias < spans[index][1]
 
 
-def check(process: InspectedProcess, thread: int, shown: Sequence[GdbFrame], tally: Tally) -> None:
+def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally: Tally) -> None:
     """Make sure that the stack of *thread* is the one that gdb shows."""
     stack = process.stack(thread)
     theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
@@ -261,7 +261,7 @@ class Noted:
 
 
 @contextmanager
-def blind(build: str, end: str) -> Iterator[tuple[InspectedProcess, Noted]]:
+def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, Noted]]:
     compiler, flags = BUILDS[build]
     program = built("blind.c", compiler, flags)
     key = key_of(program.parent.name, end)
@@ -315,8 +315,8 @@ def test_a_return_from_a_handler_without_unwind_data_restores_all_registers(buil
 def test_a_snapshot_holds_what_guesses_need(build: str, tmp_path: Path) -> None:
     with blind(build, "abort") as (process, _):
         thread = process.threads()[0]
-        pages = process.note_reads()
-        taken = snapshot.take(process._target, process, pages, data_limit=0, keep_environment=True)
+        pages = process.memory.note_reads()
+        taken = snapshot.take(process.target, process, pages, data_limit=0, keep_environment=True)
         with (tmp_path / "snapshot").open("wb") as file:
             taken.write(file)
         with opened(tmp_path / "snapshot") as other:

@@ -25,7 +25,7 @@ def test_a_stack_has_the_shape_of_its_frames(runtime: str) -> None:
     with Inspection.open_core(core.core) as session:
         process = session.process
         stacks = [process.stack(thread) for thread in process.threads()]
-        unwinder = process._unwinder
+        unwinder = process.stacks.unwinder
         for thread, stack in zip(process.threads(), stacks, strict=True):
             frames = unwinder.stack(process.registers(thread)).frames
             assert stack.stopped is None and stack.shape == shape_of(tuple(frames))

@@ -17,7 +17,7 @@ import ompd
 import ompd.session.live
 from ompd.binary.core.procfs import MemoryMapping
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.memory import TargetMemory
 from ompd.debugger.targets.live import live, ptrace
 from ompd.debugger.targets.live.live import STOP_TRIES, LiveProcess, Moment
 from ompd.debugger.targets.live.tracer import NotStopped
@@ -328,7 +328,7 @@ def test_a_rehearsal_reads_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, 
         budgets: list[int] = []
 
         def asked(session: Inspection) -> Answer[Any]:
-            budgets.append(session.process.max_reads)
+            budgets.append(session.process.memory.max_reads)
             return session.ask_threads()
 
         answer = session.ask(asked)
@@ -377,7 +377,7 @@ class Work:
     def _note(self, frame: Any, event: str, _argument: object) -> None:
         if event in ("call", "c_call"):
             self.calls += 1
-        if event == "call" and frame.f_code is InspectedProcess.read.__code__:
+        if event == "call" and frame.f_code is TargetMemory.read.__code__:
             self.reads += 1
 
 

@@ -20,7 +20,8 @@ import pytest
 import ompd
 from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import CallResult
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.emulation.routines import Routines
+from ompd.debugger.memory import TargetMemory
 from ompd.errors import LayoutUnavailable, NotInitialised, OmpdError, Unavailable
 from ompd.questions import runtimes, threads
 from ompd.runtimes.layout.table import Table, tables
@@ -376,7 +377,7 @@ def test_a_listed_build_s_table_that_is_wrong_is_noticed(
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, call: Callable[..., CallResult]) -> None:
-    monkeypatch.setattr(InspectedProcess, "call", call)
+    monkeypatch.setattr(Routines, "call", call)
 
 
 def read_by_omp_get_level(runtime: Runtime, wrong: int = 0) -> Callable[..., CallResult]:
@@ -384,10 +385,11 @@ def read_by_omp_get_level(runtime: Runtime, wrong: int = 0) -> Callable[..., Cal
     assert stripped is not None
     table, found = stripped.table, stripped.threads
 
-    def call(process: InspectedProcess, routine: int, thread: int, arguments: Any = ()) -> CallResult:
+    def call(routines: Routines, routine: int, thread: int, arguments: Any = ()) -> CallResult:
+        read, own = routines.code.memory.read, routines.code.thread_pointer(thread)
         for gtid, address in found.threads.items():
-            if int.from_bytes(process.read(address + 24, 8), "little") == process.thread_pointer(thread):
-                team = int.from_bytes(process.read(address + 64, 8), "little")
+            if int.from_bytes(read(address + 24, 8), "little") == own:
+                team = int.from_bytes(read(address + 64, 8), "little")
                 level = team + table.offset("kmp_base_team", "t_level") + wrong
                 reads = ((found.variable, 8), (found.array + 8 * gtid, 8), (address + 64, 8), (level, 4))
                 return CallResult(0, ((0x1000, 8), *reads))
@@ -417,17 +419,17 @@ class Overlaid:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pieces: list[tuple[int, bytes]] = []
-        honest = InspectedProcess.read
+        honest = TargetMemory.read
 
-        def read(process: InspectedProcess, address: int, size: int) -> bytes:
-            data = honest(process, address, size)
+        def read(memory: TargetMemory, address: int, size: int) -> bytes:
+            data = honest(memory, address, size)
             for start, piece in self.pieces:
                 low, high = max(start, address), min(start + len(piece), address + size)
                 if low < high:
                     data = data[: low - address] + piece[low - start : high - start] + data[high - address :]
             return data
 
-        monkeypatch.setattr(InspectedProcess, "read", read)
+        monkeypatch.setattr(TargetMemory, "read", read)
 
     def write(self, address: int, data: bytes) -> None:
         self.pieces.append((address, data))

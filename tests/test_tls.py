@@ -16,7 +16,7 @@ import pytest
 
 from ompd.contract.memory import read_signed
 from ompd.debugger.files.finder import FileFinder, FileOptions
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, SymbolNotFound, Unavailable
 from tests.support import NotReady, clean_environment, require
@@ -51,14 +51,14 @@ class Sample:
     core: Path
     truth: dict[str, Any]
 
-    def process(self, finder: FileFinder | None = None) -> InspectedProcess:
-        return opened(InspectedProcess(CoreTarget(str(self.core)), finder or FileFinder()))
+    def process(self, finder: FileFinder | None = None) -> StoppedProcess:
+        return opened(StoppedProcess(CoreTarget(str(self.core)), finder or FileFinder()))
 
 
-_open: list[InspectedProcess] = []
+_open: list[StoppedProcess] = []
 
 
-def opened(process: InspectedProcess) -> InspectedProcess:
+def opened(process: StoppedProcess) -> StoppedProcess:
     """Return *process*, which is closed when the test is over."""
     _open.append(process)
     return process
@@ -148,7 +148,7 @@ KINDS_OF_PROGRAMS = {
 PROGRAMS = pytest.mark.parametrize("program", KINDS_OF_PROGRAMS)
 
 
-def found(process: InspectedProcess, name: str, thread: int) -> int:
+def found(process: StoppedProcess, name: str, thread: int) -> int:
     # Names of static variables in functions are the compiler's choice.
     names = {"counted": ("counted", "counted.0", "static_local.counted")}.get(name, (name,))
     for spelling in names:
@@ -164,7 +164,7 @@ WITHIN = {"second_variable": 16, "static_variable": 16, "other_variable": 16}
 ALIASES = {"linked_hidden": "linked_hidden_variable"}
 
 
-def check_variables(process: InspectedProcess, truth: dict[str, Any], names: set[str]) -> None:
+def check_variables(process: StoppedProcess, truth: dict[str, Any], names: set[str]) -> None:
     assert len(truth["threads"]) == 6
     for thread in truth["threads"]:
         assert set(thread["variables"]) == names
@@ -205,7 +205,7 @@ def test_variables_and_keys_of_a_program_without_shared_libraries(flags: tuple[s
     check_keys(taken.process(), taken.truth)
 
 
-def check_keys(process: InspectedProcess, truth: dict[str, Any]) -> None:
+def check_keys(process: StoppedProcess, truth: dict[str, Any]) -> None:
     values = set()
     for thread in truth["threads"]:
         for key, value in thread["keys"].items():
@@ -268,8 +268,8 @@ class Changed:
         return {name: value for name, value in self._target.registers(thread).items() if name != self._hidden}
 
 
-def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, hidden: str = "") -> InspectedProcess:
-    return opened(InspectedProcess(Changed(CoreTarget(str(taken.core)), memory, hidden), FileFinder()))
+def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, hidden: str = "") -> StoppedProcess:
+    return opened(StoppedProcess(Changed(CoreTarget(str(taken.core)), memory, hidden), FileFinder()))
 
 
 @PROGRAMS
@@ -314,13 +314,13 @@ def test_without_the_file_of_libc_nothing_is_guessed(program: str) -> None:
 def test_lists_that_do_not_end_are_told_as_such() -> None:
     taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
     process = taken.process()
-    links = process._loader.link_maps
+    links = process.loader.link_maps
     following = links[3].address + 3 * 8
     looped = changed(taken, {following: links[1].address.to_bytes(8, "little")})
     with pytest.raises(CorruptState, match="modules does not end"):
         looped.find_symbol("linked_variable", thread=looped.threads()[0])
-    pthreads = list(process._glibc.pthreads().values())
-    nodes = [pthread + process._glibc._member("pthread_list").offset for pthread in pthreads]
+    pthreads = list(process.glibc.pthreads().values())
+    nodes = [pthread + process.glibc.member("pthread_list").offset for pthread in pthreads]
     looped = changed(taken, {nodes[2]: nodes[1].to_bytes(8, "little")}, hidden="fs_base")
     with pytest.raises(CorruptState, match="threads"):
         looped.thread_pointer(looped.threads()[0])
@@ -331,7 +331,7 @@ def test_damaged_memory_is_an_error_and_no_address() -> None:
     process = taken.process()
     first = taken.truth["threads"][0]
     vector = int.from_bytes(process.read(first["pthread"] + 8, 8), "little")
-    link = next(link for link in process._loader.link_maps if process._glibc.tls_module(link.address)[0] > 1)
+    link = next(link for link in process.loader.link_maps if process.glibc.tls_module(link.address)[0] > 1)
     for address in (vector, vector - vector % 4096, link.address):
         for data in (None, b"\0" * 16, b"\xff" * 16, b"\x01" * 4000):
             for name in ("linked_variable", "second_variable", "static_variable", "exe_static"):
@@ -342,7 +342,7 @@ def test_damaged_memory_is_an_error_and_no_address() -> None:
 def test_the_environment_is_unavailable_once_it_was_written_over() -> None:
     taken = sample(*KINDS_OF_PROGRAMS["gcc-pie-kernel"])
     process = taken.process()
-    arguments = process._target.auxiliary_vector()[31]
+    arguments = process.target.auxiliary_vector()[31]
     strings = process.read(arguments - 12000, 12000)
     start = arguments - 12000 + strings.index(str(taken.program).encode() + b"\0")
     first_variable = arguments - 12000 + strings.index(b"PATH=")
@@ -362,11 +362,11 @@ def test_debug_information_of_the_c_library_agrees_with_what_it_publishes() -> N
         layout = process.struct_layout(libc, "struct pthread", ["tid", "list", "specific", "header.dtv"])
     except OmpdError:
         pytest.skip("missing: debug information of libc")
-    described = process._glibc
+    described = process.glibc
     assert layout.size == described.sizeof_pthread
     for name, member in (("pthread_tid", "tid"), ("pthread_list", "list"), ("pthread_specific", "specific")):
-        assert described._member(name).offset == layout.field(member).offset
-    assert described._member("pthread_dtvp").offset == layout.field("header.dtv").offset
+        assert described.member(name).offset == layout.field(member).offset
+    assert described.member("pthread_dtvp").offset == layout.field("header.dtv").offset
 
 
 def test_variables_of_another_sysroot_are_found(tmp_path: Path) -> None:

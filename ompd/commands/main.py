@@ -25,7 +25,7 @@ from ompd.errors import OmpdError
 from ompd.records import record
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_snapshot, format_stops
-from ompd.session.session import Session
+from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.model.layouts import LayoutAnswer

@@ -17,7 +17,7 @@ from ompd.errors import BadInput
 from ompd.model import ThreadRecord, VariableRecord
 from ompd.records import record
 from ompd.render.json import format_answer
-from ompd.session.session import Session
+from ompd.session import Session
 
 _OPTIONS = ("as_json", "unfold", "verbose", "debug")
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ompd.model import Answer
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.records import record
-from ompd.session.session import Session
+from ompd.session import Session
 
 # The line above every answer, as the examples have it.
 _HEAD = "core.1234   hang   process 1234   SIGABRT   4 threads   libgomp GCC 12\n\n"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.files.opening import MAX_SIZE
-from ompd.session.session import Session
+from ompd.session import Session
 
 # A word that can be nothing but a core file, whether or not it is there: no command has such a name.
 _LIKE_A_FILE = re.compile(r"core([._-].*)?|.*[/.:].*", re.DOTALL)

@@ -5,33 +5,45 @@ OMPD and DMPL name a symbol without a file, so that a process with two runtimes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ompd.contract.callbacks import TypeRef, TypeSizes
+from ompd.contract.callbacks import TypeRef
 from ompd.contract.memory import ByteOrder
-from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.process import Module
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.places import Places
+from ompd.debugger.symbols import Symbols
+from ompd.debugger.threads.threads import Threads
+from ompd.debugger.threads.tls import ThreadLocalStorage
+from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.errors import LayoutUnavailable, SymbolNotFound, TypeNotFound
-
-if TYPE_CHECKING:
-    from ompd.debugger.inspected import InspectedProcess
 
 
 class BoundCallbacks:
     """See :class:`ompd.contract.callbacks.Callbacks`."""
 
-    def __init__(self, process: InspectedProcess, module: Module) -> None:
-        self._process = process
-        self._module = module
-        self.byte_order: ByteOrder = process.byte_order
-        self.pointer_size = process.pointer_size
+    def __init__(
+        self,
+        module: Module,
+        memory: TargetMemory,
+        symbols: Symbols,
+        types: Types,
+        places: Places,
+        threads: Threads,
+        storage: ThreadLocalStorage,
+    ) -> None:
+        self._module, self._symbols, self._types, self._places = module, symbols, types, places
+        self.byte_order: ByteOrder = memory.byte_order
+        self.pointer_size = memory.pointer_size
+        self.read, self.read_string = memory.read, memory.read_string
+        self.type_sizes, self.to_host = memory.type_sizes, memory.to_host
+        self.sizeof, self.field_offset = sizeof, field_offset
+        self.thread_for_id, self.pthread_key = threads.thread_for_id, storage.key_value
 
     def find_symbol(self, name: str, *, thread: int | None = None) -> int:
         """See :meth:`Callbacks.find_symbol`: the module's own, else the first that the process has."""
         try:
-            return self._process.find_symbol_in(self._module, name, thread=thread)
+            return self._symbols.find_symbol_in(self._module, name, thread=thread)
         except SymbolNotFound:
-            return self._process.find_symbol(name, thread=thread)
+            return self._symbols.find_symbol(name, thread=thread)
 
     def source_of(self, name: str) -> tuple[str | None, int | None]:
         """Return the function of the source that the function with a linker's *name* belongs to, and the line on which
@@ -43,43 +55,11 @@ class BoundCallbacks:
             address = self.find_symbol(name)
         except SymbolNotFound:
             return None, None
-        return self._process.declared_inside(address), self._process.construct_line(address)[1]
-
-    def read(self, address: int, size: int) -> bytes:
-        """See :meth:`Memory.read`."""
-        return self._process.read(address, size)
-
-    def read_string(self, address: int, limit: int = 4096) -> bytes:
-        """See :meth:`Callbacks.read_string`."""
-        return self._process.read_string(address, limit)
-
-    def type_sizes(self) -> TypeSizes:
-        """See :meth:`Callbacks.type_sizes`."""
-        return self._process.type_sizes()
+        return self._places.declared_inside(address), self._places.construct_line(address)[1]
 
     def find_type(self, name: str) -> TypeRef:
         """See :meth:`Callbacks.find_type`: the module's own, else the first that the process has."""
         try:
-            return self._process.find_type_in(self._module, name)
+            return self._types.find_in(self._module, name)
         except (TypeNotFound, LayoutUnavailable):
-            return self._process.find_type(name)
-
-    def sizeof(self, type_ref: TypeRef) -> int:
-        """See :meth:`Callbacks.sizeof`."""
-        return self._process.sizeof(type_ref)
-
-    def field_offset(self, type_ref: TypeRef, field: str) -> int:
-        """See :meth:`Callbacks.field_offset`."""
-        return self._process.field_offset(type_ref, field)
-
-    def pthread_key(self, thread: int, key: int) -> int | None:
-        """See :meth:`Callbacks.pthread_key`."""
-        return self._process.pthread_key(thread, key)
-
-    def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
-        """See :meth:`Callbacks.thread_for_id`."""
-        return self._process.thread_for_id(kind, identifier)
-
-    def to_host(self, raw: bytes, unit_size: int) -> bytes:
-        """See :meth:`Callbacks.to_host`."""
-        return self._process.to_host(raw, unit_size)
+            return self._types.find(name)

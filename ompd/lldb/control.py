@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from ompd.contract.memory import read_unsigned
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
 from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget
 from ompd.errors import BadInput, Unavailable
@@ -17,7 +18,7 @@ from ompd.inspection import Inspection
 from ompd.naming import CONSTRUCT_EXPRESSION
 from ompd.records import record
 from ompd.safety.isolation import AwayFromHere
-from ompd.session.session import LoadedRuntime
+from ompd.session.stop import NAMES, LoadedRuntime
 
 EVENTS = ("parallel_begin", "parallel_end", "task_begin", "task_end", "thread_begin", "thread_end")
 """What the OpenMP specification has places for at which a debugger may stop: ``ompd_bp_*``."""
@@ -176,8 +177,8 @@ class LldbInspection(Inspection):
         # Everything that was read belongs to the stop before. What was handed out knows that it is stale.
         if run.can_be_asked():
             self.process.close()
-            self.__dict__.clear()
-            LldbInspection.__init__(self, run.process, run)
+            target = LldbTarget(run.process)
+            self.begin_stop(target, StoppedProcess(target, LldbFiles(run.process), names=NAMES))
 
     def _breakpoint(self, run: LldbRun, place: str) -> Any:
         if place in EVENTS:

@@ -9,7 +9,7 @@ from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadInput, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
 from ompd.runtimes.layout import table
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")
@@ -110,7 +110,7 @@ class Problems:
 
 def begin(session: Session) -> Problems:
     """Begin a query, with a fresh budget of reads."""
-    session.process.begin_question()
+    session.process.memory.begin_question()
     return Problems()
 
 
@@ -118,7 +118,7 @@ def each(session: Session, items: Iterable[Item], record: Callable[[Item], Row])
     """Yield the record of each item, until the query's budget of reads is spent."""
     for item in items:
         row = record(item)
-        if session.process.spent is not None:
+        if session.process.memory.spent is not None:
             return  # what this row says may stand in for what was not read
         yield row
 
@@ -133,10 +133,10 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
     untold = [_reason(runtime) for runtime in unread]
     usable = [runtime for runtime in session.runtimes if runtime.space is not None]
     waiting = [runtime for runtime in session.runtimes if not runtime.is_initialised]
-    if not usable and not waiting and (needed or not (untold or session.lost_runtimes)):
+    if not usable and not waiting and (needed or not (untold or session.stop.lost_runtimes)):
         _raise_no_answer(session, untold)
     for runtime, (reason, hint) in zip(unread, untold, strict=True):
-        threads = session.threads_inside(runtime.found.module)
+        threads = session.stop.threads_inside(runtime.found.module)
         if session.target.loss is not None:
             problems.unreadable(reason)  # how many threads are in its code, cut stacks do not say
         elif threads:
@@ -146,7 +146,7 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
             problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
         problems.note(f"{runtime.fault}: no thread of the process is an OpenMP thread of it")
-    for fault in session.lost_runtimes:
+    for fault in session.stop.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
 
@@ -171,15 +171,15 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
     name = session.target.name if session.fault is None else f"{session.target.name}: {session.fault}"
     loss = session.target.loss
     if loss is not None:
-        reasons = [*(reason for reason, _ in untold), *session.lost_runtimes]
+        reasons = [*(reason for reason, _ in untold), *session.stop.lost_runtimes]
         reasons = reasons or ["no OpenMP runtime is found in what is left"]
         hint = _LOSS_HINT + (_NAME_HINT if loss.files else "")
         raise NoAnswer(f"{name}: {loss.what}: {'; '.join(reasons)}", hint=hint)
     if untold:
         reasons = [*(reason for reason, _ in untold), *map(str, table.user_tables()[1])]
         raise NoAnswer(f"{name}: " + "; ".join(reasons), hint=untold[0][1])
-    if session.lost_runtimes:
-        raise NoAnswer(f"{name}: " + "; ".join(session.lost_runtimes), hint=_FILES_HINT)
+    if session.stop.lost_runtimes:
+        raise NoAnswer(f"{name}: " + "; ".join(session.stop.lost_runtimes), hint=_FILES_HINT)
     modules = session.process.modules()
     if not modules:
         raise NoAnswer(f"{name}: names none of the program's files", hint="take the core with the kernel or with gcore")
@@ -235,7 +235,7 @@ def answer(
     if damage:
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
     if loss is not None:
-        unproven = session.process.unproven
+        unproven = session.process.symbols.unproven
         texts = [f"{', '.join(files)}: {why}" for why, files in _by_value(unproven).items()]
         problems.first([loss.what, *texts])
     if session.fault is not None:
@@ -245,12 +245,12 @@ def answer(
             problems.note(str(fault))
     if session.note is not None:
         problems.note(f"{session.target.name}: {session.note}")
-    for path, why in session.finder.passed_by.items():
+    for path, why in session.process.finder.passed_by.items():
         problems.note(f"{path} {why}")
-    spent = session.process.spent
+    spent = session.process.memory.spent
     if spent is not None:
         problems.unreadable(f"{spent}; what is shown was read before")
-    return Answer(session.record, runtimes, tuple(rows), problems.complete, problems.warnings)
+    return Answer(session.stop.record, runtimes, tuple(rows), problems.complete, problems.warnings)
 
 
 def _by_value(texts: Mapping[str, str]) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from ompd.questions.facts import (
 )
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 _SCOPES = {Scope.ADDRESS_SPACE: "address_space", Scope.THREAD: "thread", Scope.PARALLEL: "parallel", Scope.TASK: "task"}
 

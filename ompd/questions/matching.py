@@ -9,7 +9,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError
 from ompd.questions.facts import Problems
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 Found = tuple[LoadedRuntime, ThreadHandle]
 """An OpenMP thread: the runtime that knows it, and its handle there."""
@@ -88,7 +88,7 @@ class Matching:
             if runtime.space is None and runtime.is_initialised and isinstance(runtime.fault, damage):
                 return str(runtime.fault)
         # A library of that name had a runtime; the program may have had one too, if there is no other.
-        lost = session.lost_libraries if self._runtimes else session.lost_runtimes
+        lost = session.stop.lost_libraries if self._runtimes else session.stop.lost_runtimes
         if session.target.loss is not None and lost:
             return "; ".join(lost)
         return next((doubt for runtime in self._runtimes for doubt in self._of(runtime)), None)

@@ -14,7 +14,8 @@ from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
 from ompd.questions.facts import Facts
-from ompd.session.session import Session, Straight
+from ompd.session import Session
+from ompd.session.stop import Straight
 
 NO_FUNCTION = "neither the compiler's name of the code nor debug information says which function contains the construct"
 """Why the function of a construct's code is unknown."""
@@ -29,9 +30,9 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
     :raises Unavailable: if the stack could not be followed to its end and has no user frame
     """
     stack = session.process.stack(thread)
-    known = session.straight.get(stack.shape)
+    known = session.stop.straight.get(stack.shape)
     if known is None:
-        known = session.straight[stack.shape] = _straight(session, stack.frames)
+        known = session.stop.straight[stack.shape] = _straight(session, stack.frames)
     if known.place is not None:
         return known.place
     if known.frame is not None:
@@ -69,7 +70,7 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
         return _user_place(session, stack.frames, next(named, passed[0]), handle, [])
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
-    if session.process.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
+    if session.process.symbols.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
         raise Unavailable("none of its frames is user code, by files that are not proven to be those that ran")
     if unknown:
         raise Unavailable("which of its frames are user code is unknown: the program is static or has no symbols")
@@ -231,7 +232,7 @@ Placed = TypeVar("Placed", Place, RegionFunction)
 
 
 def _as_far_as_proven(session: Session, place: Placed, addresses: Sequence[int]) -> Placed:
-    if not session.process.unproven:
+    if not session.process.symbols.unproven:
         return place
     reasons = (unproven_at(session, address) for address in addresses)
     return replace(place, unproven=next((reason for reason in reasons if reason), None))
@@ -261,9 +262,9 @@ def innermost_place(session: Session, thread: int) -> Place:
 
 def code_owner(session: Session, address: int) -> str:
     """Return the owner of the code at *address*; see :func:`ompd.contract.code.owner`."""
-    known = session.owners
+    known = session.stop.owners
     if address not in known:
-        known[address] = owner_of(session.process, session.runtime_modules, address)
+        known[address] = owner_of(session.process, session.stop.runtime_modules, address)
     return known[address]
 
 
@@ -343,7 +344,7 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
     gcc's names contain it, and clang's from 17 on. For older ones it is the first source function on the stack of the
     region's primary thread, and of the primary threads of enclosing regions.
     """
-    known = session.source_functions
+    known = session.stop.source_functions
     passed: dict[str, None] = {}
     found: str | None = None
     here: ParallelHandle | None = region

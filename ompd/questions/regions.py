@@ -20,7 +20,7 @@ from ompd.questions.facts import (
     readable_runtimes,
 )
 from ompd.questions.runtimes import records
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[ParallelRecord]:

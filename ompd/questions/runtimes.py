@@ -11,16 +11,16 @@ from ompd.errors import CorruptState, MemoryFault, OmpdError, PluginFault, TooMu
 from ompd.model import Answer, DllRecord, RuntimeRecord
 from ompd.questions.facts import NO_PLUGIN, Facts, Problems, answer, begin
 from ompd.runtimes import discovery
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:
     """Return the OpenMP runtimes of the process, also those that ompd cannot read."""
     problems = begin(session)
     rows = records(session, problems)
-    for fault in session.lost_runtimes:
+    for fault in session.stop.lost_runtimes:
         problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
-    if not rows and not session.lost_runtimes:
+    if not rows and not session.stop.lost_runtimes:
         problems.note(f"no OpenMP runtime among the {len(session.process.modules())} modules of the process")
     return answer(session, rows, rows, problems)
 
@@ -118,7 +118,7 @@ def _path_of(session: Session, runtime: LoadedRuntime, name: str) -> str:
         else posixpath.normpath(posixpath.join(posixpath.dirname(runtime.found.module.name), name))
     )
     try:
-        return session.finder.resolve(path)
+        return session.process.finder.resolve(path)
     except OmpdError:
         return path
 

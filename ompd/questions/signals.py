@@ -9,7 +9,8 @@ from ompd.binary.core.notes import SignalInfo
 from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import Unavailable
 from ompd.questions.facts import Facts
-from ompd.session.session import Session, signal_name
+from ompd.session import Session
+from ompd.session.stop import signal_name
 
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")
 

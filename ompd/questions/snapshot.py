@@ -12,12 +12,16 @@ from typing import Any
 from ompd.debugger.snapshot.snapshot import Snapshot, take
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
+from ompd.naming import is_runtime_file
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.safety.writing import Place
-from ompd.session.session import Session
+from ompd.session import Session
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
+
+# Variables that runtimes of OpenMP read; they say how these were configured.
+_KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
 
 _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
     "runtimes": runtimes.ask,
@@ -71,8 +75,8 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
     # A session of its own, whose caches hide nothing from the notes of what is read.
     session.runtimes  # noqa: B018  which says so if the session was closed
     process = session.process.at_another_stop(session.target)
-    rehearsal = Session(session.target, session.finder, process=process, plugins=session.plugin_folders)
-    pages = process.note_reads()
+    rehearsal = Session(session.target, process.finder, process=process, plugins=session.plugin_folders)
+    pages = process.memory.note_reads()
     problems = []
     for name, ask in _QUESTIONS.items():
         try:
@@ -80,10 +84,18 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
             problems += [f"{name}: {answer.warnings[0]}"] if not answer.complete else []
         except OmpdError as error:
             problems.append(f"{name}: {error}")
-    process.begin_question()
+    process.memory.begin_question()
     for runtime in rehearsal.runtimes:
         with suppress(OmpdError):
             for address, size in runtime.space.threadprivate_copies() if runtime.space is not None else ():
                 process.read(address, size)
-    taken = take(session.target, process, pages, data_limit=data_limit, keep_environment=keep_environment)
+    taken = take(
+        session.target,
+        process,
+        pages,
+        data_limit=data_limit,
+        keep_environment=keep_environment,
+        kept_variables=_KEPT_VARIABLES,
+        keeps_data=is_runtime_file,
+    )
     return replace(taken, problems=(*problems, *taken.problems))

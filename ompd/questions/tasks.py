@@ -23,7 +23,7 @@ from ompd.questions.facts import (
 )
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[TaskRecord]:

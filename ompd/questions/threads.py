@@ -27,7 +27,7 @@ from ompd.questions.matching import Matching, team_order
 from ompd.questions.runtimes import records
 from ompd.questions.signals import signal_of
 from ompd.questions.waits import Waits
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> Answer[ThreadRecord]:

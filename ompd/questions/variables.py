@@ -18,7 +18,7 @@ from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
 from ompd.questions.matching import Found, Matching, team_order
 from ompd.questions.runtimes import records
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 if TYPE_CHECKING:
     from ompd.binary.types.values import Shown
@@ -112,7 +112,7 @@ def _with_local(session: Session, wanted: VariableName, error: NoAnswer) -> NoAn
 
 def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
     # A program has variables without OpenMP, too.
-    if not session.runtimes and not session.lost_runtimes:
+    if not session.runtimes and not session.stop.lost_runtimes:
         return []
     try:
         return list(readable_runtimes(session, problems, needed=False))

@@ -19,7 +19,7 @@ from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
 from ompd.questions import places
 from ompd.questions.facts import Facts
-from ompd.session.session import Session
+from ompd.session import Session
 
 _KINDS: dict[int, str] = {
     State.WAIT_TASKWAIT: "taskwait",

@@ -13,17 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ompd.debugger.files.finder import FileOptions
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.live.files import LiveFiles
 from ompd.debugger.targets.live.live import LiveProcess, Moment
 from ompd.debugger.targets.live.tracer import LONGER_STOPS, NotStopped
 from ompd.errors import BadInput, BadProcess, OmpdError, TargetGone
 from ompd.model import Answer
+from ompd.session.stop import NAMES, Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from ompd.session.session import Session
 
 MAX_STOPS = 5
 # What a rehearsal may read: what it finds may change under its hands, and leads nowhere then. An answer may read more.
@@ -32,6 +31,8 @@ _LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
 _NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
 
 _T = TypeVar("_T")
+Begin = Callable[[Moment, StoppedProcess], Stop]
+"""Makes a session one on the process at a moment, and gives what belongs to that."""
 
 
 class Stopper:
@@ -57,7 +58,7 @@ class Stopper:
         # What files tell is read once, before the first stop, and belongs to no moment.
         self._base = self._look()
 
-    def _look(self) -> InspectedProcess:
+    def _look(self) -> StoppedProcess:
         self.process.refresh()
         self.target = self.process.surface()
         self.files = LiveFiles(
@@ -67,7 +68,7 @@ class Stopper:
             self._options,
         )
         self._code = self.target.code_mappings()
-        return InspectedProcess(self.target, self.files, self.files.exe)
+        return StoppedProcess(self.target, self.files, self.files.exe, names=NAMES)
 
     @classmethod
     def attach(
@@ -100,7 +101,7 @@ class Stopper:
         return self._moment is not None
 
     @property
-    def base(self) -> InspectedProcess:
+    def base(self) -> StoppedProcess:
         """The process as its files tell it."""
         return self._base
 
@@ -114,20 +115,21 @@ class Stopper:
         """Why the last answer is not whole: what of it was not copied while the process was stopped."""
         return tuple(self._shortfalls)
 
-    def ask(self, session: Session, question: Callable[[], _T]) -> _T:
-        """Return what *question* answers when all that it reads of *session* is of one moment.
+    def ask(self, begin: Begin, question: Callable[[], _T]) -> _T:
+        """Return what *question* answers when all that it reads of its session is of one moment.
 
+        :param begin: is called for each moment of which the question is asked
         :raises NotStopped: if the process did not stop within the limit of a stop
         """
         first = len(self.process.stops_ns)
         self._shortfalls = []
-        result = self._ask(session, question)
+        result, stop = self._ask(begin, question)
         answers = result if isinstance(result, tuple) else (result,)
         if not any(isinstance(answer, Answer) for answer in answers):
             return result
         own = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
-        target = replace(session.record, stops_ns=tuple(self.process.stops_ns[first:]), own_thread_ids=own)
-        notes = self._notes(session)
+        target = replace(stop.record, stops_ns=tuple(self.process.stops_ns[first:]), own_thread_ids=own)
+        notes = self._notes(stop)
         told = tuple(
             replace(
                 answer,
@@ -141,11 +143,12 @@ class Stopper:
         )
         return cast("_T", told if isinstance(result, tuple) else told[0])
 
-    def _ask(self, session: Session, question: Callable[[], _T]) -> _T:
-        glance = self._show(session, self.process.glance(), rehearses=not self._nonblocking)
+    def _ask(self, begin: Begin, question: Callable[[], _T]) -> tuple[_T, Stop]:
+        glance = self.process.glance()
+        stop = self._show(begin, glance, rehearses=not self._nonblocking)
         if self._nonblocking:
             try:
-                return question()
+                return question(), stop
             finally:
                 glance.settle()
         with suppress(OmpdError):  # what is read as it changes may contradict itself, which tells nothing
@@ -162,14 +165,14 @@ class Stopper:
                 has_ended = isinstance(error, TargetGone)
                 break
             stops += 1
-            self._show(session, moment, keep=best)
+            stop = self._show(begin, moment, keep=best)
             if not self._fits(moment):
                 continue
             try:
                 result = question()
                 if not moment.missed:
                     moment.settle()
-                    return result
+                    return result, stop
             except OmpdError:
                 if not moment.missed:
                     raise
@@ -182,11 +185,11 @@ class Stopper:
             raise BadProcess(
                 self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"
             )
-        return self._answer_from(session, best, stops, question, has_ended=has_ended)
+        return self._answer_from(begin, best, stops, question, has_ended=has_ended)
 
     def _answer_from(
-        self, session: Session, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
-    ) -> _T:
+        self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
+    ) -> tuple[_T, Stop]:
         # What is not of that moment is not read: the answer has gaps, and is of one moment.
         pages, left_out = len(moment.missed), moment.left_out
         times = "one stop" if stops == 1 else f"any of {stops} stops"
@@ -194,7 +197,7 @@ class Stopper:
             moment.settle("it was not copied before the process had been stopped as long as it may be", LONGER_STOPS)
         else:
             moment.settle("the program had moved on to it when it was stopped, so that it was not copied", "try again")
-        self._show(session, moment)
+        stop = self._show(begin, moment)
         result = question()
         if left_out:
             self._shortfalls.append(
@@ -211,35 +214,33 @@ class Stopper:
                 f"the program changes what is asked for faster than it can be copied: {pages} pages were needed that"
                 f" were not copied in {times}, and what they hold is missing"
             )
-        return result
+        return result, stop
 
-    def _show(self, session: Session, moment: Moment, *, keep: Moment | None = None, rehearses: bool = False) -> Moment:
+    def _show(self, begin: Begin, moment: Moment, *, keep: Moment | None = None, rehearses: bool = False) -> Stop:
         # From here on the session is of this moment. What was read at the one before is forgotten, unless it is kept.
         if not self._fits(moment):
             self._base.close()
             self._base = self._look()
-            session.owners.clear()
         for other in (self._moment, self._best):
             if other is not None and other is not moment and other is not keep:
                 other.retire()
         self._moment, self._best = moment, keep
         process = self._base.at_another_stop(moment)
         if rehearses:
-            process.limit_reads(_MAX_REHEARSED + _MAX_REHEARSED_PER_THREAD * len(moment.thread_ids()))
-        session.begin_stop(moment, process)
-        return moment
+            process.memory.limit_reads(_MAX_REHEARSED + _MAX_REHEARSED_PER_THREAD * len(moment.thread_ids()))
+        return begin(moment, process)
 
     def _fits(self, moment: Moment) -> bool:
         # Whether what is known of the files is of those that are mapped at this moment: the program may have loaded a
         # library since, or have become another program.
         return moment.code_mappings() == self._code
 
-    def _notes(self, session: Session) -> list[str]:
+    def _notes(self, stop: Stop) -> list[str]:
         notes = [self.process.note] if self.process.note is not None else []
         if self._nonblocking:
             notes.append(_NOT_STOPPED)
-        elif isinstance(session.target, Moment):
-            threads = session.target.unstopped_threads()
+        elif isinstance(stop.target, Moment):
+            threads = stop.target.unstopped_threads()
             if threads:
                 listed = ", ".join(map(str, threads))
                 notes.append(f"asleep in the kernel, so that all registers could not be read: thread {listed}")

@@ -1,28 +1,22 @@
-"""One stop of one program: opens it, finds its runtimes, keeps what was read. No question is answered here."""
+"""Opening a program, querying it at one moment after the other, and closing it. No query is answered here."""
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ompd.contract.plugin import AddressSpace
-from ompd.contract.process import Module, Shape
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.files.opening import MAX_SIZE, unpack_core
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadFile, CorruptState, MemoryFault, NotInitialised, OmpdError, TargetGone, Unavailable
-from ompd.model import Place, TargetRecord
-from ompd.naming import is_runtime_file
+from ompd.errors import BadFile, TargetGone
 from ompd.runtimes.discovery import Found, discover
+from ompd.session.stop import NAMES, LoadedRuntime, Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,62 +30,36 @@ PLUGINS = "OMPD_PLUGINS"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class LoadedRuntime:
-    """An OpenMP runtime of the process: what was found, and its handles, or why there are none."""
-
-    id: str
-    found: Found
-    space: AddressSpace | None
-    fault: OmpdError | None
-
-    @property
-    def is_initialised(self) -> bool:
-        """Whether anything of OpenMP has run on it, as far as can be told."""
-        return not isinstance(self.fault, NotInitialised)
-
-
-class Straight(NamedTuple):
-    """What code alone tells of where a thread is, the same for all stacks of one shape: which frame is the
-    innermost one that is the user's, and its place. None where more is needed to tell it.
-    """
-
-    frame: int | None
-    place: Place | None
-
-
 class Session:
     """A stopped program, open for questions. Use it in a ``with`` statement, or close it.
 
     A live process runs between questions; :meth:`ask` stops it for each.
     """
 
+    stop: Stop
+    target: Target
+    process: StoppedProcess
+
     def __init__(
         self,
         target: Target,
         finder: FileFinder,
         *,
-        process: InspectedProcess | None = None,
+        process: StoppedProcess | None = None,
         stopper: Stopper | None = None,
         plugins: Sequence[str | PathLike[str]] = (),
     ) -> None:
-        self.target = target
         self.plugin_folders = _folders(plugins)
         if self.plugin_folders:
             self.plugins  # noqa: B018  which have to be there
         self._is_open = True
         self._stopper = stopper
         self._is_asking = False
-        self.finder = finder
         # Why the target is not whole, and what is odd about it, from before it could be read.
         self.fault: str | None = None
         self.note: str | None = None
-        self.process = process if process is not None else InspectedProcess(target, finder, finder.exe)
-        # For questions.places: whose code lies at an address; the user's function of a region, by the region's id;
-        # where a thread is, by its stack's shape.
-        self.owners: dict[int, str] = {}
-        self.source_functions: dict[str, str | None] = {}
-        self.straight: dict[Shape, Straight] = {}
+        process = process or StoppedProcess(target, finder, finder.exe, names=NAMES)
+        self._begin(Stop(target, process, self._found_runtimes))
 
     @classmethod
     def open_core(
@@ -157,7 +125,7 @@ class Session:
             raise TargetGone(f"the session on {self.target.name} was closed")
         self._is_asking = True
         try:
-            return self._stopper.ask(self, lambda: question(self))
+            return self._stopper.ask(self.begin_stop, lambda: question(self))
         finally:
             self._is_asking = False
 
@@ -166,14 +134,21 @@ class Session:
         """Why what was asked last is not whole: what a stop of a live process left out. Empty for other targets."""
         return self._stopper.shortfalls if self._stopper is not None else ()
 
-    def begin_stop(self, target: Target, process: InspectedProcess) -> None:
-        """From now on be a session on *process* as *target* has it; what was read before is forgotten."""
-        self.process.close_emulator()
-        self.target, self.process = target, process
-        self.source_functions.clear()
-        self.straight.clear()
-        for name in ("_runtimes", "runtime_modules", "lost_libraries", "lost_runtimes", "_lost", "record"):
-            self.__dict__.pop(name, None)
+    def _begin(self, stop: Stop) -> Stop:
+        self.stop, self.target, self.process = stop, stop.target, stop.process
+        return stop
+
+    def begin_stop(self, target: Target, process: StoppedProcess) -> Stop:
+        """From now on be a session on *process* as *target* has it, and return that stop. Nothing is kept of the one
+        before but whose code is at an address, if the files are the same.
+        """
+        before = self.stop
+        before.process.routines.close()
+        owners = before.owners if before.process.module_list is process.module_list else None
+        return self._begin(Stop(target, process, self._found_runtimes, owners))
+
+    def _found_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
+        return discover(process, lambda: self.plugins, are_named=bool(self.plugin_folders))
 
     def __enter__(self) -> Self:
         return self
@@ -201,7 +176,7 @@ class Session:
             raise TargetGone(f"the session on {self.target.name} was closed")
         if self._stopper is not None and not self._is_asking and not self._stopper.has_asked:
             return self.ask(lambda session: session.runtimes)
-        return self._runtimes
+        return self.stop.runtimes
 
     @cached_property
     def plugins(self) -> Plugins:
@@ -213,109 +188,7 @@ class Session:
 
         return Plugins(self.plugin_folders)
 
-    @cached_property
-    def _runtimes(self) -> tuple[LoadedRuntime, ...]:
-        loaded: list[LoadedRuntime] = []
-        for found in discover(self.process, lambda: self.plugins, are_named=bool(self.plugin_folders)):
-            same = sum(1 for other in loaded if other.found.kind == found.kind)
-            space: AddressSpace | None = None
-            fault = found.fault
-            if found.plugin is not None:
-                try:
-                    self._check(found.module)
-                    space = found.plugin.process_initialize(self.process, found.module)
-                    with suppress(CorruptState, MemoryFault):  # which is for the questions to tell
-                        space.threads()
-                except NotInitialised as error:
-                    fault = self._contradiction(found.module, error) or (error if space is None else None)
-                    space = None if isinstance(fault, CorruptState) else space
-                except OmpdError as error:
-                    fault = error
-            loaded.append(LoadedRuntime(found.kind + (f"#{same + 1}" if same else ""), found, space, fault))
-        return tuple(loaded)
-
-    def _check(self, module: Module) -> None:
-        # Variables are found by the symbols of a module's file. They must be the right ones, and still be there.
-        if module.unproven is not None:
-            raise Unavailable(
-                f"{module.name}: its variables are not read, since nothing that is left proves this file to be the"
-                " build that ran"
-            )
-        lost = self.process.lost_data(module)
-        if lost is not None:
-            raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
-
-    def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
-        # Zeros that stand for lost variables look as if nothing had run yet. Stacks know better.
-        count = self.threads_inside(module)
-        if count <= 1:  # one may be on its way into the runtime, or out of it
-            return None
-        return CorruptState(module.start, f"{error}, yet {count} threads are in its code: its variables are lost")
-
-    def threads_inside(self, module: Module) -> int:
-        """Return how many threads have a frame of *module* on their stacks: none if it was merely loaded."""
-        process = self.process
-        return sum(
-            any(process.module_at(frame.call_site) is module for frame in process.stack(thread).frames)
-            for thread in process.threads()
-        )
-
-    @cached_property
-    def runtime_modules(self) -> frozenset[Module]:
-        """The modules that hold an OpenMP runtime."""
-        return frozenset(runtime.found.module for runtime in self.runtimes)
-
-    @cached_property
-    def lost_libraries(self) -> tuple[str, ...]:
-        """Those of :attr:`lost_runtimes` that are called like an OpenMP runtime: one of it was surely there."""
-        return tuple(fault for name, fault in self._lost if is_runtime_file(name))
-
-    @cached_property
-    def lost_runtimes(self) -> tuple[str, ...]:
-        """What is wrong with modules that are called like an OpenMP runtime, or are the program, but whose file is not
-        to be had, or that lay in a part of the target that is lost.
-        """
-        return tuple(fault for _, fault in self._lost)
-
-    @cached_property
-    def _lost(self) -> tuple[tuple[str, str], ...]:
-        faults = [
-            (module.name, module.fault)
-            for module in self.process.modules()
-            if module.fault is not None and (module.is_program or is_runtime_file(module.name))
-        ]
-        unseen = [name for name in self.process.unseen_libraries if is_runtime_file(name)]
-        return (*faults, *((name, f"{name}, which the program needs, is in the part that is lost") for name in unseen))
-
-    @cached_property
-    def record(self) -> TargetRecord:
-        """What was asked."""
-        target = self.target
-        program = next((module for module in self.process.modules() if module.is_program), None)
-        return TargetRecord(
-            kind=target.kind,
-            file=target.name if target.kind != "live" else None,
-            # A module whose name is lost has one of ours, that is no path.
-            executable=program.name if program is not None and "/" in program.name else None,
-            process_id=target.process_id,
-            command=target.command,
-            signal=target.signal,
-            signal_name=signal_name(target.signal),
-            architecture=target.architecture.name,
-            thread_count=len(self.process.threads()) if self.process.names_all_threads else None,
-            incomplete=target.loss.what if target.loss is not None else None,
-            unproven=tuple(self.process.unproven),
-        )
-
 
 def _folders(plugins: Sequence[str | PathLike[str]]) -> tuple[str, ...]:
     named = [fspath(folder) for folder in plugins]
     return tuple(named or [folder for folder in os.environ.get(PLUGINS, "").split(os.pathsep) if folder])
-
-
-def signal_name(number: int | None) -> str | None:
-    """Return what a signal is called, None for one without a name, as those of real time."""
-    try:
-        return signal.Signals(number).name if number is not None else None
-    except ValueError:
-        return None

@@ -44,7 +44,7 @@ def ask_below(session: Session) -> dict[str, Any]:
         found[f"keys {thread}"] = [
             _told(lambda thread=thread, key=key: process.pthread_key(thread, key)) for key in (0, 1)
         ]
-    found["pthreads"] = _told(lambda: process._glibc.pthreads())
+    found["pthreads"] = _told(lambda: process.glibc.pthreads())
     return found
 
 
@@ -234,7 +234,7 @@ class Victim:
             session = self.core.session(target)
             if reads is not None and reads < 500:
                 list(session.runtimes)  # or opening would be what is given up
-            session.process.max_reads = reads if reads is not None else 20 * self._most + 20_000
+            session.process.memory.max_reads = reads if reads is not None else 20 * self._most + 20_000
             changed_only = not holes
             for question in ORDERS[order]:
                 told = _ask(session, target, question)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import ompd
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget, load_lldb
 from tests.test_i386 import check_process, check_stacks, check_variables
 
@@ -29,7 +29,7 @@ def main(path: str) -> None:
         with ompd.from_lldb(process) as session:
             check_stacks(session.ask_stacks(raw=True), asked["truth"])
             check_variables(session, asked["truth"], asked["mechanism"], opened=asked["opened"])
-        inspected = InspectedProcess(LldbTarget(process), LldbFiles(process))
+        inspected = StoppedProcess(LldbTarget(process), LldbFiles(process))
         check_process(inspected, asked["truth"])
         inspected.close()
     finally:

@@ -171,7 +171,7 @@ def run(question: dict[str, Any]) -> dict[str, Any]:
     """Start a program, run it to one place after another, and ask at each."""
     stops = []
     with ompd.launch(question["program"]) as session:
-        number = session.record.process_id
+        number = session.stop.record.process_id
         old = session.process
         for place in question["places"]:
             event = session.step_into_region() if place == "INTO" else session.continue_to(place)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ompd.contract.ompd import Rc, Scope, ThreadIdKind
 from ompd.contract.process import Module
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.errors import OmpdError
 from ompd.session import Session
 
@@ -79,7 +79,7 @@ class Refused(Exception):
 class Host:
     """One library, initialised for one process."""
 
-    def __init__(self, library: str, process: InspectedProcess, module: Module) -> None:
+    def __init__(self, library: str, process: StoppedProcess, module: Module) -> None:
         self._process, self._module = process, module
         # Intel's library is one of C++ and does not name what it needs.
         ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)

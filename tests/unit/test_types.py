@@ -14,7 +14,7 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.types import DwarfType, TypeInfo
 from ompd.contract.memory import read_unsigned
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
 from tests.support import clean_environment, intel_runtime, require, stopped
@@ -328,14 +328,14 @@ def test_few_units_are_walked_for_a_dozen_types() -> None:
     assert len(info._index._names) <= 12
 
 
-def inspected(mode: str = "debug") -> InspectedProcess:
-    return InspectedProcess(CoreTarget(str(stopped("nested", mode=mode).core)), FileFinder())
+def inspected(mode: str = "debug") -> StoppedProcess:
+    return StoppedProcess(CoreTarget(str(stopped("nested", mode=mode).core)), FileFinder())
 
 
 def test_debug_information_agrees_with_all_that_the_runtime_publishes() -> None:
     process = inspected()
     module = next(module for module in process.modules() if "libiomp5" in module.name)
-    symbols = process._by_start[module.start].symbols
+    symbols = process.symbols.loaded(module).symbols
     assert symbols is not None
     compared = 0
     for prefix in ("ompd_access__", "ompd_sizeof__", "ompd_bitfield__"):

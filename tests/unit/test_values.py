@@ -23,7 +23,7 @@ from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values import Options, Shown, ValueFormatter, format_value
 from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.inspected import InspectedProcess
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, MemoryFault, OmpdError
 from tests.support import clean_environment, require
@@ -55,7 +55,7 @@ class Sample:
 
     program: Path
     core: Path
-    process: InspectedProcess
+    process: StoppedProcess
     info: TypeInfo
     bias: int
 
@@ -111,7 +111,7 @@ def made(name: str) -> Sample:
         next(folder.glob("core*")).rename(folder / "the.core")
 
     folder = entry("values", key_of(text, used.version, flags, driver), make)
-    process = InspectedProcess(CoreTarget(str(folder / "the.core")), FileFinder(), str(folder / "program"))
+    process = StoppedProcess(CoreTarget(str(folder / "the.core")), FileFinder(), str(folder / "program"))
     module = next(m for m in process.loaded_modules() if m.record.is_program)
     assert isinstance(module.elf, ElfFile)
     return Sample(folder / "program", folder / "the.core", process, TypeInfo(module.elf), module.bias)

@@ -5,57 +5,94 @@ file which is verified to be the one that ran, and the thread's storage is there
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ompd.contract.memory import read_unsigned
+from ompd.debugger.memory import PAGE, TargetMemory
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.regions import Regions
 from ompd.errors import MemoryFault, Unavailable
 
-if TYPE_CHECKING:
-    from ompd.debugger.inspected import InspectedProcess
-    from ompd.debugger.modules.modules import LoadedModule
 
-PAGE = 4096
+class TargetCode:
+    """Code and data of one process at one stop, for those who follow its routines.
 
-
-def code_fault(process: InspectedProcess, is_code: Callable[[int], bool], page: int) -> str | None:
-    """Return why the code in the page at *page* must not be followed, None if it may be; it goes on after "it".
-
-    :param is_code: says whether an address can be executed
-    :raises MemoryFault: if the target does not hold the page
+    :param symbolize: gives the name of what is at an address
+    :param thread_pointer: gives a thread's thread pointer
     """
-    module = process.loaded_module_at(page)
-    if module is not None:
-        fault = _module_fault(module, is_whole=process.is_whole)
-        if fault is not None:
-            return fault
-    elif not process.is_whole:
-        return f"comes to {page:#x}, where the target has lost what module there was"
-    if not is_code(page):
-        return f"comes to {process.symbolize(page) or f'{page:#x}'}, where no code is"
-    if module is not None:
-        # What is held by the target is what would have run. But it is not code that its file has: somebody set a
-        # breakpoint, or it is damaged.
-        original = module.read_file(page, PAGE)
-        if original is not None and original != process.read(page, PAGE):
-            return f"comes to code of {module.name} at {page:#x} that is not what its file has"
-    return None
 
+    def __init__(
+        self,
+        memory: TargetMemory,
+        regions: Regions,
+        modules: ModuleList,
+        symbolize: Callable[[int], str | None],
+        thread_pointer: Callable[[int], int],
+    ) -> None:
+        self.memory, self._regions, self._modules = memory, regions, modules
+        self.symbolize, self.thread_pointer = symbolize, thread_pointer
+        self._storage: dict[int, int] = {}
 
-def storage_of(process: InspectedProcess, thread: int, pointer_size: int) -> int:
-    """Return the thread pointer of *thread*, for ABIs whose thread control block begins with its own address ("ELF
-    Handling For Thread-Local Storage", 3.4.6): code finds the address of thread-local variables there. Where a page was
-    lost, zeros are there, and every variable would be zero.
+    def name(self, address: int) -> str:
+        """Return the name of what is at *address*, or the address itself."""
+        return self.symbolize(address) or f"{address:#x}"
 
-    :raises Unavailable: if the block is lost
-    """
-    pointer = process.thread_pointer(thread)
-    try:
-        own = read_unsigned(process, pointer, pointer_size)
-    except MemoryFault as error:
-        raise Unavailable(f"the storage of thread {thread} is not there: {error}", hint=error.hint) from error
-    if own != pointer:
-        raise Unavailable(f"the storage of thread {thread} is lost: at {pointer:#x} is not what threads have")
-    return pointer
+    def read_code(self, page: int) -> bytes:
+        """Return the page of code at *page*.
+
+        :raises MemoryFault: if the target does not hold it
+        """
+        return self.memory.read(page, PAGE)
+
+    def load(self, address: int, size: int) -> bytes:
+        """Return *size* bytes of data at *address*.
+
+        :raises MemoryFault: if the target does not hold them
+        :raises CorruptState: if they are lost, and zeros stand there
+        """
+        self.memory.check_data(address)
+        return self.memory.read_data(address, size)
+
+    def fault(self, page: int) -> str | None:
+        """Return why the code in the page at *page* must not be followed, None if it may be; it goes on after "it".
+
+        :raises MemoryFault: if the target does not hold the page
+        """
+        module = self._modules.at(page)
+        if module is not None:
+            fault = _module_fault(module, is_whole=self.memory.is_whole)
+            if fault is not None:
+                return fault
+        elif not self.memory.is_whole:
+            return f"comes to {page:#x}, where the target has lost what module there was"
+        if not self._regions.is_code(page):
+            return f"comes to {self.name(page)}, where no code is"
+        if module is not None:
+            # What is held by the target is what would have run. But it is not code that its file has: somebody set a
+            # breakpoint, or it is damaged.
+            original = module.read_file(page, PAGE)
+            if original is not None and original != self.read_code(page):
+                return f"comes to code of {module.name} at {page:#x} that is not what its file has"
+        return None
+
+    def storage_of(self, thread: int) -> int:
+        """Return the thread pointer of *thread*, for ABIs whose thread control block begins with its own address ("ELF
+        Handling For Thread-Local Storage", 3.4.6): code finds the address of thread-local variables there. Where a page
+        was lost, zeros are there, and every variable would be zero.
+
+        :raises Unavailable: if the block is lost
+        """
+        pointer = self._storage.get(thread)
+        if pointer is not None:
+            return pointer
+        pointer = self.thread_pointer(thread)
+        try:
+            own = read_unsigned(self.memory, pointer, self.memory.pointer_size)
+        except MemoryFault as error:
+            raise Unavailable(f"the storage of thread {thread} is not there: {error}", hint=error.hint) from error
+        if own != pointer:
+            raise Unavailable(f"the storage of thread {thread} is lost: at {pointer:#x} is not what threads have")
+        self._storage[thread] = pointer
+        return pointer
 
 
 def _module_fault(module: LoadedModule, *, is_whole: bool) -> str | None:

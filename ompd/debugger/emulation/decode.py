@@ -9,18 +9,16 @@ is not trusted: it has to be that of a file which is verified to be the one that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ompd.binary.elf.elf import EM_386, EM_X86_64
 from ompd.contract.process import CallResult
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.emulation.code_checks import PAGE, code_fault, storage_of
+from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.debugger.emulation.decode_state import State, Undecoded
 from ompd.debugger.emulation.decode_x86 import X86
+from ompd.debugger.memory import PAGE
 from ompd.errors import CorruptState, MemoryFault, Unavailable
-
-if TYPE_CHECKING:
-    from ompd.debugger.inspected import InspectedProcess
 
 
 class _Instructions(Protocol):
@@ -41,17 +39,12 @@ _MACHINES: Mapping[int, _Machine] = {EM_X86_64: _X86, EM_386: _X86}
 
 
 class Decoder:
-    """Follows routines of one process at one stop. Pages of code are verified once.
+    """Follows routines of one process at one stop. Pages of code are verified once."""
 
-    :param is_code: says whether an address can be executed
-    """
-
-    def __init__(self, process: InspectedProcess, architecture: Architecture, is_code: Callable[[int], bool]) -> None:
-        self._process = process
-        self._is_code = is_code
+    def __init__(self, code: TargetCode, architecture: Architecture) -> None:
+        self._target = code
         self._architecture = architecture
         self._pages: dict[int, bytes] = {}
-        self._thread_pointers: dict[int, int] = {}
 
     def call(self, routine: int, thread: int) -> CallResult:
         """Return what *routine* would answer in *thread*, and what it would read.
@@ -66,7 +59,7 @@ class Decoder:
         size = self._architecture.pointer_size
         state = State(
             routine,
-            self._thread_pointer_of(thread),
+            self._target.storage_of(thread),
             machine.registers,
             self._code,
             self._load,
@@ -88,26 +81,17 @@ class Decoder:
         return CallResult(state.registers[machine.result_register], tuple(state.reads))
 
     def _refusal(self, routine: int, thread: int, reason: str, hint: str = "") -> Unavailable:
-        name = self._process.symbolize(routine) or f"{routine:#x}"
-        return Unavailable(f"{name} cannot be decoded in thread {thread}: {reason}", hint=hint)
-
-    def _thread_pointer_of(self, thread: int) -> int:
-        pointer = self._thread_pointers.get(thread)
-        if pointer is None:
-            size = self._architecture.pointer_size
-            pointer = self._thread_pointers[thread] = storage_of(self._process, thread, size)
-        return pointer
+        return Unavailable(f"{self._target.name(routine)} cannot be decoded in thread {thread}: {reason}", hint=hint)
 
     def _code(self, address: int) -> int:
         start = address - address % PAGE
         page = self._pages.get(start)
         if page is None:
-            fault = code_fault(self._process, self._is_code, start)
+            fault = self._target.fault(start)
             if fault is not None:
                 raise Undecoded(f"a way that {fault}", address)
-            page = self._pages[start] = self._process.read(start, PAGE)
+            page = self._pages[start] = self._target.read_code(start)
         return page[address - start]
 
     def _load(self, address: int, size: int) -> int:
-        self._process.check_data(address)
-        return int.from_bytes(self._process.read_data(address, size), self._architecture.byte_order)
+        return int.from_bytes(self._target.load(address, size), self._architecture.byte_order)

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ompd.binary.elf.elf import EM_X86_64
 from ompd.contract.process import CallResult
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.emulation.code_checks import code_fault, storage_of
+from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.errors import BadInput, CorruptState, MalformedFile, MemoryFault, OmpdError, Unavailable
 
 if TYPE_CHECKING:
     from ompd.debugger.emulation.linking import Linkage
-    from ompd.debugger.inspected import InspectedProcess
 
 _PAGE = 4096
 # Older ones refuse what is asked of them here: by number, 2.1.2 with a byte behind it for builds.
@@ -142,40 +141,38 @@ class _Call:
 class Emulator:
     """Runs routines of one process at one stop. Pages are kept from call to call; close it.
 
-    :param is_code: says whether an address can be executed
     :param is_free: says whether nothing of the target is between two addresses
+    :param loader_code: where the dynamic loaders are, from and to which address
     :raises Unavailable: if unicorn is not installed, or this processor is not one that is emulated
     """
 
     def __init__(
         self,
-        process: InspectedProcess,
+        code: TargetCode,
         architecture: Architecture,
         linkage: Callable[[int], Linkage],
-        is_code: Callable[[int], bool],
         is_free: Callable[[int, int], bool],
+        loader_code: Sequence[tuple[int, int]],
     ) -> None:
         machine = _MACHINES.get(architecture.e_machine)
         if machine is None:
             raise Unavailable(f"routines of the target are not emulated on this architecture ({architecture.name})")
         self._machine = machine
-        self._process = process
-        self._is_code = is_code
-        self._linkage = linkage(machine.jump_slot)
+        self._code, self._loader_code = code, loader_code
+        self.linkage = linkage(machine.jump_slot)
         place = next((at for at in _PLACES if is_free(at, at + _ROOM)), None)
         if place is None:
             raise Unavailable("routines of the target are not emulated: its memory leaves no room for a stack")
-        self._stack_start = place + _GAP
-        self._stack_end = self._stack_start + _STACK_SIZE
+        self.stack_start = place + _GAP
+        self._stack_end = self.stack_start + _STACK_SIZE
         self._return = place + _RETURN
-        self._start = place
+        self.start = place
         self._unicorn, self._constants = _import(machine)
         self._uc: Any = None
         self._hooks: list[int] = []
         self._context: Any = None
         self._call = _Call([])
         self._checked: dict[int, str | None] = {}
-        self._thread_pointers: dict[int, int] = {}
         self._open()
 
     def close(self) -> None:
@@ -192,8 +189,8 @@ class Emulator:
             raise BadInput(f"a routine is called with {len(self._machine.arguments)} arguments at most")
         if not 0 <= routine <= _WORD or any(not -(1 << 63) <= argument <= _WORD for argument in arguments):
             raise BadInput("a routine's address or argument does not fit into a register")
-        thread_pointer = self._thread_pointer_of(thread)
-        if self._uc is None or len(self._owners) + _MAX_PAGES > _MAX_KEPT:
+        thread_pointer = self._code.storage_of(thread)
+        if self._uc is None or len(self.owners) + _MAX_PAGES > _MAX_KEPT:
             self.close()
             self._open()
         self._call = call = _Call([])
@@ -216,12 +213,6 @@ class Emulator:
                 uc.ctl(self._unicorn.UC_CTL_TLB_FLUSH, self._unicorn.UC_CTL_IO_WRITE)
         raise self._refusal(routine, thread, call, pc)
 
-    def _thread_pointer_of(self, thread: int) -> int:
-        pointer = self._thread_pointers.get(thread)
-        if pointer is None:
-            pointer = self._thread_pointers[thread] = storage_of(self._process, thread, 8)
-        return pointer
-
     def _refusal(self, routine: int, thread: int, call: _Call, pc: int | None) -> Unavailable:
         reason = call.reason
         if reason is None and call.trapped is not None:
@@ -231,13 +222,10 @@ class Emulator:
             reason = f"would write at {page:#x}" if writes else f"reads at {page:#x}: {fault}"
         elif reason is None:
             reason = "does not return as routines do" if pc is None else "does not end"
-        what = f"{self._name(routine)} cannot be emulated in thread {thread}: it {reason}"
+        what = f"{self._code.name(routine)} cannot be emulated in thread {thread}: it {reason}"
         refusal = Unavailable(what, hint=call.cause.hint if call.cause is not None else "")
         refusal.__cause__ = call.cause
         return refusal
-
-    def _name(self, address: int) -> str:
-        return self._process.symbolize(address) or f"{address:#x}"
 
     # Runs
 
@@ -270,8 +258,8 @@ class Emulator:
 
     def _explained(self, fault: Any, pc: int) -> str:
         if fault.errno == self._unicorn.UC_ERR_INSN_INVALID:
-            return f"has an instruction at {self._name(pc)} that the emulator does not know"
-        return f"cannot go on at {self._name(pc)}: {fault}"
+            return f"has an instruction at {self._code.name(pc)} that the emulator does not know"
+        return f"cannot go on at {self._code.name(pc)}: {fault}"
 
     def _bind(self, call: _Call) -> int | None:
         # The loader's routine that binds an entry has its arguments on the stack, above them the return address.
@@ -279,7 +267,7 @@ class Emulator:
         sp: int = uc.reg_read(self._stack_pointer)
         link_map, index = self._stack_word(sp), self._stack_word(sp + 8)
         try:
-            bound = self._linkage.bind(link_map, index)
+            bound = self.linkage.bind(link_map, index)
         except (Unavailable, MalformedFile, MemoryFault, CorruptState) as error:
             call.reason, call.cause = f"calls what the program has not called yet: {error}", error
             return None
@@ -287,9 +275,9 @@ class Emulator:
         return bound
 
     def _stack_word(self, address: int) -> int:
-        if not self._stack_start <= address <= self._stack_end - 8:
+        if not self.stack_start <= address <= self._stack_end - 8:
             return 0
-        raw = self._uc.mem_read(_STACK_AT * _PAGE + address - self._stack_start, 8)
+        raw = self._uc.mem_read(_STACK_AT * _PAGE + address - self.stack_start, 8)
         return int.from_bytes(raw, "little")
 
     # The emulator
@@ -303,10 +291,10 @@ class Emulator:
         # By page of the target: where it is in the emulator, and what may be done to it. By page of the emulator, from
         # _FIRST on, which one of the target it is.
         self._pages: dict[int, tuple[int, int]] = {}
-        self._owners: list[int] = []
+        self.owners: list[int] = []
         self._entry = self._stack_end - 256 - machine.return_size
         stack = bytearray(_STACK_SIZE)
-        at = self._entry - self._stack_start
+        at = self._entry - self.stack_start
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
         # Where memory for what it translates cannot be had, the emulator ends the process. So it is given little, which
@@ -324,14 +312,14 @@ class Emulator:
             self._add_hooks(uc, unicorn)
             uc.mem_write(_START_AT * _PAGE, machine.leave_kernel)
             for number in range(_STACK_SIZE // _PAGE):
-                self._place(self._stack_start + number * _PAGE, _STACK_AT + number, _READ | _WRITE)
+                self._place(self.stack_start + number * _PAGE, _STACK_AT + number, _READ | _WRITE)
             self._place(self._return, _RETURN_AT, _READ | _EXECUTE)
-            self._place(self._start, _START_AT, _EXECUTE)
+            self._place(self.start, _START_AT, _EXECUTE)
             machine.prepare(uc, constants, self._return)
-            uc.emu_start(self._start, self._return, 0, 2)
+            uc.emu_start(self.start, self._return, 0, 2)
             for name in machine.left:
                 uc.reg_write(getattr(constants, name), 0)
-            del self._pages[self._start // _PAGE]
+            del self._pages[self.start // _PAGE]
             uc.reg_write(self._stack_pointer, self._entry)
             self._context = uc.context_save()
         except unicorn.UcError as error:
@@ -360,7 +348,7 @@ class Emulator:
         for instruction, reason in self._machine.foreign:
             number = getattr(self._constants, instruction)
             self._hooks.append(add(unicorn.UC_HOOK_INSN, self._refuse_instruction, reason, 1, 0, number))
-        for start, end in self._process.loader_code():
+        for start, end in self._loader_code:
             self._hooks.append(add(unicorn.UC_HOOK_BLOCK, self._enter_loader, None, start, end - 1))
 
     def _stop(self, reason: str, cause: OmpdError | None = None) -> None:
@@ -411,7 +399,7 @@ class Emulator:
                 if fault is None:
                     found = found or self._fetch(number)
             except MemoryFault as error:
-                fault, call.cause = f"comes to {self._name(address)}: {error}", error
+                fault, call.cause = f"comes to {self._code.name(address)}: {error}", error
             if fault is not None or found is None:
                 self._stop(fault or "cannot go on", call.cause)
                 return False
@@ -426,17 +414,16 @@ class Emulator:
         if call.pages > _MAX_PAGES:
             raise Unavailable(f"uses more than {_MAX_PAGES} pages")
         address = number * _PAGE
-        self._process.check_data(address)
-        raw = self._process.read_data(address, _PAGE)
-        place = (_FIRST + len(self._owners)) * _PAGE
+        raw = self._code.load(address, _PAGE)
+        place = (_FIRST + len(self.owners)) * _PAGE
         self._uc.mem_write(place, raw)
-        self._owners.append(address)
+        self.owners.append(address)
         found = self._pages[number] = place, _READ
         return found
 
     def _note_read(self, _uc: Any, _access: int, place: int, size: int, _value: int, _data: object) -> None:
         reads = self._call.reads
-        reads.append((self._owners[place // _PAGE - _FIRST] + place % _PAGE, size))
+        reads.append((self.owners[place // _PAGE - _FIRST] + place % _PAGE, size))
         if len(reads) > _MAX_READS:
             self._stop(f"reads more than {_MAX_READS} times")
 
@@ -448,7 +435,7 @@ class Emulator:
         page, _, fault = trapped
         address = page + place % _PAGE
         if access == self._unicorn.UC_MEM_WRITE:
-            if self._stack_start - _GAP <= address < self._stack_start:
+            if self.stack_start - _GAP <= address < self.stack_start:
                 self._stop(f"needs more than {_STACK_SIZE // 1024} KiB of stack")
             else:
                 self._stop(f"would write at {self._where(address)}", fault)
@@ -456,7 +443,7 @@ class Emulator:
             self._stop(f"reads {size} bytes at {address:#x}: {fault}", fault)
 
     def _where(self, address: int) -> str:
-        name = self._process.symbolize(address)
+        name = self._code.symbolize(address)
         return f"{address:#x} ({name})" if name is not None else f"{address:#x}"
 
     def _note_exception(self, _uc: Any, number: int, _data: object) -> None:
@@ -470,7 +457,7 @@ class Emulator:
         call = self._call
         try:
             link_map = self._stack_word(self._uc.reg_read(self._stack_pointer))
-            if link_map and self._linkage.is_binder(address, link_map):
+            if link_map and self.linkage.is_binder(address, link_map):
                 call.binding = True
                 self._uc.emu_stop()
         except BaseException as error:
@@ -483,7 +470,7 @@ class Emulator:
     def _code_fault(self, number: int) -> str | None:
         # Why a page's code is not run, None if it is.
         if number not in self._checked:
-            self._checked[number] = code_fault(self._process, self._is_code, number * _PAGE)
+            self._checked[number] = self._code.fault(number * _PAGE)
         return self._checked[number]
 
 

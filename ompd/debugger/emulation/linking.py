@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ompd.binary.elf.dynamic import Definition, DynamicLinking, Wanted
 from ompd.binary.elf.elf import PT_DYNAMIC
 from ompd.binary.elf.symbols import STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE
-from ompd.contract.callbacks import Callbacks
 from ompd.contract.memory import read_unsigned
+from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.loader import LinkMap, Loader
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
@@ -39,7 +39,7 @@ class Linkage:
 
     def __init__(
         self,
-        memory: Callbacks,
+        memory: TargetMemory,
         loader: Loader,
         module_at: Callable[[int], LoadedModule | None],
         jump_slot: int,
@@ -49,7 +49,7 @@ class Linkage:
         self._module_at = module_at
         self._jump_slot = jump_slot
         self._linked: dict[int, _Linked | None] = {}
-        self._bound: dict[tuple[int, int], int] = {}
+        self.bound: dict[tuple[int, int], int] = {}
         self._global: dict[int, tuple[_Linked, ...]] = {}
         self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
@@ -76,9 +76,9 @@ class Linkage:
         :raises MalformedFile: if a module's tables are not in its file
         """
         key = link_map, index
-        if key not in self._bound:
-            self._bound[key] = self._bind(link_map, index)
-        return self._bound[key]
+        if key not in self.bound:
+            self.bound[key] = self._bind(link_map, index)
+        return self.bound[key]
 
     def _bind(self, link_map: int, index: int) -> int:
         asking = self._of(self._maps[link_map]) if link_map in self._maps else None

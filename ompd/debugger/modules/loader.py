@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from ompd.binary.elf.elf import DT_DEBUG, DT_NULL, PT_DYNAMIC, ElfFile
 from ompd.contract.memory import Memory, read_unsigned
-from ompd.contract.process import Process
+from ompd.contract.process import Module
 from ompd.errors import CorruptState, MemoryFault, Unavailable
 
 _MAX_DYNAMIC = 1 << 12
@@ -37,14 +37,24 @@ class Program(Protocol):
     def bias(self) -> int: ...
 
 
+class SymbolSource(Protocol):
+    """The modules of a process, and their symbols at the target's addresses."""
+
+    def modules(self) -> Sequence[Module]: ...
+
+    def symbol_in(self, module: Module, name: str, /) -> int | None: ...
+
+    def symbols_in(self, module: Module, names: Sequence[str], /) -> Mapping[str, int]: ...
+
+
 class Loader:
     """The dynamic loader of one process.
 
     :param program: the program's own module, None if it is unknown
     """
 
-    def __init__(self, process: Process, program: Program | None) -> None:
-        self._process = process
+    def __init__(self, memory: Memory, symbols: SymbolSource, program: Program | None) -> None:
+        self._memory, self._symbols = memory, symbols
         self._program = program
 
     @cached_property
@@ -54,7 +64,7 @@ class Loader:
         :raises Unavailable: if the list was not found
         :raises CorruptState: if it does not end
         """
-        return tuple(iter_link_maps(self._process, self._r_debug()))
+        return tuple(iter_link_maps(self._memory, self._r_debug()))
 
     def position(self, start: int, end: int) -> int:
         """Return which in :attr:`link_maps` the module from *start* to *end* is, more than all if that is unknown."""
@@ -68,21 +78,21 @@ class Loader:
         program = self._program
         elf = program.elf if program is not None else None
         dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
-        size = self._process.pointer_size
+        size = self._memory.pointer_size
         if program is not None and dynamic is not None:
             start = program.bias + dynamic.p_vaddr
             for entry in range(min(dynamic.p_memsz // (2 * size), _MAX_DYNAMIC)):
                 try:
-                    tag = read_unsigned(self._process, start + entry * 2 * size, size)
-                    value = read_unsigned(self._process, start + entry * 2 * size + size, size)
+                    tag = read_unsigned(self._memory, start + entry * 2 * size, size)
+                    value = read_unsigned(self._memory, start + entry * 2 * size + size, size)
                 except MemoryFault:
                     break
                 if tag == DT_DEBUG and value:
                     return value
                 if tag == DT_NULL:
                     break
-        for module in self._process.modules():
-            address = self._process.symbol_in(module, "_r_debug")
+        for module in self._symbols.modules():
+            address = self._symbols.symbol_in(module, "_r_debug")
             if address is not None:
                 return address
         raise Unavailable("the loader's list of modules was not found (no DT_DEBUG in the program, no _r_debug)")

@@ -96,11 +96,13 @@ class LoadedModule:
         self.mappings = mappings
         self._exe = exe
         self._located = located
-        self._is_program = program
+        self.is_program = program
         self._has_evidence = False
         self._is_elf_file = False
         self._debug_files: dict[str, DebugFiles] = {}
         self._extracts: dict[int, bytes | None] = {}
+        self.looked_up: set[str] = set()
+        """What its files were opened for so far: ``symbols``, ``lines``, ``unwind_table``, ``debug_elf``."""
         self.damaged_bytes = 0
         """How many bytes of its file the target holds with another value: few, or it would be another file."""
         self.name = mappings[0].name
@@ -346,7 +348,7 @@ class LoadedModule:
         set a whole page of its initialised variables to zero. The user's program may; but not what is read-only once
         the loader has relocated it.
         """
-        elf, kind = self.elf, PT_GNU_RELRO if self._is_program else PT_LOAD
+        elf, kind = self.elf, PT_GNU_RELRO if self.is_program else PT_LOAD
         for segment in elf.segments if elf is not None else ():
             if elf is None or segment.p_type != kind or (kind == PT_LOAD and not segment.p_flags & PF_W):
                 continue
@@ -422,7 +424,7 @@ class LoadedModule:
             end=self.end,
             path=path if elf is not None else None,
             build_id=build_id.hex() if build_id is not None else None,
-            is_program=self._is_program,
+            is_program=self.is_program,
             fault=f"{path} {fault}" if fault else None,
             unproven=self.unproven,
             damaged_bytes=self.damaged_bytes,
@@ -431,6 +433,7 @@ class LoadedModule:
     @cached_property
     def debug_elf(self) -> ElfFile | None:
         """The separate debug file, None if there is none that belongs to this module."""
+        self.looked_up.add("debug_elf")
         elf, path, _ = self._opened
         if self._is_extracted:
             extract = self._extract(NT_OMPD_DEBUG_FILE)
@@ -450,6 +453,7 @@ class LoadedModule:
     @cached_property
     def symbols(self) -> SymbolTable | None:
         """The module's symbols, None without its file."""
+        self.looked_up.add("symbols")
         if self.elf is None:
             return None
         # A module with a .symtab of its own has all that its debug file would add, and reading that costs a checksum.
@@ -464,6 +468,7 @@ class LoadedModule:
     @cached_property
     def lines(self) -> ToldPlaces | None:
         """The module's lines and functions, of its own debug information or its debug file's, None if there is none."""
+        self.looked_up.add("lines")
         elf = self.elf
         if elf is None or elf.section(".debug_line") is None:
             elf = self.debug_elf
@@ -503,6 +508,7 @@ class LoadedModule:
     @cached_property
     def unwind_table(self) -> UnwindTable | None:
         """The module's unwind table, None without its file or without one in it."""
+        self.looked_up.add("unwind_table")
         elf = self.elf
         return UnwindTable.from_elf(elf) if elf is not None else None
 
@@ -654,6 +660,11 @@ class ModuleList:
 
     def __iter__(self) -> Iterator[LoadedModule]:
         return iter(self._modules)
+
+    @cached_property
+    def program(self) -> LoadedModule | None:
+        """The program's own module, None if it is unknown."""
+        return next((module for module in self._modules if module.is_program), None)
 
     def close(self) -> None:
         """Let go of all files."""

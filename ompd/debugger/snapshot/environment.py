@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
-from ompd.contract.process import Process
+from ompd.contract.memory import Memory
 from ompd.errors import CorruptState, MemoryFault, Unavailable
 
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
@@ -36,20 +37,24 @@ class EnvironmentBlock:
     file_name: bytes
 
 
-def read_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
+class _Strings(Memory, Protocol):
+    def read_string(self, address: int, limit: int = ..., /) -> bytes: ...
+
+
+def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
     """Return the environment block, the first of several values of one name, as ``getenv`` would.
 
     :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
     """
     found: dict[str, str] = {}
-    for string in find_environment(process, auxiliary_vector).variables.values():
+    for string in find_environment(memory, auxiliary_vector).variables.values():
         name, equals, value = string.decode("utf-8", "replace").partition("=")
         if equals:
             found.setdefault(name, value)
     return found
 
 
-def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:
+def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:
     """Return where the strings of the environment and of the arguments are.
 
     :raises Unavailable: if the target does not hold the initial stack, or the program has written over it
@@ -58,11 +63,11 @@ def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> E
     if not random or not file_name:
         raise Unavailable("the environment: the target does not say where its strings are (AT_EXECFN, AT_RANDOM)")
     try:
-        pointers, variables = _pointers(process, auxiliary_vector, random, file_name)
-        arguments = _arguments(process, pointers, file_name)
+        pointers, variables = _pointers(memory, auxiliary_vector, random, file_name)
+        arguments = _arguments(memory, pointers, file_name)
         start = _end_of_arguments(pointers, arguments, variables, file_name)
-        raw = process.read(start, file_name - start)
-        name = process.read_string(file_name, _MAX_STRING)
+        raw = memory.read(start, file_name - start)
+        name = memory.read_string(file_name, _MAX_STRING)
     except MemoryFault as error:
         raise Unavailable(f"the environment: the initial stack is not there ({error})") from error
     if raw[-1:] != b"\0" or any(start < p < file_name and raw[p - start - 1] for p in variables):
@@ -79,19 +84,19 @@ def find_environment(process: Process, auxiliary_vector: Mapping[int, int]) -> E
 
 
 def _pointers(
-    process: Process, auxiliary_vector: Mapping[int, int], random: int, file_name: int
+    memory: _Strings, auxiliary_vector: Mapping[int, int], random: int, file_name: int
 ) -> tuple[Sequence[int], Sequence[int]]:
     # The pointers to arguments and environment. They end where the auxiliary vector begins, which is known by heart.
-    size, order = process.pointer_size, process.byte_order
+    size, order = memory.pointer_size, memory.byte_order
     pair = AT_EXECFN.to_bytes(size, order) + file_name.to_bytes(size, order)
-    position = _find_backwards(process, pair, random)
+    position = _find_backwards(memory, pair, random)
     while True:
-        raw = process.read(position - 2 * size, 2 * size)
+        raw = memory.read(position - 2 * size, 2 * size)
         kind, value = (int.from_bytes(raw[at : at + size], order) for at in (0, size))
         if kind not in auxiliary_vector or auxiliary_vector[kind] != value:
             break
         position -= 2 * size
-    words = _words_before(process, position)
+    words = _words_before(memory, position)
     if next(words) != 0:
         raise CorruptState(position, "the environment's pointers do not end at the auxiliary vector")
     variables = []
@@ -103,40 +108,40 @@ def _pointers(
     return arguments, variables
 
 
-def _find_backwards(process: Process, pattern: bytes, end: int) -> int:
+def _find_backwards(memory: _Strings, pattern: bytes, end: int) -> int:
     raw = b""
-    start = end - end % process.pointer_size
+    start = end - end % memory.pointer_size
     while len(raw) < _SEARCHED:
         start -= _PIECE
-        raw = process.read(start, _PIECE) + raw
+        raw = memory.read(start, _PIECE) + raw
         found = raw.rfind(pattern)
         while found >= 0:
-            if (start + found) % process.pointer_size == 0:
+            if (start + found) % memory.pointer_size == 0:
                 return start + found
             found = raw.rfind(pattern, 0, found + len(pattern) - 1)
     raise Unavailable("the environment: the auxiliary vector is not on the initial stack")
 
 
-def _words_before(process: Process, position: int) -> Iterator[int]:
-    size = process.pointer_size
+def _words_before(memory: _Strings, position: int) -> Iterator[int]:
+    size = memory.pointer_size
     lowest = position - _MAX_BYTES
     while position > lowest:
         # No page is read of which nothing is needed: below the stack pointer there may be none.
         piece = position % _PIECE or _PIECE
-        raw = process.read(position - piece, piece)
+        raw = memory.read(position - piece, piece)
         for at in range(piece - size, -1, -size):
-            yield int.from_bytes(raw[at : at + size], process.byte_order)
+            yield int.from_bytes(raw[at : at + size], memory.byte_order)
         position -= piece
     raise CorruptState(position, "the environment's pointers do not end")
 
 
-def _arguments(process: Process, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
+def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
     # The strings of the arguments as far as they are in front of the file's name, by address.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
     found: dict[int, bytes] = {}
     total = 0
     for place in places:
-        found[place] = process.read_string(place, min(_MAX_STRING, file_name - place))
+        found[place] = memory.read_string(place, min(_MAX_STRING, file_name - place))
         total += len(found[place])
         if total > _MAX_BYTES:
             raise CorruptState(place, "the arguments overlap")

@@ -19,24 +19,22 @@ from ompd.binary.core.extract import extract
 from ompd.binary.core.writer import PAGE, Note, Piece, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
 from ompd.debugger.architecture import Architecture
-from ompd.debugger.inspected import InspectedProcess
 from ompd.debugger.modules.modules import LoadedModule
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.signals import is_fault
 from ompd.debugger.snapshot.environment import EnvironmentBlock, find_environment
 from ompd.debugger.targets.base import MemoryRegion, Target
+from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
-from ompd.naming import is_runtime_file
 from ompd.records import record
 
 _RED_ZONE = 128  # bytes below the stack pointer that a leaf function may use (psABI of x86-64; others have less)
 _MAX_FRAME = 64 << 10  # of a larger frame its two ends
-_RUNTIME_DATA = 4 << 20
+_LIMIT_KEPT = 4 << 20
 _VDSO_SIZE = 0x4000
 _SIGSTOP = 19
 _MAX_IDENTITY = 1 << 16
 _READ = 1 << 18  # bytes copied at once
-# Variables that runtimes of OpenMP read; they tell what was asked of them.
-_KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
 
 # What is laid over memory: other bytes, or so many zeros. How large a mapping is the core says alone.
 Patch = bytes | int
@@ -80,16 +78,25 @@ class Snapshot:
 
 
 def take(
-    target: Target, process: InspectedProcess, pages: set[int], *, data_limit: int, keep_environment: bool
+    target: Target,
+    process: StoppedProcess,
+    pages: set[int],
+    *,
+    data_limit: int,
+    keep_environment: bool,
+    kept_variables: tuple[str, ...] = (),
+    keeps_data: Callable[[str], bool] = lambda name: False,
 ) -> Snapshot:
     """Return a snapshot of *process*, on which an inspection was rehearsed.
 
     :param pages: the pages that the inspection has read, and all that are read in here
     :param data_limit: bytes of writable data that are kept of each of the user's modules
     :param keep_environment: keep the whole environment block and the folders in arguments
+    :param kept_variables: how the names of variables of the environment begin that are kept in any case
+    :param keeps_data: says whether the data of the module with a name is kept beyond *data_limit*
     """
     problems: list[str] = []
-    _read_for_later(process, data_limit)
+    _read_for_later(process, data_limit, keeps_data)
     needed = set(pages)
     regions = target.regions()
     starts = [region.start for region in regions]
@@ -104,7 +111,7 @@ def take(
     overlay: dict[int, Patch] = {}
     if not keep_environment:
         try:
-            overlay = _without_secrets(process)
+            overlay = _without_secrets(process, kept_variables)
         except OmpdError as error:
             overlay = _without_strings(process, regions)
             problems.append(
@@ -136,24 +143,48 @@ def take(
 # What is read
 
 
-def _read_for_later(process: InspectedProcess, data_limit: int) -> None:
+def _read_for_later(process: StoppedProcess, data_limit: int, keeps_data: Callable[[str], bool]) -> None:
     # Reads what questions to come will want: their answers do not matter here.
     vdso = process.auxiliary_vector().get(notes.AT_SYSINFO_EHDR, 0)
-    attempts: list[Callable[[], object]] = [process.environment, process.read_loader]
+    attempts: list[Callable[[], object]] = [process.environment, partial(_read_loader, process)]
     attempts.append(partial(_read_pages, process, vdso, _VDSO_SIZE))
-    attempts += [partial(process.read_thread_storage, thread) for thread in process.threads()]
+    attempts += [partial(_read_thread_storage, process, thread) for thread in process.threads()]
+    attempts.append(partial(_read_emulated_storage, process))
     attempts += [partial(process.progress, thread) for thread in process.threads()]
     for module in process.loaded_modules():
         attempts.append(partial(_read_identity, process, module))
         if not module.record.is_system_library:
-            limit = max(data_limit, _RUNTIME_DATA if is_runtime_file(module.name) else 0)
+            limit = max(data_limit, _LIMIT_KEPT if keeps_data(module.name) else 0)
             attempts.append(partial(_read_data, process, module, limit))
     for attempt in attempts:
         with suppress(OmpdError):
             attempt()
 
 
-def _read_identity(process: InspectedProcess, module: LoadedModule) -> None:
+def _read_loader(process: StoppedProcess) -> None:
+    for _ in process.loader.link_maps:
+        pass
+    process.glibc.pthreads()
+
+
+def _read_thread_storage(process: StoppedProcess, thread: int) -> None:
+    # All thread-local variables of a thread, and what it stored under POSIX thread keys.
+    process.storage.read_blocks(process.loaded_modules(), thread)
+    process.storage.read_keys(thread)
+
+
+def _read_emulated_storage(process: StoppedProcess) -> None:
+    # Of modules whose symbols were needed: the others' files are not opened for this alone.
+    found: list[int] = []
+    for module in process.loaded_modules():
+        if "symbols" in module.looked_up and module.symbols is not None and not module.record.is_system_library:
+            with suppress(MalformedFile):
+                found += [symbol.address + module.bias for symbol in module.symbols.find_prefix(PREFIX)]
+    for thread in process.threads() if found else ():
+        process.emulated_tls.read_copies(found, thread)
+
+
+def _read_identity(process: StoppedProcess, module: LoadedModule) -> None:
     # What distinguishes a module's file from another build's.
     _read_pages(process, module.start, PAGE)
     for segment in module.elf.segments if module.elf is not None else ():
@@ -161,7 +192,7 @@ def _read_identity(process: InspectedProcess, module: LoadedModule) -> None:
             _read_pages(process, module.bias + segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
 
 
-def _read_data(process: InspectedProcess, module: LoadedModule, limit: int) -> None:
+def _read_data(process: StoppedProcess, module: LoadedModule, limit: int) -> None:
     for segment in module.elf.segments if module.elf is not None else ():
         if segment.p_type == PT_LOAD and segment.p_flags & PF_W and limit > 0:
             size = min(segment.p_memsz, limit)
@@ -169,7 +200,7 @@ def _read_data(process: InspectedProcess, module: LoadedModule, limit: int) -> N
             _read_pages(process, module.bias + segment.p_vaddr, size)
 
 
-def _read_stack(process: InspectedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
+def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
     # Its frames. Runtimes leave much of a stack unused between them, to keep those of threads apart in caches.
     end = region.end
     with suppress(OmpdError):
@@ -189,7 +220,7 @@ def _read_stack(process: InspectedProcess, thread: int, sp: int, region: MemoryR
     _read_pages(process, low, min(end - low, PAGE if stack.stopped is None else _MAX_FRAME))
 
 
-def _read_pages(process: InspectedProcess, start: int, size: int) -> None:
+def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
     for address in range(start // PAGE * PAGE, start + size, PAGE):
         with suppress(MemoryFault):
             process.read(address, PAGE)
@@ -197,9 +228,9 @@ def _read_pages(process: InspectedProcess, start: int, size: int) -> None:
 
 def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
     # The module's file and its debug file, as far as something was looked up in them.
-    asked = {"symbols", "lines", "unwind_table", "debug_elf"} & module.__dict__.keys()
-    yield module.elf if asked else None
-    yield module.debug_elf if asked else None
+    is_used = bool(module.looked_up)
+    yield module.elf if is_used else None
+    yield module.debug_elf if is_used else None
 
 
 # Memory
@@ -211,7 +242,7 @@ class _Memory:
     def __init__(
         self,
         target: Target,
-        process: InspectedProcess,
+        process: StoppedProcess,
         pages: set[int],
         needed: set[int],
         overlay: Mapping[int, Patch],
@@ -301,17 +332,17 @@ def _shortened(text: bytes) -> bytes:
     return b"/" * len(folder + slash) + name
 
 
-def _without_secrets(process: InspectedProcess) -> dict[int, Patch]:
+def _without_secrets(process: StoppedProcess, kept_variables: Sequence[str]) -> dict[int, Patch]:
     block: EnvironmentBlock = find_environment(process, process.auxiliary_vector())
     overlay: dict[int, Patch] = {address: _shortened(text) for address, text in block.arguments.items()}
     overlay[block.file_name_address] = _shortened(block.file_name)
     for address, text in block.variables.items():
-        if not text.startswith(tuple(name.encode() for name in _KEPT_VARIABLES)):
+        if not text.startswith(tuple(name.encode() for name in kept_variables)):
             overlay[address] = len(text)
     return overlay
 
 
-def _without_strings(process: InspectedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
+def _without_strings(process: StoppedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
     # Arguments and environment are behind the bytes that AT_RANDOM leads to, up to the end of the initial stack.
     random = process.auxiliary_vector().get(notes.AT_RANDOM, 0)
     region = next((region for region in regions if region.start <= random < region.end), None)
@@ -321,7 +352,7 @@ def _without_strings(process: InspectedProcess, regions: Sequence[MemoryRegion])
 # Notes
 
 
-def _process_notes(target: Target, process: InspectedProcess, keep_environment: bool) -> Iterator[Note]:
+def _process_notes(target: Target, process: StoppedProcess, keep_environment: bool) -> Iterator[Note]:
     architecture = target.architecture
     size, order = architecture.pointer_size, architecture.byte_order
     threads = process.threads()

@@ -1,1 +1,1 @@
-"""Stacks: by unwind data, and how they may go on without."""
+"""Native stacks and the calls in them: ``stacks`` for frames, ``calls`` for who called what. Others use the process."""

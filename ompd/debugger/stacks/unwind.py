@@ -111,7 +111,7 @@ class Unwinder:
         self._order = order_mark(architecture.byte_order)
         self._steps = steps if steps is not None else {}
         self._blocks: dict[int, bytes | None] = {}
-        self._frames_given = 0
+        self.frames_given = 0
         self._addresses: dict[int, int] = {}
         self._is_code, self._stack_end, self._function_start = is_code, stack_end, function_start
         self._guesser: Guesser | None = None
@@ -206,8 +206,8 @@ class Unwinder:
         # A NamedTuple's own constructor takes as long as all else that is done for a frame here.
         new = tuple.__new__
         for count in range(MAX_FRAMES):
-            self._frames_given += 1
-            if count >= _ALWAYS and self._frames_given > MAX_ALL_FRAMES:
+            self.frames_given += 1
+            if count >= _ALWAYS and self.frames_given > MAX_ALL_FRAMES:
                 walk.stopped = f"the stacks of all threads have more than {MAX_ALL_FRAMES} frames"
                 return
             is_exact = interrupted or how == "innermost"

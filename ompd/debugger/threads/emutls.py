@@ -8,12 +8,12 @@ Where the key has no symbol it is found by what is under it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ompd.contract.memory import read_unsigned
-from ompd.contract.process import Process
+from ompd.contract.memory import Memory, read_unsigned
+from ompd.debugger.modules.loader import SymbolSource
 from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, Unavailable
 
 PREFIX = "__emutls_v."
@@ -38,10 +38,20 @@ class Control(NamedTuple):
 
 
 class EmulatedTls:
-    """The emulated thread-local variables of one process at one stop."""
+    """The emulated thread-local variables of one process at one stop.
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    :param threads: gives the native ids of all threads
+    :param key_value: gives what a thread stored under a POSIX thread key
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        symbols: SymbolSource,
+        threads: Callable[[], Sequence[int]],
+        key_value: Callable[[int, int], int | None],
+    ) -> None:
+        self._memory, self._symbols, self._threads, self._key_value = memory, symbols, threads, key_value
         self._keys: dict[int, int] = {}  # of variables, by their control object: the key of the copies
 
     def control(self, address: int) -> Control:
@@ -49,8 +59,8 @@ class EmulatedTls:
 
         :raises CorruptState: if it cannot be one
         """
-        word = self._process.pointer_size
-        size, align, number = (read_unsigned(self._process, address + at * word, word) for at in range(3))
+        word = self._memory.pointer_size
+        size, align, number = (read_unsigned(self._memory, address + at * word, word) for at in range(3))
         if not 0 < size < _MAX_SIZE or not 0 < align < _MAX_SIZE or align & align - 1:
             raise CorruptState(address, f"an emulated thread-local variable of {size} bytes, aligned to {align}")
         return Control(address, size, align, number)
@@ -68,24 +78,24 @@ class EmulatedTls:
             return control.number  # a program without threads has the address itself there
         if control_address not in self._keys:
             self._keys[control_address] = self._find_key(control)
-        array = self._process.pthread_key(thread, self._keys[control_address])
+        array = self._key_value(thread, self._keys[control_address])
         return self._copy(array, control.number) if array is not None else None
 
     def _array(self, address: int) -> tuple[int, int]:
         # Where the pointers of a thread's array begin, and how many there are. Arrays have room for some dozen from the
         # start, so that a small first word is the count of destructors' rounds.
-        word = self._process.pointer_size
-        first = read_unsigned(self._process, address, word)
+        word = self._memory.pointer_size
+        first = read_unsigned(self._memory, address, word)
         if first > _MAX_ROUNDS:
             return address + word, first
-        return address + 2 * word, read_unsigned(self._process, address + word, word)
+        return address + 2 * word, read_unsigned(self._memory, address + word, word)
 
     def _copy(self, array: int, number: int) -> int | None:
         pointers, length = self._array(array)
         if number > length:
             return None
-        word = self._process.pointer_size
-        return read_unsigned(self._process, pointers + (number - 1) * word, word) or None
+        word = self._memory.pointer_size
+        return read_unsigned(self._memory, pointers + (number - 1) * word, word) or None
 
     def read_copies(self, controls: Sequence[int], thread: int) -> None:
         """Read the copies that *thread* has of variables, for a target that notes what is read.
@@ -98,7 +108,7 @@ class EmulatedTls:
             with suppress(OmpdError):
                 copy = self.address(control_address, thread)
                 if copy is not None:
-                    self._process.read(copy, min(self.control(control_address).size, _MAX_KEPT))
+                    self._memory.read(copy, min(self.control(control_address).size, _MAX_KEPT))
 
     # The key
 
@@ -116,17 +126,17 @@ class EmulatedTls:
 
     def _named_keys(self) -> list[int]:
         found: list[int] = []
-        for module in self._process.modules():
-            for address in self._process.symbols_in(module, _KEYS).values():
-                found.append(read_unsigned(self._process, address, _SIZEOF_KEY))
+        for module in self._symbols.modules():
+            for address in self._symbols.symbols_in(module, _KEYS).values():
+                found.append(read_unsigned(self._memory, address, _SIZEOF_KEY))
         return found
 
     def _fits(self, key: int, control: Control) -> bool:
         # Whether every thread has under the key nothing, or what can be its array, and one a copy of the variable.
         has_copy = False
-        for thread in self._process.threads():
+        for thread in self._threads():
             try:
-                array = self._process.pthread_key(thread, key)
+                array = self._key_value(thread, key)
                 if array is None:
                     continue
                 copy = self._plausible_copy(array, control)
@@ -139,7 +149,7 @@ class EmulatedTls:
 
     def _plausible_copy(self, array: int, control: Control) -> bool | None:
         # Whether the array has a copy of the variable; None if it cannot be such an array.
-        word = self._process.pointer_size
+        word = self._memory.pointer_size
         if array % word:
             return None
         if not 0 < self._array(array)[1] <= _MAX_VARIABLES:
@@ -149,7 +159,7 @@ class EmulatedTls:
             return False
         if copy % control.align:
             return None
-        self._process.read(copy, min(control.size, word))
+        self._memory.read(copy, min(control.size, word))
         # In front of a copy is the address of the block that it was allocated in, to be freed.
-        block = read_unsigned(self._process, copy - word, word)
+        block = read_unsigned(self._memory, copy - word, word)
         return True if copy - word - 2 * max(control.align, word) < block <= copy - word else None

@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
-from ompd.contract.memory import read_unsigned
-from ompd.contract.process import Module, Process
-from ompd.debugger.modules.loader import Loader
+from ompd.contract.memory import Memory, read_unsigned
+from ompd.contract.process import Module
+from ompd.debugger.modules.loader import Loader, SymbolSource
 from ompd.errors import BadInput, CorruptState, MemoryFault, Unavailable
 
 _PREFIX = "_thread_db_"
@@ -46,7 +46,7 @@ class _Member(NamedTuple):
 
 
 class GlibcThreads:
-    """glibc's structures in *process*; what is read of it is kept, but nothing that differs from thread to thread.
+    """glibc's structures in one process; what is read of it is kept, but nothing that differs from thread to thread.
 
     Every method raises Unavailable where this libc does not say, with the reason, and MemoryFault or CorruptState
     where its memory is not there or contradicts itself.
@@ -54,8 +54,10 @@ class GlibcThreads:
     :param read_constant: reads memory that no one writes to, which a core need not hold
     """
 
-    def __init__(self, process: Process, loader: Loader, read_constant: Callable[[int, int], bytes]) -> None:
-        self._process = process
+    def __init__(
+        self, memory: Memory, symbols: SymbolSource, loader: Loader, read_constant: Callable[[int, int], bytes]
+    ) -> None:
+        self._memory, self._symbols = memory, symbols
         self._loader = loader
         self._read_constant = read_constant
         self._described: dict[str, _Member] = {}
@@ -66,12 +68,12 @@ class GlibcThreads:
     def _home(self) -> tuple[Module, Mapping[str, int]]:
         # The module that has the descriptions: libc since glibc 2.34, libpthread before, or the program itself.
         missing = ""
-        candidates = [module for module in self._process.modules() if _rank(module) <= _PROGRAM]
+        candidates = [module for module in self._symbols.modules() if _rank(module) <= _PROGRAM]
         if sum(_rank(module) < _PROGRAM for module in candidates) > 1:
             # A tool loaded by LD_AUDIT or dlmopen() brings a libc of its own. The threads are those of the first one.
             candidates.sort(key=lambda module: self._loader.position(module.start, module.end))
         for module in sorted(candidates, key=_rank):
-            found = self._process.symbols_in(module, _NAMES)
+            found = self._symbols.symbols_in(module, _NAMES)
             if _PREFIX + "pthread_dtvp" in found:
                 return module, found
             if not missing and _rank(module) < _PROGRAM:
@@ -83,7 +85,7 @@ class GlibcThreads:
 
     @cached_property
     def _loader_symbols(self) -> Mapping[str, int]:
-        return self._process.symbols_in(self._home[0], _LOADER_VARIABLES)
+        return self._symbols.symbols_in(self._home[0], _LOADER_VARIABLES)
 
     def _symbol(self, name: str) -> int:
         if name not in self._home[1]:
@@ -91,13 +93,13 @@ class GlibcThreads:
         return self._home[1][name]
 
     def _size(self, name: str) -> int:
-        return int.from_bytes(self._read_constant(self._symbol(_PREFIX + name), 4), self._process.byte_order)
+        return int.from_bytes(self._read_constant(self._symbol(_PREFIX + name), 4), self._memory.byte_order)
 
-    def _member(self, name: str) -> _Member:
+    def member(self, name: str) -> _Member:
         if name not in self._described:
             address = self._symbol(_PREFIX + name)
             raw = self._read_constant(address, 12)
-            order = self._process.byte_order
+            order = self._memory.byte_order
             member = _Member(*(int.from_bytes(raw[at : at + 4], order) for at in (0, 4, 8)))
             if member.bits % 8 or not 0 < member.bits <= 1 << 24 or member.offset >= 1 << 24:
                 raise CorruptState(address, f"{_PREFIX}{name} describes {member.bits} bits at {member.offset}")
@@ -105,18 +107,18 @@ class GlibcThreads:
         return self._described[name]
 
     def _address(self, name: str, structure: int, index: int = 0) -> int:
-        member = self._member(name)
+        member = self.member(name)
         return structure + member.offset + index * (member.bits // 8)
 
     def _value(self, name: str, structure: int, index: int = 0) -> int:
         # Of an element of a structure's size, what it begins with is not meant: that is no value.
-        size = self._member(name).bits // 8
-        if size > self._process.pointer_size:
+        size = self.member(name).bits // 8
+        if size > self._memory.pointer_size:
             raise CorruptState(structure, f"{_PREFIX}{name} describes a number of {size} bytes")
-        return read_unsigned(self._process, self._address(name, structure, index), size)
+        return read_unsigned(self._memory, self._address(name, structure, index), size)
 
     def _word(self, address: int) -> int:
-        return read_unsigned(self._process, address, self._process.pointer_size)
+        return read_unsigned(self._memory, address, self._memory.pointer_size)
 
     def _loader_variable(self, member: str, *names: str) -> int:
         # Address of a variable of the loader's, which is a member of its _rtld_global where that is shared.
@@ -146,7 +148,7 @@ class GlibcThreads:
         return {thread: pthread for thread, pthread in found if thread}  # 0: ended, and not joined yet
 
     def _of_node(self, node: int) -> int:
-        return node - self._member("pthread_list").offset
+        return node - self.member("pthread_list").offset
 
     def native_id(self, pthread: int) -> int:
         """Return the operating system's identifier of the thread that has its ``struct pthread`` at *pthread*.
@@ -195,7 +197,7 @@ class GlibcThreads:
             return None
         entry = self._address("dtv_dtv", vector, module_id)
         block = self._value("dtv_t_pointer_val", entry)
-        unallocated = (1 << 8 * self._process.pointer_size) - 1  # TLS_DTV_UNALLOCATED
+        unallocated = (1 << 8 * self._memory.pointer_size) - 1  # TLS_DTV_UNALLOCATED
         return block if block not in (0, unallocated) else None
 
     def _generation(self, module_id: int, link_map: int) -> int:
@@ -222,17 +224,17 @@ class GlibcThreads:
 
         :raises BadInput: if the key was not made, or was deleted
         """
-        keys = self._member("__pthread_keys")
+        keys = self.member("__pthread_keys")
         if not 0 <= key < keys.elements:
             raise BadInput(f"POSIX thread keys are numbers from 0 to {keys.elements - 1}, not {key}")
         key_struct = self._symbol("__pthread_keys") + key * (keys.bits // 8)
         sequence = self._value("pthread_key_struct_seq", key_struct)
         if not sequence & 1:  # KEY_UNUSED
             raise BadInput(f"there is no POSIX thread key {key}")
-        in_level = self._member("pthread_key_data_level2_data").elements
-        specific = self._member("pthread_specific")
+        in_level = self.member("pthread_key_data_level2_data").elements
+        specific = self.member("pthread_specific")
         first, second = divmod(key, max(in_level, 1))
-        pointer_size = self._process.pointer_size
+        pointer_size = self._memory.pointer_size
         # Its description is of the whole array of pointers, as one element (glibc 2.36) or as many.
         if first >= specific.bits * max(specific.elements, 1) // 8 // pointer_size:
             raise CorruptState(pthread, f"glibc describes no room for key {key}")
@@ -246,16 +248,16 @@ class GlibcThreads:
 
     def read_keys(self, pthread: int) -> None:
         """Read all that :meth:`key_value` needs for the thread of *pthread*, for a target that notes what is read."""
-        keys, specific = self._member("__pthread_keys"), self._member("pthread_specific")
-        self._process.read(self._symbol("__pthread_keys"), keys.elements * (keys.bits // 8))
+        keys, specific = self.member("__pthread_keys"), self.member("pthread_specific")
+        self._memory.read(self._symbol("__pthread_keys"), keys.elements * (keys.bits // 8))
         for member in ("pthread_key_struct_seq", "pthread_key_data_seq", "pthread_key_data_data"):
-            self._member(member)
-        size = self._member("pthread_key_data_level2_data").elements * self._size("sizeof_pthread_key_data")
-        for first in range(specific.bits * max(specific.elements, 1) // 8 // self._process.pointer_size):
-            level = self._word(pthread + specific.offset + first * self._process.pointer_size)
+            self.member(member)
+        size = self.member("pthread_key_data_level2_data").elements * self._size("sizeof_pthread_key_data")
+        for first in range(specific.bits * max(specific.elements, 1) // 8 // self._memory.pointer_size):
+            level = self._word(pthread + specific.offset + first * self._memory.pointer_size)
             if level:
                 with suppress(MemoryFault):
-                    self._process.read(self._address("pthread_key_data_level2_data", level), size)
+                    self._memory.read(self._address("pthread_key_data_level2_data", level), size)
 
 
 def _rank(module: Module) -> int:

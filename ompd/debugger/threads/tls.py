@@ -23,8 +23,7 @@ from ompd.binary.elf.elf import (
     order_mark,
 )
 from ompd.binary.elf.symbols import Symbol
-from ompd.contract.memory import read_signed
-from ompd.contract.process import Process
+from ompd.contract.memory import Memory, read_signed
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.modules.loader import LinkMap, Loader
 from ompd.debugger.modules.modules import LoadedModule
@@ -51,14 +50,14 @@ class ThreadLocalStorage:
 
     def __init__(
         self,
-        process: Process,
+        memory: Memory,
         architecture: Architecture,
         glibc: GlibcThreads,
         loader: Loader,
         program: LoadedModule | None,
         thread_pointer: Callable[[int], int],
     ) -> None:
-        self._process = process
+        self._memory = memory
         self._architecture = architecture
         self._glibc = glibc
         self._loader = loader
@@ -109,7 +108,7 @@ class ThreadLocalStorage:
     def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
         """Read every block that *thread* has, and its control block; what cannot be read is left."""
         pointer = self._thread_pointer(thread)
-        ranges = [(self.pthread(pointer), self._glibc.sizeof_pthread)]
+        ranges = [(self._pthread(pointer), self._glibc.sizeof_pthread)]
         for module in modules:
             segment = _tls_segment(module)
             if segment is not None:
@@ -118,7 +117,7 @@ class ThreadLocalStorage:
                     ranges.append((start, min(segment.p_memsz, _MAX_BLOCK)))
         for start, size in ranges:
             with suppress(MemoryFault):
-                self._process.read(start, size)
+                self._memory.read(start, size)
 
     def _block_address(self, module: LoadedModule, segment: Segment, name: str, thread: int) -> int:
         thread_pointer = self._thread_pointer(thread)
@@ -128,7 +127,7 @@ class ThreadLocalStorage:
         mask = (1 << 8 * self._architecture.pointer_size) - 1
         if distance is not None:
             return (thread_pointer + distance) & mask
-        pthread = self.pthread(thread_pointer)
+        pthread = self._pthread(thread_pointer)
         try:
             block = self._glibc.dynamic_block(pthread, module_id, link_map)
         except Unavailable as error:
@@ -139,9 +138,20 @@ class ThreadLocalStorage:
             )
         return block
 
-    def pthread(self, thread_pointer: int) -> int:
-        """Return the ``struct pthread`` of the thread with *thread_pointer*."""
-        return thread_pointer - thread_pointer_of(0, self._architecture, self._glibc)
+    def key_value(self, thread: int, key: int) -> int | None:
+        """Return what *thread* stored under a POSIX thread key, None if it stored nothing.
+
+        :raises BadInput: if the process has no such key
+        :raises Unavailable: if its C library does not say
+        """
+        return self._glibc.key_value(self._pthread(self._thread_pointer(thread)), key)
+
+    def read_keys(self, thread: int) -> None:
+        """Read all that *thread* stored under POSIX thread keys, for a target that notes what is read."""
+        self._glibc.read_keys(self._pthread(self._thread_pointer(thread)))
+
+    def _pthread(self, thread_pointer: int) -> int:
+        return pthread_of(thread_pointer, self._architecture, self._glibc)
 
     # Blocks
 
@@ -174,7 +184,7 @@ class ThreadLocalStorage:
                 continue
             for r_offset, symbol, kind, addend in _relocations(elf, section):
                 if kind == self._architecture.tpoff_relocation and symbol == 0:
-                    value = read_signed(self._process, module.bias + r_offset, elf.pointer_size)
+                    value = read_signed(self._memory, module.bias + r_offset, elf.pointer_size)
                     distances.add(value - (_addend_in_place(elf, r_offset) if addend is None else addend))
         return distances.pop() if len(distances) == 1 else None
 
@@ -193,6 +203,11 @@ def thread_pointer_of(pthread: int, architecture: Architecture, glibc: GlibcThre
     """Return the thread pointer of the thread with a ``struct pthread`` at *pthread*."""
     # Variant 1 has the structure in front of where it points to, variant 2 begins there.
     return pthread + (glibc.sizeof_pthread if architecture.tls_variant == 1 else 0)
+
+
+def pthread_of(thread_pointer: int, architecture: Architecture, glibc: GlibcThreads) -> int:
+    """Return the ``struct pthread`` of the thread with *thread_pointer*."""
+    return thread_pointer - thread_pointer_of(0, architecture, glibc)
 
 
 def _tls_segment(module: LoadedModule) -> Segment | None:

@@ -1,1 +1,3 @@
-"""The program's variables: by name, by type, and those of a frame."""
+"""The program's variables: by name (``static``, ``names``), by type (``types``), those of a frame (``locals``), and
+their values (``reader``). The process opens them when they are needed; queries use ``names`` and ``reader`` themselves.
+"""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ompd import naming
 from ompd.binary.dwarf.index import Place
 from ompd.binary.dwarf.location import (
     FrameContext,
@@ -24,12 +23,14 @@ from ompd.binary.types.type_names import DW_AT_TYPE, type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values import Options, Shown, ValueFormatter
 from ompd.contract.process import Frame
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.places import Places
+from ompd.debugger.threads.tls import ThreadLocalStorage
+from ompd.debugger.variables.types import Types
 from ompd.errors import OmpdError, Unavailable, Unsupported
 from ompd.records import record
-
-if TYPE_CHECKING:
-    from ompd.debugger.inspected import InspectedProcess
-    from ompd.debugger.modules.modules import LoadedModule
 
 _OP_REG0 = 0x50
 _ADDRESS_OPERATIONS = frozenset((0x03, 0xA1, 0xFB))  # DW_OP_addr, DW_OP_addrx, DW_OP_GNU_addr_index
@@ -114,14 +115,27 @@ class _ModuleLocals:
     """The variables of one module's functions.
 
     :param info: its types, of the same units as its lines
+    :param stack_pointer: that register's number in debug information
+    :param shares_variables: see :class:`ompd.debugger.places.CompilerNames`
     """
 
-    def __init__(self, process: InspectedProcess, module: LoadedModule, info: TypeInfo, options: Options) -> None:
-        self._process = process
+    def __init__(
+        self,
+        memory: TargetMemory,
+        storage: ThreadLocalStorage,
+        module: LoadedModule,
+        info: TypeInfo,
+        options: Options,
+        symbolize: Callable[[int], str | None],
+        stack_pointer: int,
+        shares_variables: Callable[[str], bool],
+    ) -> None:
+        self._memory, self._storage, self._stack_pointer = memory, storage, stack_pointer
+        self._shares_variables = shares_variables
         self._module = module
         self._info = info
-        self._types = _FrameTypes(info, process.read_data, module.bias)
-        self._formatter = ValueFormatter(self._types, options, process.symbolize)
+        self._types = _FrameTypes(info, memory.read_data, module.bias)
+        self._formatter = ValueFormatter(self._types, options, symbolize)
         self._codes: dict[int, _Code | OmpdError] = {}
         self._around: dict[Key, set[tuple[str, int | None]]] = {}
 
@@ -153,17 +167,17 @@ class _ModuleLocals:
         code = self._code(frame.call_site - self._module.bias)
         registers = frame.registers
         if code.by_stack_pointer:
-            number = self._process.stack_pointer
+            number = self._stack_pointer
             registers = {key: value for key, value in registers.items() if key != number}
             if code.frame_size is not None and frame.cfa is not None:
                 registers[number] = frame.cfa - code.frame_size
         context = FrameContext(
             registers=registers,
-            read=self._process.read_data,
+            read=self._memory.read_data,
             cfa=frame.cfa,
             bias=self._module.bias,
-            pointer_size=self._process.pointer_size,
-            byte_order=self._process.byte_order,
+            pointer_size=self._memory.pointer_size,
+            byte_order=self._memory.byte_order,
             thread_local=partial(self._thread_local, thread),
             frame_base=code.frame_base,
         )
@@ -180,7 +194,7 @@ class _ModuleLocals:
     def _thread_local(self, thread: int | None, offset: int) -> int:
         if thread is None:
             raise Unavailable("it is thread-local")
-        return self._process.thread_local_address(self._module.record, offset, 0, "a variable", thread)
+        return self._storage.offset_address(self._module, offset, 0, "a variable", thread)
 
     # What the file gives
 
@@ -211,7 +225,7 @@ class _ModuleLocals:
             # What is declared in an inner block hides others, as a variable does that has the name of a parameter.
             rows.sort(key=lambda row: (-row.told.depth, row.told.is_parameter))
             found.append(rows)
-        by_stack_pointer = frame_base == bytes((_OP_REG0 + self._process.stack_pointer,))
+        by_stack_pointer = frame_base == bytes((_OP_REG0 + self._stack_pointer,))
         known = {key: row for rows in found for row in rows for key in row.variable.entries}
         return _Code(
             found, known, frame_base, by_stack_pointer, self._frame_size(address) if by_stack_pointer else None
@@ -231,18 +245,18 @@ class _ModuleLocals:
                 return None
             rows.append((step.cfa.register if not step.cfa.expression else -1, step.cfa.offset))
             at = step.end
-        if at < row.function_end or any(register != self._process.stack_pointer for register, _ in rows):
+        if at < row.function_end or any(register != self._stack_pointer for register, _ in rows):
             return None
         size = kept_frame_size([offset for _, offset in rows])
         # Before it is that large the frame is not there yet, or not any more.
         return size if size is not None and row.cfa.offset >= size else None
 
     def _declared_around(self, function: Place) -> set[tuple[str, int | None]]:
-        # Names and lines of what the functions around code of gcc's declare.
+        # Names and lines of what the functions around declare, where a compiler may have described them once more.
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(DW_AT_NAME))
-            around = find_around(function) if name is not None and naming.is_by_gcc(name) else []
+            around = find_around(function) if name is not None and self._shares_variables(name) else []
             found: set[tuple[str, int | None]] = set()
             for place in around:
                 found |= declared_in(self._info, place)
@@ -271,7 +285,7 @@ class _ModuleLocals:
             referred = type_name(self._info, target) if target is not None else None
         derefs = None
         if argument is not None and expression is not None and expression is not argument:
-            derefs = derefs_through(argument, expression, self._process.byte_order)
+            derefs = derefs_through(argument, expression, self._memory.byte_order)
         return LocalValue(
             name=variable.name,
             type=type_,
@@ -339,7 +353,7 @@ class _ModuleLocals:
             return value.raw[:size]
         if size > 16:
             raise Unsupported(f"a constant of {size} bytes as a number")
-        return (value.raw & (1 << 8 * size) - 1).to_bytes(size, self._process.byte_order)
+        return (value.raw & (1 << 8 * size) - 1).to_bytes(size, self._memory.byte_order)
 
     def _bound(self, context: FrameContext, known: dict[Key, _Prepared], place: Place) -> int:
         row = known.get((place.unit.section, place.unit.offset, place.offset))
@@ -349,7 +363,7 @@ class _ModuleLocals:
         if not 0 < size <= _MAX_BOUND_BYTES:
             raise Unsupported(f"an array with a bound of {size} bytes")
         source = self._raw(row, row.variable.type, context)
-        raw = self._process.read_data(source, size) if isinstance(source, int) else source
+        raw = self._memory.read_data(source, size) if isinstance(source, int) else source
         number = int.from_bytes(raw[:size], context.byte_order, signed=True)
         return number & (1 << 8 * place.unit.address_size) - 1
 
@@ -389,10 +403,21 @@ class Locals:
     :param elements: how many elements of an array, and characters of a string, are shown
     """
 
-    def __init__(self, process: InspectedProcess, *, elements: int = 200, x87: bool = False) -> None:
-        self._process = process
-        self._options = Options(elements=elements, x87=x87, bare=True)
-        self._modules: dict[int, _ModuleLocals | None] = {}
+    def __init__(
+        self,
+        memory: TargetMemory,
+        storage: ThreadLocalStorage,
+        modules: ModuleList,
+        types: Types,
+        places: Places,
+        architecture: Architecture,
+        *,
+        elements: int = 200,
+    ) -> None:
+        self._memory, self._storage, self._modules = memory, storage, modules
+        self._types, self._places, self._architecture = types, places, architecture
+        self._options = Options(elements=elements, x87=architecture.x87, bare=True)
+        self._of_modules: dict[int, _ModuleLocals | None] = {}
 
     def names_at(self, frame: Frame) -> Collection[str]:
         """Return the names of the variables of the functions that a frame is in, as far as files give them."""
@@ -406,7 +431,7 @@ class Locals:
 
         :param thread: the native id of the thread that the frame is of, for thread-local variables
         """
-        count = len(self._process.source_frames(frame.call_site))
+        count = len(self._places.source_frames(frame.call_site))
         try:
             if frame.guessed:
                 raise Unavailable("the frame is a guess, by which no variable is found for certain")
@@ -419,15 +444,28 @@ class Locals:
         return [*[missing] * (count - len(found)), *found[max(len(found) - count, 0) :]]
 
     def _in_module(self, frame: Frame) -> _ModuleLocals:
-        module = self._process.loaded_module_at(frame.call_site)
+        module = self._modules.at(frame.call_site)
         if module is None:
             raise Unavailable("its code is in no module")
-        if module.start not in self._modules:
-            info = self._process.types_of(module) if module.lines is not None else None
-            self._modules[module.start] = (
-                _ModuleLocals(self._process, module, info, self._options) if info is not None else None
-            )
-        found = self._modules[module.start]
+        if module.start not in self._of_modules:
+            self._of_modules[module.start] = self._make(module)
+        found = self._of_modules[module.start]
         if found is None:
             raise Unavailable(f"{module.record.name} has no debug information")
         return found
+
+    def _make(self, module: LoadedModule) -> _ModuleLocals | None:
+        info = self._types.info_of(module) if module.lines is not None else None
+        if info is None:
+            return None
+        architecture, places = self._architecture, self._places
+        return _ModuleLocals(
+            self._memory,
+            self._storage,
+            module,
+            info,
+            self._options,
+            places.symbolize,
+            architecture.dwarf_registers[architecture.sp],
+            places.names.shares_variables,
+        )

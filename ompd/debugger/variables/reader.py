@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 from zlib import crc32
 
 from ompd.binary.elf.symbols import Symbol
@@ -12,15 +12,32 @@ from ompd.binary.types.parts import Part, PartFinder, Step
 from ompd.binary.types.scalars import format_integer
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.values import Json, Options, Shown, ValueFormatter
-from ompd.contract.memory import read_unsigned
-from ompd.debugger.variables.static import EMUTLS, GLOBAL, TLS, StaticVariable
+from ompd.contract.memory import Memory, read_unsigned
+from ompd.contract.process import Module
+from ompd.debugger.threads.emutls import EmulatedTls
+from ompd.debugger.variables.static import EMUTLS, GLOBAL, TLS, StaticVariable, Variables
 from ompd.errors import BadInput, NoStorage, OmpdError, Unavailable
-
-if TYPE_CHECKING:
-    from ompd.debugger.inspected import InspectedProcess
 
 _MAX_WORDS = 64
 _MAX_DIGESTED = 1 << 22
+
+
+class Storage(Memory, Protocol):
+    """Where a process has its variables; see :class:`ompd.debugger.process.StoppedProcess`."""
+
+    @property
+    def emulated_tls(self) -> EmulatedTls: ...
+
+    @property
+    def named_variables(self) -> Variables: ...
+
+    def read_data(self, address: int, size: int, /) -> bytes: ...
+
+    def check_data(self, address: int, /) -> None: ...
+
+    def symbolize(self, address: int, /) -> str | None: ...
+
+    def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int, /) -> int: ...
 
 
 class VariableReader:
@@ -32,7 +49,7 @@ class VariableReader:
 
     def __init__(
         self,
-        process: InspectedProcess,
+        process: Storage,
         variable: StaticVariable,
         steps: Sequence[Step],
         *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,18 @@ from ompd.binary.types.types import DwarfType, TypeInfo
 from ompd.binary.types.variables import find_variables
 from ompd.contract.callbacks import TypeRef
 from ompd.contract.memory import Field, StructLayout
-from ompd.contract.process import Module
+from ompd.contract.process import Module, Variable
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.modules.told_layouts import SOURCE
-from ompd.errors import BadInput, FieldNotFound, LayoutUnavailable, MalformedFile, TypeNotFound, Unsupported
+from ompd.errors import (
+    BadInput,
+    FieldNotFound,
+    LayoutUnavailable,
+    MalformedFile,
+    OmpdError,
+    TypeNotFound,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from ompd.debugger.variables.static import Variables
@@ -25,6 +33,7 @@ class Types:
     def __init__(self, modules: ModuleList) -> None:
         self._modules = modules
         self._infos: dict[int, TypeInfo | None] = {}
+        self._variables: dict[tuple[int, tuple[str, ...]], tuple[Variable, ...]] = {}
 
     def find(self, name: str) -> TypeRef:
         """Return the type *name* of the first module that defines it: the program, then other modules by address, C
@@ -71,14 +80,21 @@ class Types:
             loaded.layouts.put(members, layout)
         return layout
 
-    def variables(self, module: Module, names: Collection[str]) -> list[tuple[str, int]]:
-        """Return expressions and link-time addresses of all that is of one of the types *names* in static storage.
-
-        :raises MalformedFile: if the module's debug information is damaged
+    def variables_of_type(self, module: Module, names: Sequence[str]) -> Sequence[Variable]:
+        """Return everything in static storage of *module* whose type has one of *names*; see
+        :meth:`Process.variables_of_type`. An array of more than 65,536 elements is left out.
         """
-        loaded = self._loaded(module)
-        info = self._info(loaded) if loaded is not None else None
-        return find_variables(info, names) if info is not None else []
+        key = module.start, tuple(names)
+        if key not in self._variables:
+            loaded = self._loaded(module)
+            info = self._info(loaded) if loaded is not None else None
+            try:
+                rows = find_variables(info, names) if info is not None else []
+            except OmpdError:
+                rows = []  # damaged debug information says nothing
+            found = (Variable(expression, address + module.bias) for expression, address in rows)
+            self._variables[key] = tuple(v for v in found if self._modules.at(v.address) is loaded)
+        return self._variables[key]
 
     @cached_property
     def named(self) -> Variables:

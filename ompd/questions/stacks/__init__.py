@@ -16,7 +16,7 @@ from ompd.questions.facts import answer, begin, each, note_first_thread, readabl
 from ompd.questions.matching import team_order
 from ompd.questions.runtimes import records
 from ompd.questions.stacks.reader import Reader
-from ompd.session.session import Session
+from ompd.session import Session
 
 
 def ask(

@@ -14,7 +14,7 @@ from ompd.questions import places
 from ompd.questions.facts import Problems
 from ompd.questions.matching import Found
 from ompd.questions.stacks.items import Item, frame_left
-from ompd.session.session import Session
+from ompd.session import Session
 
 _NO_LINE = "it left the stack by a tail call, and which function it was is unknown"
 _UNKNOWN_TASK = "the code of a task left the stack by a tail call, and which task it was is unknown"

@@ -16,7 +16,7 @@ from ompd.questions.matching import Found, Matching
 from ompd.questions.stacks.items import Item, Own, own_frame
 from ompd.questions.stacks.left import FramesLeft
 from ompd.questions.stacks.source import SourceReader
-from ompd.session.session import Session
+from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.debugger.variables.locals import FunctionLocals
@@ -85,7 +85,7 @@ class OwnStacks:
         called: str | None = None
         unproven: str | None = None  # the way to a frame leads through the unwind tables of the inner ones
         for index, frame in enumerate(physical):
-            if self._process.unproven and unproven is None:
+            if self._process.symbols.unproven and unproven is None:
                 unproven = places.unproven_at(self._session, frame.call_site)
             while inside < len(codes) and codes[inside].frame < index:
                 inside += 1

@@ -16,7 +16,7 @@ from ompd.questions.matching import Found, Matching
 from ompd.questions.signals import signal_of
 from ompd.questions.stacks.items import Own, as_written
 from ompd.questions.stacks.own import OwnStacks
-from ompd.session.session import LoadedRuntime, Session
+from ompd.session import LoadedRuntime, Session
 
 _MAX_LEVELS = 1 << 20
 # Frames, and why they do not go on.

@@ -14,7 +14,7 @@ from ompd.model import Construct, StackFrame
 from ompd.questions import places
 from ompd.questions.matching import Found
 from ompd.questions.stacks.items import Item, is_glue, kind_by_name
-from ompd.session.session import Session
+from ompd.session import Session
 
 
 class SourceReader:

@@ -1,0 +1,101 @@
+"""Routines of the target, called in one way or the other: decoded, or run by an emulator, which is made when needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.binary.core.notes import AT_BASE
+from ompd.contract.process import CallResult
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.emulation.code_checks import TargetCode
+from ompd.debugger.modules.loader import Loader
+from ompd.debugger.modules.modules import ModuleList
+from ompd.debugger.regions import Regions
+from ompd.errors import Unavailable
+
+if TYPE_CHECKING:
+    from ompd.debugger.emulation.decode import Decoder
+    from ompd.debugger.emulation.emulate import Emulator
+    from ompd.debugger.emulation.linking import Linkage
+
+# glibc's, and as others name theirs
+_LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
+
+
+class Routines:
+    """The routines of one process at one stop."""
+
+    def __init__(
+        self,
+        code: TargetCode,
+        architecture: Architecture,
+        modules: ModuleList,
+        regions: Regions,
+        loader: Loader,
+    ) -> None:
+        self.code, self._architecture, self._modules = code, architecture, modules
+        self._regions, self._loader = regions, loader
+        self._emulator: Emulator | Unavailable | None = None
+
+    def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
+        """Run a routine in an emulator; see :meth:`Process.call`."""
+        return self.emulator().call(routine, thread, arguments)
+
+    def evaluate(self, routine: int, thread: int) -> CallResult:
+        """Decode a routine, or run it in an emulator; see :meth:`Process.evaluate`."""
+        try:
+            return self.decoder.call(routine, thread)
+        except Unavailable as undecoded:
+            try:
+                return self.call(routine, thread)
+            except Unavailable as error:
+                raise Unavailable(f"{undecoded}; {error}", hint=error.hint or undecoded.hint) from error
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """What decodes routines that only load."""
+        from ompd.debugger.emulation.decode import Decoder  # noqa: PLC0415  as for the emulator
+
+        return Decoder(self.code, self._architecture)
+
+    def emulator(self) -> Emulator:
+        """Return the emulator, made at the first call.
+
+        :raises Unavailable: if there is none, which is found out once
+        """
+        if self._emulator is None:
+            from ompd.debugger.emulation.emulate import Emulator  # noqa: PLC0415  for plugins that use it
+
+            try:
+                self._emulator = Emulator(
+                    self.code, self._architecture, self.linkage, self._regions.is_free, self.loader_code()
+                )
+            except Unavailable as error:
+                self._emulator = error
+        if isinstance(self._emulator, Unavailable):
+            raise Unavailable(str(self._emulator), hint=self._emulator.hint) from self._emulator
+        return self._emulator
+
+    def close(self) -> None:
+        """Let go of the emulator, which takes some megabytes; a later call makes another one."""
+        emulator, self._emulator = self._emulator, None
+        if emulator is not None and not isinstance(emulator, Unavailable):
+            emulator.close()
+
+    def linkage(self, jump_slot: int) -> Linkage:
+        """Return what binds entries of linkage tables that the program has not used yet."""
+        from ompd.debugger.emulation.linking import Linkage  # noqa: PLC0415  as above
+
+        return Linkage(self.code.memory, self._loader, self._modules.at, jump_slot)
+
+    def loader_code(self) -> Sequence[tuple[int, int]]:
+        """Return where the dynamic loaders are, from and to which address."""
+        base = self._modules.auxiliary_vector.get(AT_BASE)
+        return [
+            (module.start, module.end)
+            for module in self._modules
+            if _LOADER.fullmatch(module.name.rpartition("/")[2]) or (base is not None and base == module.start)
+        ]

@@ -1,0 +1,207 @@
+"""The stopped process as plugins see it: the contract, served by the parts of the debugger's half."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ompd.contract.memory import ByteOrder
+from ompd.contract.process import Frame, Module
+from ompd.debugger.bound import BoundCallbacks
+from ompd.debugger.emulation.code_checks import TargetCode
+from ompd.debugger.emulation.routines import Routines
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.modules.loader import Loader
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.places import NO_NAMES, CompilerNames, KnownPlaces, Places
+from ompd.debugger.regions import Regions
+from ompd.debugger.snapshot.environment import read_environment
+from ompd.debugger.stacks.calls import Calls
+from ompd.debugger.stacks.stacks import Stacks
+from ompd.debugger.stacks.unwind import Steps
+from ompd.debugger.symbols import Symbols
+from ompd.debugger.targets.base import Target
+from ompd.debugger.threads.glibc import GlibcThreads
+from ompd.debugger.threads.threads import Threads
+from ompd.debugger.threads.tls import ThreadLocalStorage
+from ompd.debugger.variables.types import Types, field_offset, sizeof
+from ompd.debugger.waiting import Waiting
+
+if TYPE_CHECKING:
+    from ompd.debugger.threads.emutls import EmulatedTls
+    from ompd.debugger.variables.locals import FunctionLocals, Locals
+    from ompd.debugger.variables.static import Variables
+
+
+class StoppedProcess:
+    """One process at one stop; see :class:`ompd.contract.process.Process`. What is computed is kept.
+
+    Each part does one thing, is given the parts that it needs, and can be used by itself. What the contract requires of
+    a process are methods of these parts: they are taken over as they are, since a call less is worth it.
+
+    :param exe: the program's file, if the user named one
+    :param names: what is known of names that compilers make up
+    :param earlier: the same process at another stop: what files say of it is the same
+    """
+
+    module_list: ModuleList
+    types: Types
+    places: Places
+    stacks: Stacks
+
+    def __init__(
+        self,
+        target: Target,
+        finder: FileFinder,
+        exe: str | None = None,
+        *,
+        names: CompilerNames = NO_NAMES,
+        earlier: StoppedProcess | None = None,
+    ) -> None:
+        architecture = target.architecture
+        self.target, self.finder = target, finder
+        modules = ModuleList(target, finder, exe) if earlier is None else earlier.module_list
+        types = Types(modules) if earlier is None else earlier.types
+        known = KnownPlaces() if earlier is None else earlier.places.known
+        steps: Steps = {} if earlier is None else earlier.stacks.steps
+        storage: ThreadLocalStorage
+        self.module_list, self.types = modules, types
+        self.memory = memory = TargetMemory(target, modules)
+        self.regions = regions = Regions(target, modules)
+        self.symbols = symbols = Symbols(
+            target, modules, lambda module, symbol, thread: storage.address(module, symbol, thread)
+        )
+        self.places = places = Places(modules, symbols, names, known)
+        self.loader = Loader(memory, symbols, modules.program)
+        self.glibc = GlibcThreads(memory, symbols, self.loader, memory.read)
+        self.thread_list = threads = Threads(target, self.glibc)
+        self.storage = storage = ThreadLocalStorage(
+            memory, architecture, self.glibc, self.loader, modules.program, threads.thread_pointer
+        )
+        self.stacks = stacks = Stacks(
+            memory,
+            architecture,
+            modules,
+            symbols,
+            regions,
+            threads,
+            lambda address: places.locate(address).symbol_address,
+            steps,
+        )
+        self.waiting = waiting = Waiting(
+            memory, threads, stacks, architecture.system_calls, lambda pc: symbols.vdso_at(pc) is not None
+        )
+        self.calls = calls = Calls(memory, architecture, modules, symbols, places)
+        code = TargetCode(memory, regions, modules, places.symbolize, threads.thread_pointer)
+        self.routines = routines = Routines(code, architecture, modules, regions, self.loader)
+
+        # The target
+        self.check_current = target.check
+        self.architecture_name = architecture.name
+        self.auxiliary_vector = target.auxiliary_vector
+        # Memory
+        self.byte_order: ByteOrder = memory.byte_order
+        self.pointer_size = memory.pointer_size
+        self.read, self.read_string, self.read_data = memory.read, memory.read_string, memory.read_data
+        self.check_data = memory.check_data
+        self.to_host, self.type_sizes = memory.to_host, memory.type_sizes
+        # Modules, symbols and types
+        self.modules, self.module_at = symbols.modules, symbols.module_at
+        self.symbol_in, self.symbols_in = symbols.symbol_in, symbols.symbols_in
+        self.symbols_with_prefix, self.variable_ranges = symbols.symbols_with_prefix, symbols.variable_ranges
+        self.find_symbol = symbols.find_symbol
+        self.find_type, self.struct_layout = types.find, types.layout
+        self.sizeof, self.field_offset, self.variables_of_type = sizeof, field_offset, types.variables_of_type
+        # Threads and stacks
+        self.threads, self.registers = threads.threads, threads.registers
+        self.thread_pointer, self.thread_for_id = threads.thread_pointer, threads.thread_for_id
+        self.pthread_key = storage.key_value
+        self.stack = stacks.stack
+        self.futex_word, self.progress = waiting.futex_word, waiting.progress
+        # Places and calls
+        self.locate, self.symbolize = places.locate, places.symbolize
+        self.line_of, self.construct_line = places.line_of, places.construct_line
+        self.source_frames, self.source_name = places.source_frames, places.source_name
+        self.declared_inside, self.has_parameter = places.declared_inside, places.has_parameter
+        self.routine_called, self.addresses_passed = calls.routine_called, calls.addresses_passed
+        self.calls_by_pointer, self.function_called = calls.calls_by_pointer, calls.function_called
+        self.tail_calls, self.is_linkage = calls.tail_calls, calls.is_linkage
+        self.function_named, self.described_tail_calls = calls.function_named, calls.described_tail_calls
+        self.receivers = calls.receivers
+        # Routines of the target
+        self.call, self.evaluate = routines.call, routines.evaluate
+
+    def at_another_stop(self, target: Target) -> StoppedProcess:
+        """Return the same process as *target* has it. What its files say is kept, what was read of it is not."""
+        return StoppedProcess(target, self.finder, names=self.places.names, earlier=self)
+
+    def close(self) -> None:
+        """Let go of the modules' files. The target is its owner's to close."""
+        self.routines.close()
+        self.module_list.close()
+
+    def loaded_modules(self) -> Sequence[LoadedModule]:
+        """Return the modules with their files."""
+        return list(self.module_list)
+
+    def callbacks(self, module: Module) -> BoundCallbacks:
+        """Return the callbacks of the standards for the runtime in *module*: its own symbols and types come first."""
+        return BoundCallbacks(
+            module, self.memory, self.symbols, self.types, self.places, self.thread_list, self.storage
+        )
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment block the process was started with.
+
+        :raises Unavailable: if the target does not hold it
+        """
+        return self._environment
+
+    @cached_property
+    def _environment(self) -> Mapping[str, str]:
+        return read_environment(self.memory, self.module_list.auxiliary_vector)
+
+    # Variables
+
+    def thread_local_block(self, module: Module, thread: int) -> tuple[int, int] | None:
+        """Return where a thread has its thread-local storage of a module; see :meth:`Process.thread_local_block`."""
+        loaded = self.symbols.loaded(module)
+        return self.storage.block(loaded, thread) if loaded is not None else None  # the vDSO has none
+
+    def thread_local_address(self, module: Module, offset: int, size: int, name: str, thread: int) -> int:
+        """See :meth:`ompd.debugger.threads.tls.ThreadLocalStorage.offset_address`."""
+        loaded = self.symbols.loaded(module)
+        assert loaded is not None
+        return self.storage.offset_address(loaded, offset, size, name, thread)
+
+    @cached_property
+    def emulated_tls(self) -> EmulatedTls:
+        """The thread-local variables that are kept by a POSIX thread key."""
+        from ompd.debugger.threads.emutls import EmulatedTls  # noqa: PLC0415  few programs have any
+
+        return EmulatedTls(self.memory, self.symbols, self.threads, self.pthread_key)
+
+    @property
+    def named_variables(self) -> Variables:
+        """The variables of all modules by their names; see :mod:`ompd.debugger.variables.static`."""
+        return self.types.named
+
+    def local_variables(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
+        """Return the variables of each function that a physical frame is in, one for each of
+        ``source_frames(frame.call_site)``; see :class:`ompd.debugger.variables.locals.Locals`.
+
+        :param thread: the native id of the thread that the frame is of, for thread-local variables
+        """
+        return self._locals.of_frame(frame, thread)
+
+    def local_names(self, frame: Frame) -> Collection[str]:
+        """Return the names of the variables of the functions that a physical frame is in, as far as files give them."""
+        return self._locals.names_at(frame)
+
+    @cached_property
+    def _locals(self) -> Locals:
+        from ompd.debugger.variables.locals import Locals  # noqa: PLC0415  for one query alone
+
+        return Locals(self.memory, self.storage, self.module_list, self.types, self.places, self.target.architecture)

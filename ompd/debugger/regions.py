@@ -1,0 +1,64 @@
+"""What is mapped where: ends of mappings, executable code, free ranges of addresses."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+
+from ompd.binary.elf.elf import PF_X, PT_LOAD
+from ompd.debugger.modules.modules import ModuleList
+from ompd.debugger.targets.base import MemoryRegion, Target
+
+
+class Regions:
+    """The mappings of one target, as far as it names them."""
+
+    def __init__(self, target: Target, modules: ModuleList) -> None:
+        self._target, self._modules = target, modules
+
+    @cached_property
+    def _all(self) -> list[MemoryRegion]:
+        return list(self._target.regions())
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [region.start for region in self._all]
+
+    def _index(self, address: int) -> int | None:
+        index = bisect_right(self._starts, address) - 1
+        return index if index >= 0 and address < self._all[index].end else None
+
+    def end_of(self, address: int) -> int | None:
+        """Return where the mapping ends that *address* is in, None if it is in none."""
+        index = self._index(address)
+        if index is None:
+            return None
+        # A snapshot has one mapping as several, one behind the other.
+        here = self._all[index]
+        end = here.end
+        for region in self._all[index + 1 :]:
+            if region.start != end or region.flags != here.flags:
+                break
+            end = region.end
+        return end
+
+    def is_code(self, address: int) -> bool:
+        """Return whether *address* is in memory that can be executed."""
+        index = self._index(address)
+        if index is not None:
+            return bool(self._all[index].flags & PF_X)
+        # gdb's cores leave out what was mapped from a file and not written to.
+        module = self._modules.at(address)
+        segments = module.elf.segments if module is not None and module.elf is not None else ()
+        return module is not None and any(
+            s.p_type == PT_LOAD and s.p_flags & PF_X and s.p_vaddr <= address - module.bias < s.p_vaddr + s.p_memsz
+            for s in segments
+        )
+
+    def is_free(self, start: int, end: int) -> bool:
+        """Return whether the target has nothing between two addresses, as far as it says."""
+        return not any(
+            place.start < end and start < place.end
+            for places in (self._all, self._target.mappings(), self._modules)
+            for place in places
+        )

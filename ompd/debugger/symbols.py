@@ -1,0 +1,169 @@
+"""The modules of the stopped process, and their symbols at the target's addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from ompd.binary.core.notes import AT_SYSINFO
+from ompd.binary.elf.symbols import STT_TLS, Symbol
+from ompd.contract.process import Module
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.debugger.modules.vdso import Vdso
+from ompd.debugger.targets.base import Target
+from ompd.errors import BadInput, MalformedFile, SymbolNotFound
+
+
+class Symbols:
+    """Symbols by name, at one stop. A thread-local symbol has no address of its own, but one in each thread.
+
+    :param thread_local: gives the address that a thread has of a thread-local symbol of a module
+    """
+
+    def __init__(
+        self, target: Target, modules: ModuleList, thread_local: Callable[[LoadedModule, Symbol, int], int]
+    ) -> None:
+        self._target, self._modules, self._thread_local = target, modules, thread_local
+        self._by_start = {module.start: module for module in modules}
+
+    # Modules
+
+    def modules(self) -> Sequence[Module]:
+        """Return the records of all modules, by address."""
+        return [module.record for module in self._modules]
+
+    def loaded(self, module: Module) -> LoadedModule | None:
+        """Return a module with its files, None for the vDSO, which has none."""
+        return self._by_start.get(module.start)
+
+    def module_at(self, address: int) -> Module | None:
+        """Return the module that has *address* mapped, None for other memory. The kernel's own code, the vDSO, counts
+        as a module.
+        """
+        module = self._modules.at(address)
+        if module is not None:
+            return module.record
+        vdso = self.vdso_at(address)
+        return vdso.record if vdso is not None else None
+
+    @cached_property
+    def _vdso(self) -> Vdso | None:
+        start = self._modules.vdso_start
+        entry = self._modules.auxiliary_vector.get(AT_SYSINFO)
+        return Vdso(self._target, start, entry) if start is not None else None
+
+    def vdso_at(self, address: int) -> Vdso | None:
+        """Return the vDSO if *address* is in it, and it is known what is there."""
+        vdso = self._vdso
+        if vdso is None or not vdso.record.start <= address < vdso.record.end:
+            return None
+        return vdso if vdso.is_known(address) else None
+
+    @cached_property
+    def unproven(self) -> Mapping[str, str]:
+        """Why files that are used are not verified to be those that ran, by the module's name; see :class:`Module`."""
+        if self._target.loss is None:
+            return {}
+        return {module.name: module.unproven for module in self.modules() if module.unproven is not None}
+
+    @property
+    def unseen_libraries(self) -> Sequence[str]:
+        """Names of libraries that the process has, and that were not found in what is left of it."""
+        return self._modules.needed
+
+    def lost_data(self, module: Module) -> int | None:
+        """Return the address of a page of *module*'s variables that is lost, None if there is none that shows it."""
+        loaded = self.loaded(module)
+        return loaded.lost_data() if loaded is not None else None
+
+    def variable_ranges(self, module: Module) -> Sequence[tuple[int, int, int]]:
+        """Return the ranges of the variables of *module*; see :meth:`Process.variable_ranges`."""
+        loaded = self.loaded(module)
+        return loaded.variable_ranges() if loaded is not None else ()
+
+    # Symbols
+
+    def find(self, module: Module, name: str) -> Symbol | None:
+        """Return symbol *name* of one module, at its link-time address; None if the module has none of that name."""
+        loaded = self._by_start.get(module.start)
+        return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
+
+    def _replaced(self, module: Module, name: str) -> int | None:
+        # Of a variable that a library exports and the program has too, the loader has everybody use the program's: one
+        # of the same name, or the copy that the linker made room for since the program refers to it.
+        program, replacing = self._modules.program, self._exported.get(name)
+        if replacing is None or program is None or module.is_program:
+            return None
+        loaded = self._by_start.get(module.start)
+        if loaded is None or loaded.symbols is None or name not in loaded.symbols.exported_variables:
+            return None
+        return replacing.address + program.bias
+
+    @cached_property
+    def _exported(self) -> Mapping[str, Symbol]:
+        # The program's variables that other modules may refer to.
+        program = self._modules.program
+        try:
+            return program.symbols.exported_variables if program is not None and program.symbols is not None else {}
+        except MalformedFile:
+            return {}
+
+    def symbol_in(self, module: Module, name: str) -> int | None:
+        """Return the address of symbol *name* of *module*, None if it has none, or a thread-local one."""
+        replaced = self._replaced(module, name)
+        if replaced is not None:
+            return replaced
+        symbol = self.find(module, name)
+        return symbol.address + module.bias if symbol is not None and symbol.type != STT_TLS else None
+
+    def symbols_in(self, module: Module, names: Sequence[str]) -> Mapping[str, int]:
+        """Return the addresses of those symbols of *names* that *module* has, but for thread-local ones."""
+        loaded = self._by_start.get(module.start)
+        if loaded is None or loaded.symbols is None:
+            return {}
+        found = loaded.symbols.find_many(names)
+        own = {name: symbol.address + module.bias for name, symbol in found.items() if symbol.type != STT_TLS}
+        for name in own.keys() & self._exported.keys():
+            own[name] = self._replaced(module, name) or own[name]
+        return own
+
+    def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
+        """Return names and addresses of the symbols that begin with *prefix*, of all but C and compiler libraries."""
+        found: list[tuple[str, int]] = []
+        for loaded in self._modules:
+            if loaded.symbols is None or loaded.record.is_system_library:
+                continue
+            try:
+                for symbol in loaded.symbols.find_prefix(prefix):
+                    if symbol.type != STT_TLS:
+                        found.append((symbol.name, symbol.address + loaded.bias))
+            except MalformedFile:
+                continue  # a damaged symbol table names nothing
+        return found
+
+    def find_symbol(self, name: str, *, thread: int | None = None) -> int:
+        """Return the address of symbol *name* of the first module that has it, the program first.
+
+        :param thread: where the symbol is thread-local, the thread whose copy is meant
+        :raises SymbolNotFound: if no module has one of that name
+        """
+        for module in sorted(self.modules(), key=lambda m: not m.is_program):
+            try:
+                return self.find_symbol_in(module, name, thread=thread)
+            except SymbolNotFound:
+                continue
+        raise SymbolNotFound(name)
+
+    def find_symbol_in(self, module: Module, name: str, *, thread: int | None = None) -> int:
+        """Return the address of symbol *name* of one module, in *thread* where the symbol is thread-local.
+
+        :raises SymbolNotFound: if the module has none of that name
+        """
+        symbol = self.find(module, name)
+        if symbol is None:
+            raise SymbolNotFound(name, module.name)
+        if symbol.type != STT_TLS:
+            return self._replaced(module, name) or symbol.address + module.bias
+        if thread is None:
+            raise BadInput(f"{symbol.name} is thread-local: it has an address in a thread only")
+        return self._thread_local(self._by_start[module.start], symbol, thread)

@@ -1,0 +1,116 @@
+"""The threads of one process: their identifiers, registers and thread pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.debugger.targets.base import Target
+from ompd.debugger.threads.glibc import GlibcThreads
+from ompd.debugger.threads.tls import pthread_of, thread_pointer_of
+from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable, Unsupported
+
+NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
+
+
+class Threads:
+    """The threads that the target names, and those that a damaged one has lost but glibc's lists have."""
+
+    def __init__(self, target: Target, glibc: GlibcThreads) -> None:
+        self._target, self._glibc = target, glibc
+        self._loses_threads = target.loss is not None and bool(target.loss.threads)
+        self._registers: dict[int, Mapping[str, int]] = {}
+        self._thread_pointers: dict[int, int] = {}
+        self._pthreads: dict[int, int] = {}  # struct pthread of threads that the target does not name, by native id
+
+    def threads(self) -> Sequence[int]:
+        """Return the operating system's identifiers of all threads, in the target's order."""
+        return self._threads
+
+    @cached_property
+    def _threads(self) -> Sequence[int]:
+        named = self._target.thread_ids()
+        if not self._loses_threads:
+            return named
+        try:
+            listed = self._glibc.pthreads()
+        except OmpdError:
+            return named
+        self._pthreads.update((thread, pthread) for thread, pthread in listed.items() if thread not in named)
+        return (*named, *self._pthreads)
+
+    @property
+    def names_all(self) -> bool:
+        """Whether :meth:`threads` has every thread of the process."""
+        if not self._loses_threads:
+            return True
+        try:
+            return set(self._glibc.pthreads()) <= set(self.threads())
+        except OmpdError:
+            return False
+
+    def has_registers(self, thread: int) -> bool:
+        """Return whether the target has the registers of *thread*."""
+        return thread not in self._pthreads
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return a thread's registers by the psABI's lower-case names, with the thread pointer among them.
+
+        :raises Unavailable: if the target has lost them
+        """
+        if thread in self._pthreads:
+            raise Unavailable(NO_REGISTERS)
+        known = self._registers.get(thread)
+        if known is None:
+            known = self._registers[thread] = self._target.registers(thread)
+        return known
+
+    def thread_pointer(self, thread: int) -> int:
+        """Return the thread pointer of *thread* (``pthread_self`` in glibc and musl)."""
+        if thread in self._pthreads:
+            return thread_pointer_of(self._pthreads[thread], self._target.architecture, self._glibc)
+        known = self._thread_pointers.get(thread)
+        if known is None:
+            known = self.registers(thread).get(self._target.architecture.thread_pointer)
+            if known is None:
+                known = self._listed_thread_pointer(thread)
+            self._thread_pointers[thread] = known
+        return known
+
+    def _listed_thread_pointer(self, thread: int) -> int:
+        # A debugger need not give this register; glibc's own lists have all threads.
+        pthread = self._glibc.pthreads().get(thread)
+        if pthread is None:
+            raise Unavailable(f"the thread pointer of {thread}: it is in no register and not in glibc's lists")
+        return thread_pointer_of(pthread, self._target.architecture, self._glibc)
+
+    @cached_property
+    def _by_thread_pointer(self) -> dict[int, int]:
+        return {self.thread_pointer(thread): thread for thread in self.threads()}
+
+    def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
+        """Return the operating system's identifier of a thread; see :meth:`Callbacks.thread_for_id`. In glibc and musl
+        ``pthread_self()`` is the thread pointer.
+
+        :raises BadInput: if there is no such thread
+        """
+        if kind == ThreadIdKind.LWP and identifier in self.threads():
+            return identifier
+        if kind == ThreadIdKind.PTHREAD and identifier in self._by_thread_pointer:
+            return self._by_thread_pointer[identifier]
+        if kind not in (ThreadIdKind.LWP, ThreadIdKind.PTHREAD):
+            raise Unsupported(f"thread identifiers of kind {kind}")
+        if kind == ThreadIdKind.PTHREAD and self._loses_threads and identifier:
+            return self._learn(identifier)
+        raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
+
+    def _learn(self, thread_pointer: int) -> int:
+        # The native id of a thread that neither the target nor glibc's lists name: it is in its own struct pthread.
+        pthread = pthread_of(thread_pointer, self._target.architecture, self._glibc)
+        thread = self._glibc.native_id(pthread)
+        if thread in self.threads():
+            raise CorruptState(pthread, f"two threads have the identifier {thread}")
+        self._pthreads[thread] = pthread
+        self._by_thread_pointer[thread_pointer] = thread
+        return thread

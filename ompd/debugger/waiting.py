@@ -1,0 +1,143 @@
+"""How a thread waits: asleep in the kernel, about to wake up, or spinning; by its code and its call of the kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ompd.contract.process import Frame, Shape, Stack
+from ompd.debugger.architecture import SystemCalls
+from ompd.debugger.memory import PAGE, TargetMemory
+from ompd.debugger.stacks.stacks import Stacks
+from ompd.debugger.threads.threads import Threads
+from ompd.errors import MemoryFault
+
+_CODE_OF_CALL = 48  # in so much code before a system call its number is made ready
+_MAX_CALLS = 1 << 12
+# Linux, futex.h: what futex() does beside having its caller wait (FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI,
+# WAKE_BITSET, CMP_REQUEUE_PI), less FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
+_FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
+_FUTEX_FLAGS = 128 | 256
+
+
+class Waiting:
+    """The waits of one process's threads.
+
+    :param calls: how the processor's code calls the kernel, None where that is unknown
+    :param is_kernels: says whether code is the kernel's own, the vDSO's
+    """
+
+    def __init__(
+        self,
+        memory: TargetMemory,
+        threads: Threads,
+        stacks: Stacks,
+        calls: SystemCalls | None,
+        is_kernels: Callable[[int], bool],
+    ) -> None:
+        self._memory, self._threads, self._stacks, self._calls = memory, threads, stacks, calls
+        self._is_kernels = is_kernels
+        self._handled: dict[Shape, int] = {}
+        self._code: dict[tuple[int, int], bytes] = {}  # what is before a pc, by how much of it
+
+    def futex_word(self, frame: Frame) -> int | None:
+        """Return the address of the word on which the thread whose innermost frame this is sleeps, None if it is in no
+        system call; see :meth:`Process.futex_word`.
+        """
+        calls = self._calls
+        if calls is None or not self._has_called(frame, calls.instruction):
+            return None
+        return frame.registers.get(calls.first_argument)
+
+    def _has_called(self, frame: Frame, instruction: bytes) -> bool | None:
+        # None if the code is not available.
+        try:
+            return self._code_before(frame.pc, len(instruction)) == instruction
+        except MemoryFault:
+            return None
+
+    def _code_before(self, pc: int, size: int) -> bytes:
+        # Where one thread waits, others do.
+        known = self._code.get((pc, size))
+        if known is None:
+            known = self._code[pc, size] = self._memory.read(pc - size, size)
+        return known
+
+    def _number_of_call(self, frame: Frame, calls: SystemCalls) -> int | None:
+        try:
+            code = self._code_before(frame.pc, _CODE_OF_CALL)
+        except MemoryFault:
+            return None
+        found = re.findall(calls.number, code)
+        return int.from_bytes(found[-1], "little") if found else None
+
+    def _number_in_register(self, thread: int, calls: SystemCalls) -> int | None:
+        # 0 is that of a call that is made once more, whichever it was, and stands where a debugger did not give it.
+        number = self._threads.registers(thread).get(calls.register, 0) if calls.register is not None else 0
+        return number if 0 < number < _MAX_CALLS else None
+
+    def _is_held(self, address: int, size: int) -> bool:
+        try:
+            self._memory.read(address, size)
+        except MemoryFault:
+            return False
+        return True
+
+    def _frames_of_handlers(self, stack: Stack) -> int:
+        # How many frames handlers of signals have, with the kernel's below.
+        handled = self._handled.get(stack.shape)
+        if handled is None:
+            handled = max([index for index, frame in enumerate(stack.frames, 1) if frame.is_signal_frame], default=0)
+            self._handled[stack.shape] = handled
+        return handled
+
+    def progress(self, thread: int, flags: int = 0) -> str | None:
+        """Return how a waiting thread waits; see :meth:`Process.progress`. A handler of a signal is no end to a wait,
+        but it may wait itself.
+        """
+        calls, stack = self._calls, self._stacks.stack(thread)
+        if calls is None:
+            return None
+        frame, handled = stack.innermost, self._frames_of_handlers(stack)
+        if handled and frame is not None and self._has_called(frame, calls.instruction):
+            number = self._number_in_register(thread, calls) or self._number_of_call(frame, calls)
+            handled = 0 if number in calls.futexes else handled
+        if handled >= len(stack.shape[0]):
+            return None
+        frame = stack.frames[handled] if handled else frame
+        if frame is None:
+            return None
+        sleeps = self._has_called(frame, calls.instruction)
+        if not sleeps:
+            return None if sleeps is None else "spinning"
+        # Not every target has the register in which the kernel keeps which call it is; the code may show it. Where that
+        # takes the number from somewhere else, it is what runtimes wait by.
+        number = self._number_in_register(thread, calls) if not handled else None
+        if number is None:
+            # Code of the kernel's own, by which all calls may go, gets it from its caller.
+            by_kernels = handled + 1 < len(stack.shape[0]) and self._is_kernels(frame.pc)
+            caller = stack.frames[handled + 1] if by_kernels else frame
+            number = self._number_of_call(caller, calls)
+            if number is None and by_kernels and not self._is_held(caller.pc - _CODE_OF_CALL, _CODE_OF_CALL):
+                return None
+        if number == calls.sched_yield:
+            return "spinning"
+        return self._in_futex(frame, calls, flags) if number is None or number in calls.futexes else "blocked"
+
+    def _in_futex(self, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
+        # Whoever wakes others up is in the same call, and does not sleep.
+        operation = frame.registers.get(calls.second_argument)
+        if operation is not None and operation & 0xFFFFFFFF & ~_FUTEX_FLAGS in _FUTEXES_WITHOUT_WAIT:
+            return "spinning"
+        word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
+        if word is None or expected is None:
+            return None
+        memory = self._memory
+        try:
+            now = int.from_bytes(memory.read(word, 4), memory.byte_order)
+            # A page that was lost reads as zeros.
+            if not now and not any(memory.read(word - word % PAGE, PAGE)):
+                return None
+        except MemoryFault:
+            return None
+        return "released" if (now ^ expected) & 0xFFFFFFFF & ~flags else "blocked"
