@@ -126,23 +126,8 @@ KNOWN_TO_BE_LONG = {
     "debugger/targets/live/live.py",
     "debugger/targets/lldb/target.py",
     "debugger/variables/static.py",
-    "runtimes/libgomp/plugin.py",
-    "runtimes/libgomp/stacks.py",
 }
-KNOWN_TO_BE_IN_CIRCLES = {
-    "ompd.runtimes.libgomp.barriers",
-    "ompd.runtimes.libgomp.icvs",
-    "ompd.runtimes.libgomp.locks",
-    "ompd.runtimes.libgomp.plugin",
-    "ompd.runtimes.libgomp.proof",
-    "ompd.runtimes.libgomp.regions",
-    "ompd.runtimes.libgomp.stacks",
-    "ompd.runtimes.libgomp.states",
-    "ompd.runtimes.libgomp.targets",
-    "ompd.runtimes.libgomp.tasks",
-    "ompd.runtimes.libgomp.threads",
-    "ompd.runtimes.libgomp.walk",
-}
+KNOWN_TO_BE_IN_CIRCLES: set[str] = set()
 KNOWN_TO_REACH_BELOW = {
     ("layouts", "ompd.debugger.files.debug_file"),
     ("stacks.locals", "ompd.debugger.variables.locals"),

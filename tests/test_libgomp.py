@@ -31,7 +31,8 @@ from ompd.model import StackFrame
 from ompd.questions import regions, stacks, tasks, threads
 from ompd.runtimes.layout import table
 from ompd.runtimes.libgomp import proof
-from ompd.runtimes.libgomp import stacks as stacks_of_threads
+from ompd.runtimes.libgomp.constructs import Constructs
+from ompd.runtimes.libgomp.stacks import routines
 from ompd.session import Session
 from tests.builds import undecoded
 from tests.stacks import Kind, stopped_at_work
@@ -481,7 +482,7 @@ def test_words_of_odd_programs(name: str) -> None:
 
 def test_code_that_ended_by_waiting_for_its_children_is_that_of_their_parents(monkeypatch: pytest.MonkeyPatch) -> None:
     # What lies on the stack shows which task it is by chance only.
-    monkeypatch.setattr(stacks_of_threads, "_likely", lambda *_: {})
+    monkeypatch.setattr(Constructs, "_likely", lambda *_: {})
     core = core_of(Odd("children", flags=("-O2",), link="libgomp"), "gcc")
     (thread,) = {word["tid"] for word in core.words if "thread_num" in word}
     with Session.open_core(core.path) as session:
@@ -703,8 +704,8 @@ def test_tasks_that_each_ended_with_a_jump_to_a_wait_for_the_next(
     assert [f.how == "tail-call" for f in found] == [False, *[True] * 5]
     assert len({f.task for f in found}) == 6 and complete
     # Where nothing shows whose code they were, they are there nonetheless.
-    monkeypatch.setattr(stacks_of_threads, "_likely", lambda *_: {})
-    monkeypatch.setattr(stacks_of_threads, "_WAITS_FOR_CHILDREN", "(no routine)")
+    monkeypatch.setattr(Constructs, "_likely", lambda *_: {})
+    monkeypatch.setattr(routines, "WAITS_FOR_CHILDREN", "(no routine)")
     found, complete = bodies()
     assert [f.function for f in found] == ["deep", *[None] * 5] and not complete
     assert all({"function", "callee", "address"} <= set(f.unavailable) for f in found[1:])

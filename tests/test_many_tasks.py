@@ -19,7 +19,7 @@ from ompd.inspection import Inspection
 from ompd.model import Answer, TaskRecord
 from ompd.render import json as rendering
 from ompd.render.json import format_answer
-from ompd.runtimes.libgomp.tasks import Task as TaskOfLibgomp
+from ompd.runtimes.libgomp.handles import Task as TaskOfLibgomp
 from ompd.runtimes.libomp.teams.heads import Heads
 from ompd.runtimes.libomp.teams.tasks import Task as TaskOfLibomp
 from ompd.runtimes.libomp.waits.queues import Queues

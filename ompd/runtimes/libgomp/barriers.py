@@ -8,26 +8,22 @@ at the one and some at the other wait for ever.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ompd.contract.plugin import BarrierState
 from ompd.errors import CorruptState, Unavailable
-from ompd.runtimes.libgomp import stacks, states
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libgomp.regions import Region
-    from ompd.runtimes.libgomp.threads import Thread
+from ompd.runtimes.libgomp.handles import Region, Thread
+from ompd.runtimes.libgomp.stacks.routines import BARRIERS, PARALLEL, TASK
+from ompd.runtimes.libgomp.waits import FINAL, INNER, barrier_at_end, is_at_unnamed_barrier
 
 # bar.h: what the low bits of a barrier's generation say
 _TASK_PENDING, _WAITING_FOR_TASK, _CANCELLED = 1, 2, 4
 # Who waits sleeps on the generation as it was. These two are set while others sleep on: a thread that is woken up looks
 # for tasks, and sleeps again.
 _NO_RELEASE = _TASK_PENDING | _WAITING_FOR_TASK
-_COUNTERS = {stacks.INNER: "barrier.awaited", stacks.FINAL: "barrier.awaited_final"}
+_COUNTERS = {INNER: "barrier.awaited", FINAL: "barrier.awaited_final"}
 
 
 def barriers_of(region: Region) -> tuple[BarrierState, ...]:
-    """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
+    """See :meth:`ParallelHandle.barriers`.
 
     Who waits at which barrier is told by the threads' stacks, and has to be what that barrier has counted.
 
@@ -40,8 +36,8 @@ def barriers_of(region: Region) -> tuple[BarrierState, ...]:
         kind, is_certain = _barrier_of(thread, region)
         if kind is not None:
             (present[kind] if is_certain else likely).add(thread.native)
-    if likely and _counted(region, stacks.INNER) == len(present[stacks.INNER]) + len(likely):
-        present[stacks.INNER] |= likely
+    if likely and _counted(region, INNER) == len(present[INNER]) + len(likely):
+        present[INNER] |= likely
     team = [thread.native for thread in threads]
     return tuple(
         BarrierState.gathering(team, here, _doubt(region, kind, len(here)), _NO_RELEASE)
@@ -55,22 +51,21 @@ def _barrier_of(thread: Thread, region: Region) -> tuple[str | None, bool]:
     # is one, or its code is over.
     if not thread.memberships:
         return None, True  # a worker that has gone back to the pool has passed the barrier at the region's end
-    at = stacks.hosted(thread).get(region.address)
-    if at is None and stacks.runs_other_code(thread):
+    stack, own = thread.stack, thread.group_of(region.address)
+    if own is None and stack.runs_other_code:
         return None, True  # but for one that runs a task there: then the counts differ
-    if at is None:
+    if own is None:
         raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
-    groups = stacks.parsed(thread).groups
-    if groups[at].code == stacks.TASK and stacks.calls_its_own(thread, groups[at]) is False:
-        return stacks.INNER, False  # the region's code has jumped to where it executes tasks
-    if groups[at].code != stacks.PARALLEL:
-        return stacks.barrier_at_end(thread, groups[at], region), True
-    for called in reversed(groups[:at]):
-        if called.entry is None and called.code == stacks.TASK:
-            return stacks.INNER, False  # tasks are executed in taskwait, too
-        if called.entry in states.BARRIERS or stacks.is_at_unnamed_barrier(thread, called, region):
-            return stacks.INNER, True
-        if not stacks.is_interrupted(thread, called):
+    if own.code == TASK and stack.calls_its_own(own) is False:
+        return INNER, False  # the region's code has jumped to where it executes tasks
+    if own.code != PARALLEL:
+        return barrier_at_end(stack, own, region), True
+    for called in reversed(stack.groups[: stack.groups.index(own)]):
+        if called.entry is None and called.code == TASK:
+            return INNER, False  # tasks are executed in taskwait, too
+        if called.entry in BARRIERS or is_at_unnamed_barrier(stack, called, region):
+            return INNER, True
+        if not stack.is_interrupted(called):
             break  # else the handler of the signal may have called a barrier
     return None, True
 
@@ -92,6 +87,6 @@ def _doubt(region: Region, kind: str, seen: int) -> str | None:
     counted = _counted(region, kind)
     if seen == counted:
         return None
-    if kind == stacks.INNER and region.barrier.unsigned("barrier.generation") & _CANCELLED and seen < counted:
+    if kind == INNER and region.barrier.unsigned("barrier.generation") & _CANCELLED and seen < counted:
         return None  # threads that left it when the region was cancelled are counted still
     return f"{seen} threads are seen at the barrier, which has counted {counted}: some are just arriving, or leaving"

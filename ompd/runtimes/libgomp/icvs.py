@@ -7,19 +7,13 @@ answer, an emulator can tell.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import Unavailable
-from ompd.runtimes.libgomp.regions import Region
-from ompd.runtimes.libgomp.tasks import InitialTask, Task
-from ompd.runtimes.libgomp.threads import Thread
-
-if TYPE_CHECKING:
-    from ompd.runtimes.libgomp.plugin import Runtime
+from ompd.runtimes.libgomp.handles import InitialTask, Region, Registry, Task, Thread
 
 
 def describe() -> list[IcvDescription]:
@@ -27,7 +21,7 @@ def describe() -> list[IcvDescription]:
     return icv_readers.describe(_READERS)
 
 
-def read(runtime: Runtime, name: str, handle: object) -> Value:
+def read(runtime: Registry, name: str, handle: object) -> Value:
     """See :func:`ompd.contract.helpers.icv_readers.read`."""
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 
@@ -65,7 +59,7 @@ def _global(task: InitialTask, name: str, convert: Callable[[int], Value]) -> Va
     return convert(_queried(thread.runtime, thread, _ASKED[name]))
 
 
-def _queried(runtime: Runtime, thread: Thread, routine: str) -> int:
+def _queried(runtime: Registry, thread: Thread, routine: str) -> int:
     address = runtime.process.symbol_in(runtime.module, routine)
     if address is None:
         raise Unavailable(f"{runtime.module.name} does not export {routine}")
@@ -83,7 +77,7 @@ def _limit(value: int) -> int:
     return min(value, 0x7FFFFFFF)  # as omp_get_thread_limit() answers
 
 
-def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:
+def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Registry], Value]:
     return lambda runtime: convert(_queried(runtime, runtime.threads()[0], routine))
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from ompd.contract.memory import StructView, read_pointer
+from ompd.contract.memory import read_pointer
 from ompd.contract.process import Module, Process
 from ompd.errors import (
     CorruptState,
@@ -28,13 +28,12 @@ from ompd.errors import (
     Unavailable,
 )
 from ompd.runtimes.layout import dwarf, table
-from ompd.runtimes.libgomp.structures import WANTED, Layouts, chosen
-from ompd.runtimes.libgomp.tasks import IMPLICIT
-from ompd.runtimes.libgomp.threads import LostThread
+from ompd.runtimes.libgomp.handles import Registry, Thread
+from ompd.runtimes.libgomp.registered import LostThread
+from ompd.runtimes.libgomp.structures.gomp import IMPLICIT
+from ompd.runtimes.libgomp.structures.layouts import WANTED, Layouts, chosen
 
-if TYPE_CHECKING:
-    from ompd.runtimes.libgomp.plugin import Runtime
-    from ompd.runtimes.libgomp.threads import Thread
+_R = TypeVar("_R", bound=Registry)
 
 _RUNTIME = "libgomp"
 _THREADS_SYMBOL = "gomp_tls_data"
@@ -60,7 +59,7 @@ _NEEDED = frozenset(("omp_get_thread_num", "omp_get_level", "omp_get_num_threads
 _POINTS_TO = {"ts.team": "gomp_team", "task": "gomp_task"}
 
 
-def proven(process: Process, module: Module, make: Callable[[Layouts, int], Runtime]) -> Runtime:
+def proven(process: Process, module: Module, make: Callable[[Layouts, int], _R]) -> _R:
     """Return what *make* makes of the layouts of the libgomp in *module*, and of where ``gomp_tls_data`` lies in its
     thread-local block.
 
@@ -136,7 +135,7 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
     return 0
 
 
-def _checked(runtime: Runtime) -> Runtime:
+def _checked(runtime: _R) -> _R:
     # The build is known: what contradicts its layout is damage, if another thread agrees with it.
     faults = dict(contradictions(runtime))
     agreeing = [thread for thread in runtime.threads() if thread not in faults and thread.is_telling]
@@ -146,10 +145,10 @@ def _checked(runtime: Runtime) -> Runtime:
     return runtime
 
 
-def _queried(process: Process, module: Module, make: Callable[[Layouts, int], Runtime]) -> Runtime:
+def _queried(process: Process, module: Module, make: Callable[[Layouts, int], _R]) -> _R:
     # The tables that nothing contradicts. Those that say the same of all that is read are one.
     rejected: list[str] = []
-    found: list[Runtime] = []
+    found: list[_R] = []
     for known, layouts in _tables(process, module, by_build_id=False):
         same = next((other for other in found if _is_same(layouts, other.layouts)), None)
         if same is not None:
@@ -217,7 +216,7 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
     )
 
 
-def _misread(runtime: Runtime) -> tuple[str | None, int]:
+def _misread(runtime: Registry) -> tuple[str | None, int]:
     # What a routine read elsewhere than the layout says, and how many reads were where it does.
     told = 0
     followed: set[str] = set()
@@ -261,7 +260,7 @@ def _most_telling(threads: Sequence[Thread]) -> list[Thread]:
 # What all structures must agree on
 
 
-def contradictions(runtime: Runtime) -> Iterator[tuple[Thread, str]]:
+def contradictions(runtime: Registry) -> Iterator[tuple[Thread, str]]:
     """Yield what the structures of *runtime* contradict each other in if its layouts are right, by thread.
 
     :raises NotInitialised: if nothing of OpenMP has run yet
@@ -279,14 +278,14 @@ def contradictions(runtime: Runtime) -> Iterator[tuple[Thread, str]]:
             yield thread, f"thread {thread.native}: {wrong}"
 
 
-def _contradiction(runtime: Runtime) -> str | None:
+def _contradiction(runtime: Registry) -> str | None:
     return next((wrong for _, wrong in contradictions(runtime)), None)
 
 
 def _contradiction_of(thread: Thread) -> str | None:
     runtime = thread.runtime
     claims = thread.contexts[0].claims
-    live = [claim for claim in claims if claim.team in runtime.live_teams]
+    live = [claim for claim in claims if claim.team in runtime.roster.live_teams]
     level = thread.view.unsigned("ts.level")
     if claims and claims[0] in live and runtime.team_at(claims[0].team).level() != level:
         return f"its level is {level}, its team's {runtime.team_at(claims[0].team).level()}"
@@ -298,8 +297,8 @@ def _contradiction_of(thread: Thread) -> str | None:
         for member in ("barrier.awaited", "barrier.awaited_final"):
             if region.barrier.unsigned(member) > total:
                 return f"its team's barrier awaits {region.barrier.unsigned(member)} of {total}"
-    if thread.thread_pool is not None:
-        pool = StructView(runtime.heap, runtime.layouts["gomp_thread_pool"], thread.thread_pool)
+    if thread.pool is not None:
+        pool = runtime.view("gomp_thread_pool", thread.pool)
         used, size = pool.unsigned("threads_used"), pool.unsigned("threads_size")
         if used > size or size > runtime.most_threads:
             return f"its pool has {used} of {size} threads"
@@ -313,7 +312,7 @@ def _contradiction_of_task(thread: Thread) -> str | None:
     address = thread.view.pointer("task")
     if address is None:
         return "it is in a team and has no task"
-    for task in runtime.task_at(address).lineage():
+    for task in map(runtime.task_at, runtime.lineage(address)):
         if task.gomp_kind != IMPLICIT:
             continue
         if task.place is None:

@@ -6,38 +6,18 @@ team's or the pool's, the thread's registers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
+from ompd import naming
+from ompd.contract.helpers.entries import asks_only, is_overhead
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.errors import Unavailable
-from ompd.runtimes.libgomp import stacks
+from ompd.runtimes.libgomp import waits
+from ompd.runtimes.libgomp.handles import Region, Thread
+from ompd.runtimes.libgomp.stacks import routines
+from ompd.runtimes.libgomp.stacks.parsed import Group
 
-if TYPE_CHECKING:
-    from ompd.runtimes.libgomp.threads import Thread
-
-DERIVED = "derived"
-
-ROUTINE_STATES: Mapping[str, State] = {
-    **WAITING,
-    # The barriers of a single construct with copyprivate, and of reductions over tasks.
-    "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
-    "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
-    "GOMP_workshare_task_reduction_unregister": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
-    # Fortran's
-    "omp_set_lock_": State.WAIT_LOCK,
-    "omp_set_nest_lock_": State.WAIT_LOCK,
-    "GOMP_doacross_wait": State.WAIT_ORDERED,
-    "GOMP_doacross_ull_wait": State.WAIT_ORDERED,
-    "GOMP_taskloop": State.WAIT_TASKGROUP,
-    "GOMP_taskloop_ull": State.WAIT_TASKGROUP,
-}
-# Those at whose end threads of a team wait for each other.
-BARRIERS = frozenset(
-    name for name, state in ROUTINE_STATES.items() if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT
-)
+_DERIVED = "derived"
+_UNNAMED = "the runtime's routine that the thread is in"
 
 
 def thread_state(thread: Thread) -> ThreadState:
@@ -46,39 +26,39 @@ def thread_state(thread: Thread) -> ThreadState:
     :raises Unavailable: if its stack does not tell
     """
     if thread.is_idle:
-        return ThreadState(State.IDLE, None, DERIVED)
+        return ThreadState(State.IDLE, None, _DERIVED)
     if thread.is_about_to_begin():
-        return ThreadState(State.OVERHEAD, None, DERIVED)
+        return ThreadState(State.OVERHEAD, None, _DERIVED)
     if thread.has_left_region():
-        return ThreadState(State.WAIT_BARRIER_IMPLICIT_PARALLEL, None, DERIVED)
-    return ThreadState(_derived(thread), None, DERIVED)
+        return ThreadState(State.WAIT_BARRIER_IMPLICIT_PARALLEL, None, _DERIVED)
+    return ThreadState(_derived(thread), None, _DERIVED)
 
 
 def _derived(thread: Thread) -> State:
-    group = stacks.innermost_group(thread)
+    stack = thread.stack
+    group = stack.innermost_group()
     if group is None:
-        if not stacks.reaches_user(thread) and not stacks.runs_other_code(thread):
-            _, _, stopped = stacks.parsed(thread)
-            raise Unavailable(f"the stack shows no code of the user's{': ' + stopped if stopped else ''}")
+        if not stack.reaches_user and not stack.runs_other_code:
+            raise Unavailable(f"the stack shows no code of the user's{': ' + stack.stopped if stack.stopped else ''}")
         return _working(thread)
-    state = ROUTINE_STATES.get(group.entry or "")
+    entry = group.entry or ""
+    state = routines.STATES.get(entry)
     if state is not None:
         return state
-    if group.entry == stacks.BEGIN and group.code == stacks.PARALLEL:
+    if entry == routines.BEGIN and group.code == routines.PARALLEL:
         return State.WORK_PARALLEL  # in what the region's code has jumped to
     at = _unnamed_barrier(thread, group)
     if at is not None:
         return at
-    may_be_at_end = group.forks or not stacks.is_entry(group.entry)
+    may_be_at_end = group.forks or not naming.is_entry(group.entry)
     if may_be_at_end and group.code is None and _is_at_end(thread, group):
-        return _last_barrier(thread, group)
-    if asks_only(group.entry or ""):
+        return _last_barrier(thread, group, _innermost(thread))
+    if asks_only(entry):
         return _working(thread)
-    if is_overhead(group.entry or "") and (not group.forks or stacks.is_told_apart(thread, group)):
+    if is_overhead(entry) and (not group.forks or thread.is_told_apart(group)):
         return State.WAIT_TASKWAIT if _waits_for_dependence(thread, group) else State.OVERHEAD
-    is_named = group.entry is not None and group.entry != stacks.BEGIN
-    routine = group.entry if is_named else "the runtime's routine that the thread is in"
-    raise Unavailable(f"{routine} does not tell it")
+    is_named = group.entry is not None and entry != routines.BEGIN
+    raise Unavailable(f"{entry if is_named else _UNNAMED} does not tell it")
 
 
 def _working(thread: Thread) -> State:
@@ -86,7 +66,7 @@ def _working(thread: Thread) -> State:
     return State.WORK_PARALLEL if thread.inner else State.WORK_SERIAL
 
 
-def _waits_for_dependence(thread: Thread, group: stacks.Group) -> bool:
+def _waits_for_dependence(thread: Thread, group: Group) -> bool:
     # A task that is not deferred is begun once those that it depends on are over; GOMP_task notes that it waits.
     if group.code is not None or not (group.entry or "").startswith("GOMP_task"):
         return False
@@ -94,27 +74,29 @@ def _waits_for_dependence(thread: Thread, group: stacks.Group) -> bool:
     return address is not None and thread.runtime.task_at(address).view.pointer("taskwait") is not None
 
 
-def _unnamed_barrier(thread: Thread, group: stacks.Group) -> State | None:
+def _innermost(thread: Thread) -> Region:
+    return thread.runtime.team_at(thread.memberships[0].team)
+
+
+def _unnamed_barrier(thread: Thread, group: Group) -> State | None:
     # User code has jumped to a routine with a barrier, so that nothing names it; or the region's end has.
     if not thread.memberships or group.code is not None:
         return None
-    region = thread.runtime.team_at(thread.memberships[0].team)
-    if not stacks.is_at_unnamed_barrier(thread, group, region):
+    region = _innermost(thread)
+    if not waits.is_at_unnamed_barrier(thread.stack, group, region):
         return None
-    at = stacks.hosted(thread).get(region.address)
-    has_left_region = at is not None and stacks.parsed(thread).groups[at] is group
-    return _last_barrier(thread, group) if has_left_region else State.WAIT_BARRIER
+    has_left_region = thread.group_of(region.address) is group
+    return _last_barrier(thread, group, region) if has_left_region else State.WAIT_BARRIER
 
 
-def _last_barrier(thread: Thread, group: stacks.Group) -> State:
-    region = thread.runtime.team_at(thread.memberships[0].team)
-    at = stacks.barrier_at_end(thread, group, region)
-    return State.WAIT_BARRIER if at == stacks.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
+def _last_barrier(thread: Thread, group: Group, region: Region) -> State:
+    at = waits.barrier_at_end(thread.stack, group, region)
+    return State.WAIT_BARRIER if at == waits.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
 
 
-def _is_at_end(thread: Thread, group: stacks.Group) -> bool:
+def _is_at_end(thread: Thread, group: Group) -> bool:
     # Whether it is the end of the region that it waits at: its beginning has no barrier.
     if not thread.memberships:
         return False
-    region = thread.runtime.team_at(thread.memberships[0].team)
-    return stacks.hosted(thread).get(region.address) is not None and stacks.waits_for_team(thread, group, region)
+    region = _innermost(thread)
+    return thread.group_of(region.address) is not None and waits.waits_for_team(thread.stack, group, region)

@@ -10,18 +10,13 @@ one that was begun there, else one of its workers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from ompd.contract.memory import read_words
 from ompd.errors import OmpdError, Unavailable
-from ompd.runtimes.libgomp import stacks
-from ompd.runtimes.libgomp.tasks import TIED, UNDEFERRED, Task
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ompd.runtimes.libgomp.stacks import Group
-    from ompd.runtimes.libgomp.threads import Thread
+from ompd.runtimes.libgomp.stacks import routines
+from ompd.runtimes.libgomp.stacks.parsed import Parsed
+from ompd.runtimes.libgomp.structures.gomp import TIED, UNDEFERRED, GompTask, GompThread
 
 _UNTOLD = "what the thread is outside of the target region that it executes is not to be told from its stack"
 
@@ -40,14 +35,14 @@ class Target(NamedTuple):
     task: int | None
 
 
-def around(thread: Thread, start: int, inner: int) -> Target | None:
+def around(thread: GompThread, stack: Parsed, start: int, inner: int) -> Target | None:
     """Return the innermost target region that *thread* executes outside of *inner* regions of which it is the primary
     thread, None if there is none.
 
     :param start: the number of the group where those regions may begin, counted from the innermost
     :raises Unavailable: if there is one, and what the thread is outside of that cannot be told
     """
-    groups = stacks.parsed(thread).groups
+    groups = stack.groups
     for number in range(start, len(groups)):
         group = groups[number]
         if group.forks:
@@ -55,53 +50,51 @@ def around(thread: Thread, start: int, inner: int) -> Target | None:
                 return None
             inner -= 1
         elif not inner and group.inner:
-            named = group.entry is not None and group.entry.startswith(stacks.TARGETS)
+            named = group.entry is not None and group.entry.startswith(routines.TARGETS)
             # One that is deferred is executed where a thread waits, as any task is: what is put aside shows it.
-            target = _target(thread, groups, number, named) if named or group.code == stacks.TASK else None
+            target = _target(thread, stack, number, named) if named or group.code == routines.TASK else None
             if target is not None:
                 return target
     return None
 
 
-def _target(thread: Thread, groups: Sequence[Group], number: int, named: bool) -> Target | None:
-    words = set(stacks.waiting_words(thread, groups[number]))
+def _target(thread: GompThread, stack: Parsed, number: int, named: bool) -> Target | None:
+    groups = stack.groups
     region = next((at for at in range(number + 1, len(groups)) if groups[at].forks), None)
     if region is None:
         return Target(number, None, 0, None) if named else None
-    is_worker = groups[region].entry == stacks.BEGIN
+    is_worker = groups[region].entry == routines.BEGIN
+    words = stack.waiting_words(groups[number])
     places = [_place(thread, word, is_worker) for word in words]
     found = {place for place in places if place is not None}
     if len(found) > 1:
-        over = thread.runtime.last_teams
+        over = thread.space.last_teams
         found = {known for known in found if known[0] not in over}
     if len(found) != 1:
         if not named:
             return None
         raise Unavailable(_UNTOLD)
     ((team, place),) = found
-    # The task is the region's, unless a task's code lies between.
-    is_implicit = all(groups[at].code in (None, stacks.PARALLEL) for at in range(number + 1, region + 1))
-    implicit = thread.runtime.implicit_task_at(team, place)
+    # The task is the region's, unless a task's code is between.
+    is_implicit = all(groups[at].code in (None, routines.PARALLEL) for at in range(number + 1, region + 1))
+    implicit = thread.space.implicit_task_at(team, place)
     task = implicit if is_implicit and named else _explicit(thread, words, implicit)
     return Target(number, team, place, task)
 
 
-def _place(thread: Thread, word: int, is_worker: bool) -> tuple[int, int] | None:
+def _place(thread: GompThread, word: int, is_worker: bool) -> tuple[int, int] | None:
     # The team at *word*, and the thread's number in it. A team has the addresses of its threads' semaphores, of which
     # the primary one's is its own.
-    runtime = thread.runtime
-    if not word or word % runtime.process.pointer_size:
+    space = thread.space
+    if not word or word % space.process.pointer_size:
         return None
-    region = runtime.team_at(word)
+    team = space.team_at(word)
     try:
-        count = region.nthreads
-        if region.barrier.unsigned("barrier.total") != count:
+        count = team.nthreads
+        if team.barrier.unsigned("barrier.total") != count:
             return None
-        releases = region.view.pointer("ordered_release")
-        if releases is None:
-            return None
-        held = read_words(runtime.heap, releases, count)
-        if held[0] != region.view.address_of("master_release"):
+        held = team.releases(count)
+        if not held or held[0] != team.view.address_of("master_release"):
             return None
         if not is_worker:
             return word, 0
@@ -111,17 +104,16 @@ def _place(thread: Thread, word: int, is_worker: bool) -> tuple[int, int] | None
         return None  # no team is there
 
 
-def _explicit(thread: Thread, words: Iterable[int], implicit: int) -> int | None:
+def _explicit(thread: GompThread, words: Iterable[int], implicit: int) -> int | None:
     # The explicit task that met the target region, if the words lead to one alone that came of the implicit task, or
     # have none of the implicit one's.
-    runtime = thread.runtime
+    space = thread.space
     found = []
     for word in words:
-        if not word or word == implicit or word % runtime.process.pointer_size:
+        if not word or word == implicit or word % space.process.pointer_size:
             continue
-        task = Task(runtime, word)
         try:
-            if task.gomp_kind in (UNDEFERRED, TIED) and any(known.address == implicit for known in task.lineage()):
+            if GompTask(space, word).gomp_kind in (UNDEFERRED, TIED) and implicit in space.lineage(word):
                 found.append(word)
         except OmpdError:
             continue  # no task is there

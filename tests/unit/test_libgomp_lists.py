@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import pytest
 
 from ompd.contract.memory import ByteOrder
 from ompd.errors import CorruptState, MemoryFault
-from ompd.runtimes.libgomp.structures import LIST_TASKS, QUEUE_LIST
-from ompd.runtimes.libgomp.tasks import queued
+from ompd.runtimes.libgomp.structures.lists import LIST_TASKS, QUEUE_LIST, queued
 
 QUEUE, FIRST = 0x1000, 0x10000
 FAR = 100_000
@@ -34,17 +32,6 @@ class Words:
             raise MemoryFault(address, size) from None
 
 
-@dataclass
-class Runtime:
-    """What :func:`queued` asks of a runtime."""
-
-    heap: Words
-    is_changing: bool = False
-
-    def tasks_are_changing(self) -> bool:
-        return self.is_changing
-
-
 def node(number: int) -> int:
     return FIRST + 0x100 * number
 
@@ -58,19 +45,19 @@ def ring(count: int, **changed: int) -> dict[int, int]:
     return words
 
 
-def walk(runtime: Runtime) -> list[int]:
-    return list(queued(cast("Any", runtime), QUEUE))
+def walk(heap: Words, *, is_changing: bool = False) -> list[int]:
+    return list(queued(heap, QUEUE, lambda: is_changing))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 500])
 def test_a_ring_is_walked_once_with_a_read_for_each_node(count: int) -> None:
     heap = Words(ring(count))
-    assert walk(Runtime(heap)) == [node(number) for number in range(count)]
+    assert walk(heap) == [node(number) for number in range(count)]
     assert heap.reads <= count + 2
 
 
 def test_an_empty_list_has_no_nodes() -> None:
-    assert walk(Runtime(Words({QUEUE: 0, QUEUE + QUEUE_LIST + LIST_TASKS: 0}))) == []
+    assert walk(Words({QUEUE: 0, QUEUE + QUEUE_LIST + LIST_TASKS: 0})) == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +76,7 @@ def test_a_list_that_contradicts_itself_ends_the_walk(changed: dict[str, int], i
     heap = Words(ring(10, **changed))
     reason = "the task queue was being changed" if is_changing else "does not come back to its first one"
     with pytest.raises(CorruptState, match=reason):
-        walk(Runtime(heap, is_changing))
+        walk(heap, is_changing=is_changing)
     assert heap.reads <= 13
 
 
@@ -100,5 +87,5 @@ def test_a_list_that_leads_into_other_memory_ends_at_its_first_node_there() -> N
         words[node(number)], words[node(number) + 8] = node(number + 1), 0
     heap = Words(words)
     with pytest.raises(CorruptState):
-        walk(Runtime(heap, True))
+        walk(heap, is_changing=True)
     assert heap.reads < 10

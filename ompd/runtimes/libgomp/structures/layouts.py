@@ -13,8 +13,6 @@ from itertools import pairwise
 from ompd.contract.memory import ByteOrder, Field, Memory, StructLayout, StructView
 from ompd.errors import LayoutUnavailable
 
-NO_TOOL_DATA = "libgomp has no OMPT, so that it keeps no tool's data"
-
 # What is read of each structure. Members that are in some releases only are left out where they are not.
 WANTED: Mapping[str, tuple[str, ...]] = {
     "gomp_thread": (
@@ -42,18 +40,6 @@ WANTED: Mapping[str, tuple[str, ...]] = {
 
 # A variable of the whole process in GCC 9 and 10.
 OPTIONAL = frozenset(("icv.max_active_levels_var",))
-
-# priority_queue.h and splay-tree.h, the same since GCC 7 in all of them: a queue is the root of a tree of lists, NULL
-# while all its tasks have one priority, then that one list; a list has its priority and first node; a node of the tree
-# has its list, then both subtrees. Each task is in three lists by as many pairs of pointers, one after the other.
-QUEUE_ROOT, QUEUE_LIST = 0, 8
-LIST_TASKS = 8
-TREE_LIST, TREE_LEFT, TREE_RIGHT = 0, 24, 32
-NODE_SIZE = 16  # the next node, and the one before
-# libgomp.h, the same since GCC 5: the tasks that wait for another, a count and, behind how many there is room for,
-# pointers to them; and behind a task the items of its depend clause, each with an address and whether its type is in.
-DEPENDERS_COUNT, DEPENDERS_TASKS = 0, 16
-DEPEND_ADDRESS, DEPEND_IS_IN, DEPEND_SIZE = 0, 32, 40
 
 
 @dataclass(frozen=True)
