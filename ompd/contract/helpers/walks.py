@@ -23,30 +23,32 @@ def most_threads(process: Process) -> int:
     return _MAX_THREADS + _MAX_THREADS_EACH * len(process.threads())
 
 
-def chain(first: int | None, following: Callable[[int], int | None], bound: int, what: str) -> Iterator[int]:
-    """Yield the address *first*, the one that *following* returns for it, and so on, up to a None.
+class _HasAddress(Protocol):
+    @property
+    def address(self) -> int: ...
+
+
+_Node = TypeVar("_Node", bound="int | _HasAddress")
+_Task = TypeVar("_Task", bound=_HasAddress)
+
+
+def chain(first: _Node | None, following: Callable[[_Node], _Node | None], bound: int, what: str) -> Iterator[_Node]:
+    """Yield *first*, the one that *following* returns for it, and so on, up to a None: addresses, or what has one.
 
     :param what: what the chain is called in the exception
     :raises CorruptState: if it comes to an address again, or is longer than *bound*
     """
     seen: set[int] = set()
     while first is not None:
-        if first in seen or len(seen) >= bound:
-            raise CorruptState(first, f"{what} does not end")
-        seen.add(first)
+        address = first if isinstance(first, int) else first.address
+        if address in seen or len(seen) >= bound:
+            raise CorruptState(address, f"{what} does not end")
+        seen.add(address)
         yield first
         first = following(first)
 
 
-class _Task(Protocol):
-    @property
-    def address(self) -> int: ...
-
-
-_T = TypeVar("_T", bound=_Task)
-
-
-def all_tasks(first: Iterable[_T], following: Callable[[_T], Iterable[_T]]) -> Iterator[_T]:
+def all_tasks(first: Iterable[_Task], following: Callable[[_Task], Iterable[_Task]]) -> Iterator[_Task]:
     """Yield the tasks *first*, and all that they lead to, each address once.
 
     :param following: returns the tasks that one leads to

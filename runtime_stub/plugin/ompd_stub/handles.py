@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.natives import native_thread_id
+from ompd.contract.helpers.walks import MAX_NESTING, MAX_TASKS, chain
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import (
@@ -24,9 +25,6 @@ from ompd.contract.process import Frame
 from ompd.errors import BadInput, CorruptState, Unsupported
 from ompd_stub.reading import Reading
 
-# Each region takes some of the stack of its primary thread, and of the heap; a chain has each team once.
-MAX_NESTING = 1 << 20
-MAX_TASKS = 1 << 20
 _MAX_DEPENDENCES = 1 << 16
 
 # ompt_thread_type_t
@@ -183,12 +181,10 @@ class Team:
 
         :raises CorruptState: if not
         """
-        here, seen = self.view.pointer("first_queued"), set[int]()
-        while here is not None:
-            if here in seen or len(seen) >= MAX_TASKS:
-                raise CorruptState(self.address, "the queue of a team's tasks does not end")
-            seen.add(here)
-            here = self.runtime.task_at(here).view.pointer("next_queued")
+        first = self.view.pointer("first_queued")
+        what = "the queue of a team's tasks"
+        for _ in chain(first, lambda at: self.runtime.task_at(at).view.pointer("next_queued"), MAX_TASKS, what):
+            pass
 
 
 @dataclass(frozen=True)
@@ -433,20 +429,15 @@ class Task(Unnoted):
         self.runtime.require_debug()
         return self.view.unsigned("tool_data")
 
-    def children(self) -> Iterator[Task]:
-        """Yield the explicit tasks that it generated and that are not complete.
+    def children(self) -> Iterable[Task]:
+        """Return the explicit tasks that it generated and that are not complete.
 
         :raises CorruptState: if the list of them does not end
         """
-        here = self.view.pointer("first_child")
-        seen: set[int] = set()
-        while here is not None:
-            if here in seen or len(seen) >= MAX_TASKS:
-                raise CorruptState(here, "the list of a task's children does not end")
-            seen.add(here)
-            child = self.runtime.task_at(here)
-            yield child
-            here = child.view.pointer("next_sibling")
+        first = self.view.pointer("first_child")
+        task_at = self.runtime.task_at
+        what = "the list of a task's children"
+        return map(task_at, chain(first, lambda at: task_at(at).view.pointer("next_sibling"), MAX_TASKS, what))
 
 
 class Thread:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
-from ompd.contract.code import owner
 from ompd.contract.helpers.pages import Heap
+from ompd.contract.helpers.stacks import CodeOwners
+from ompd.contract.helpers.walks import chain, most_threads
 from ompd.contract.memory import StructLayout, StructView, read_unsigned
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, Unavailable
 from ompd_stub.views import read_whole
 
 NOT_KEPT = "the runtime keeps this only with OMP_DEBUG=on, or after omp_debug_enable()"
-# OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
-_MAX_THREADS, _MAX_THREADS_EACH = 1 << 12, 8
 
 
 class Reading:
@@ -31,7 +30,7 @@ class Reading:
         self.layouts = layouts
         self.root = root
         self.heap = Heap(self.callbacks)
-        self._owners: dict[int, str] = {}
+        self.code = CodeOwners(process, module)
 
     def view(self, name: str, address: int) -> StructView:
         """Return the structure *name* at *address*, read whole.
@@ -58,24 +57,20 @@ class Reading:
         """Return the word at *address*."""
         return read_unsigned(self.callbacks, address, self.callbacks.pointer_size)
 
-    def owner_at(self, address: int) -> str:
-        """Return whose code lies at *address*; see :func:`ompd.contract.code.owner`."""
-        if address not in self._owners:
-            self._owners[address] = owner(self.process, (self.module,), address)
-        return self._owners[address]
-
-    def chain(self, first: int | None, following: Callable[[int], int | None], bound: int, what: str) -> list[int]:
-        """Return what *first* leads to, itself among them.
+    def listed(self, name: str, first: int | None, bound: int, what: str) -> dict[int, StructView]:
+        """Return the structures *name* of a list, from *first* on, each of which has the ``next`` one; by address.
 
         :raises CorruptState: if there is no end of them
         """
-        found: dict[int, None] = {}
-        while first is not None:
-            if first in found or len(found) >= bound:
-                raise CorruptState(first, f"the list of {what} does not end")
-            found[first] = None
-            first = following(first)
-        return list(found)
+        views: dict[int, StructView] = {}
+
+        def following(address: int) -> int | None:
+            views[address] = self.view(name, address)
+            return views[address].pointer("next")
+
+        for _ in chain(first, following, bound, what):
+            pass
+        return views
 
     @cached_property
     def _debug(self) -> bool:
@@ -99,4 +94,4 @@ class Reading:
     @cached_property
     def most_threads(self) -> int:
         """More threads than the runtime, or one team, can have."""
-        return _MAX_THREADS + _MAX_THREADS_EACH * len(self.process.threads())
+        return most_threads(self.process)

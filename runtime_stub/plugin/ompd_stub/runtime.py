@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ompd.contract.helpers.defaults import AllQueued
 from ompd.contract.helpers.natives import native_thread_id
+from ompd.contract.helpers.walks import all_tasks
 from ompd.contract.memory import StructLayout, StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import FROM_2015
@@ -14,7 +15,7 @@ from ompd.contract.plugin import BarrierState, ConstructCode, IcvDescription, Lo
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import CorruptState, OmpdError, SymbolNotFound
 from ompd_stub import icvs, integrity, stacks, states, structures, waits
-from ompd_stub.handles import MAX_TASKS, Region, Registry, Task, Team, Thread
+from ompd_stub.handles import Region, Registry, Task, Team, Thread
 from ompd_stub.threadprivate import Threadprivate
 
 _VERSION = "omp_stub_version"
@@ -61,14 +62,8 @@ class Runtime(AllQueued, Registry):
         count = self.root.signed("thread_count")
         if not 0 <= count <= self.most_threads:
             raise CorruptState(self.root.address, f"the runtime is said to have {count} threads")
-        views: dict[int, StructView] = {}
-
-        def following(address: int) -> int | None:
-            views[address] = self.view("stub_thread", address)
-            return views[address].pointer("next")
-
-        found = self.chain(self.root.pointer("threads"), following, self.most_threads, "threads")
-        return {address: Thread(self, views[address]) for address in found[::-1]}  # the eldest first
+        views = self.listed("stub_thread", self.root.pointer("threads"), self.most_threads, "the list of threads")
+        return {address: Thread(self, views[address]) for address in reversed(views)}  # the eldest first
 
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`."""
@@ -100,14 +95,8 @@ class Runtime(AllQueued, Registry):
 
     @cached_property
     def _teams(self) -> Mapping[int, Team]:
-        views: dict[int, StructView] = {}
-
-        def following(address: int) -> int | None:
-            views[address] = self.view("stub_team", address)
-            return views[address].pointer("next")
-
-        found = self.chain(self.root.pointer("teams"), following, _MAX_TEAMS, "teams")
-        return {address: Team(self, views[address]) for address in found}
+        views = self.listed("stub_team", self.root.pointer("teams"), _MAX_TEAMS, "the list of teams")
+        return {address: Team(self, view) for address, view in views.items()}
 
     @property
     def teams(self) -> Mapping[int, Team]:
@@ -144,17 +133,8 @@ class Runtime(AllQueued, Registry):
 
     @cached_property
     def _all_tasks(self) -> Sequence[Task]:
-        waiting = [self.task_at(at) for team in self.teams.values() for at in team.implicit]
-        found: dict[int, Task] = {}
-        while waiting:
-            task = waiting.pop()
-            if task.address in found:
-                continue
-            if len(found) >= MAX_TASKS:
-                raise CorruptState(task.address, "there are more tasks than any program has")
-            found[task.address] = task
-            waiting += task.children()
-        return tuple(found.values())
+        first = (self.task_at(at) for team in self.teams.values() for at in team.implicit)
+        return tuple(all_tasks(first, Task.children))
 
     def queued_tasks(self) -> Sequence[Task]:
         """Return the explicit tasks that are not complete, those in no queue and those that have begun among them.

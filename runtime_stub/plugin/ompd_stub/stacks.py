@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ompd.contract.code import RUNTIME, USER, entry_of
+from ompd.contract.helpers.stacks import interrupted_at
+from ompd.contract.helpers.walks import MAX_TASKS, chain
 from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame
 from ompd.errors import CorruptState, Unavailable
-from ompd_stub.handles import MAX_TASKS, Region, Registry, Task, Team, Thread
+from ompd_stub.handles import Region, Registry, Task, Team, Thread
 
 _FORKS = "GOMP_parallel"
 # They call the code of implicit and explicit tasks.
@@ -50,19 +52,14 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
 
 def _hosted_tasks(thread: Thread) -> Iterator[Task]:
     # The tasks on a thread's stack as far as the runtime keeps them, innermost first.
-    task = thread.current_task()
-    seen: set[int] = set()
-    while task is not None:
-        if task.address in seen or len(seen) >= MAX_TASKS:
-            raise CorruptState(task.address, "the tasks on a thread do not end")
-        seen.add(task.address)
-        yield task
+    def outer(task: Task) -> Task | None:
         if task.kind() == "explicit":
-            task = task.scheduling()
-        elif task.kind() == "implicit" and task.team.threads[0] == thread.address:
-            task = task.generating()  # its region's primary thread met the region
-        else:
-            return
+            return task.scheduling()
+        # A region's primary thread met the region.
+        is_met_here = task.kind() == "implicit" and task.team.threads[0] == thread.address
+        return task.generating() if is_met_here else None
+
+    return chain(thread.current_task(), outer, MAX_TASKS, "the tasks on a thread")
 
 
 def _code(frame: int, task: Task, source: str) -> ConstructCode:
@@ -133,7 +130,7 @@ def _hosted_teams(thread: Thread) -> Iterator[Team]:
 
 
 def _is(runtime: Registry, frame: Frame, owner: str) -> bool:
-    return runtime.owner_at(frame.call_site) == owner
+    return runtime.code.of(frame) == owner
 
 
 def encountering_frames(region: Region) -> tuple[Frame, ...]:
@@ -206,8 +203,7 @@ def _handled(thread: Thread) -> Sequence[Frame]:
     # came, unless it is in a construct itself.
     frames = _frames(thread)
     codes = _by_functions(thread, frames)
-    innermost = codes[0].frame if codes else len(frames)
-    first = max((i + 1 for i, frame in enumerate(frames) if frame.is_signal_frame and i <= innermost), default=0)
+    *_, first = interrupted_at(frames, {code.frame for code in codes}.__contains__)
     return frames[first:]
 
 

@@ -49,14 +49,9 @@ class Threadprivate:
 
         :raises CorruptState: if the list of them does not end
         """
-        found: dict[int, StructView] = {}
-        here = self._runtime.root.pointer("privates")
-        while here is not None:
-            if here in found or len(found) >= _MAX_VARIABLES:
-                raise CorruptState(here, "the list of threadprivate variables does not end")
-            found[here] = self._runtime.view("omp_stub_private", here)
-            here = found[here].pointer("next")
-        return tuple(found.values())
+        first = self._runtime.root.pointer("privates")
+        what = "the list of threadprivate variables"
+        return tuple(self._runtime.listed("omp_stub_private", first, _MAX_VARIABLES, what).values())
 
     def copies(self) -> Sequence[tuple[int, int]]:
         """Return address and size of what each thread has of its storage, with the word in front of it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView
 from ompd.contract.plugin import BarrierState, LockState
 from ompd.errors import CorruptState
@@ -44,15 +45,13 @@ def _lock(runtime: Registry, address: int) -> LockState:
 
 
 def _waiters(runtime: Registry, view: StructView) -> tuple[int, ...]:
-    found: dict[int, int] = {}
-    here = view.pointer("first_waiter")
-    while here is not None:
-        if here in found:
-            raise CorruptState(view.address, "the line of those who wait for a lock does not end")
-        thread = runtime.thread_at(here)
-        found[here] = thread.native
-        here = thread.view.pointer("next_waiter")
-    return tuple(found.values())
+    def next_waiter(thread: int) -> int | None:
+        return runtime.thread_at(thread).view.pointer("next_waiter")
+
+    line = chain(
+        view.pointer("first_waiter"), next_waiter, runtime.most_threads, "the line of those who wait for a lock"
+    )
+    return tuple(runtime.thread_at(thread).native for thread in line)
 
 
 def barriers_of(region: Region) -> Sequence[BarrierState]:
