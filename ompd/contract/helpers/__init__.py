@@ -1,1 +1,4 @@
-"""What plugins of several runtimes need, offered to those that ompd does not bring, too. No runtime is known here."""
+"""What plugins of several runtimes need: reading that notices lost pages, walks that end, stacks, identifiers, ICVs.
+
+No runtime is known here. Plugins come in, those that ompd does not bring, too; the debugger's half does not.
+"""
