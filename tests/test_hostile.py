@@ -57,7 +57,7 @@ class Victim:
             self.team_at = {team.address: team for team in space.live_teams()}
             self.threads = [thread.address for thread in space.threads()]
             self.thread_layout = space.thread_layout
-            self.team_layout = space._team_layout
+            self.team_layout = space.team_layout
             deepest = max(self.team_at.values(), key=lambda team: team.t_level)
             self.team = deepest.address
             self.chain = [team.address for team in deepest.chain]
