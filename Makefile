@@ -75,4 +75,4 @@ intel: $(VENV)/.ready
 	@$(BIN)/python -m tests.support.tools intel
 
 clean:
-	rm -rf $(VENV) .cache
+	rm -rf $(VENV) .cache dist

@@ -129,7 +129,6 @@ KNOWN_TO_BE_LONG = {
 }
 KNOWN_TO_BE_IN_CIRCLES: set[str] = set()
 KNOWN_TO_REACH_BELOW = {
-    ("layouts", "ompd.debugger.files.debug_file"),
     ("stacks.locals", "ompd.debugger.variables.locals"),
     ("runtimes", "ompd.debugger.files.dll_files"),
     ("signals", "ompd.binary.core.notes"),

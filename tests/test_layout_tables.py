@@ -902,6 +902,7 @@ def test_no_other_command_loads_what_makes_tables() -> None:
     loaded = loaded_after("import ompd.commands.main")
     assert not loaded & {
         "ompd.questions.layouts",
+        "ompd.session.tables",
         "ompd.runtimes.layout.generate",
         "ompd.debugger.files.debug_file",
         "tempfile",

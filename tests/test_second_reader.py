@@ -18,6 +18,7 @@ from ompd.debugger.files.debug_file import DebugFile
 from ompd.errors import LayoutUnavailable
 from ompd.questions import layouts
 from ompd.runtimes.layout import second_reader
+from ompd.session import tables as making
 from tests.test_layout_tables import DEBUG_FLAGS, SOURCE, compile_c
 
 TWO = "two readers that agree, ompd's own and pyelftools"
@@ -83,7 +84,7 @@ def test_a_disagreement_is_refused(
 
 
 def test_sizes_and_types_that_one_alone_sees_are_disagreements() -> None:
-    difference = layouts._difference
+    difference = making._difference
     assert difference("t", (8, {"a": [0, 8]}), [(8, {"a": [0, 8]})]) is None
     assert difference("t", (8, {}), [(8, {}), (16, {})]) == "t has 8 bytes, and 16"
     assert difference("t", (8, {}), []) == "t is there, and is missing"

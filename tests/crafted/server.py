@@ -40,6 +40,7 @@ _MODULES = (
     "ompd.questions.snapshot",
     "ompd.render.terminal",
     "ompd.safety.writing",
+    "ompd.session.tables",
     "lz4.frame",
 )
 
