@@ -131,8 +131,8 @@ KNOWN_TO_BE_IN_CIRCLES: set[str] = set()
 KNOWN_TO_REACH_BELOW = {
     ("stacks.locals", "ompd.debugger.variables.locals"),
     ("runtimes", "ompd.debugger.files.dll_files"),
-    ("signals", "ompd.binary.core.notes"),
-    ("signals", "ompd.debugger.signals"),
+    ("facts.signals", "ompd.binary.core.notes"),
+    ("facts.signals", "ompd.debugger.signals"),
     ("snapshot", "ompd.debugger.snapshot.snapshot"),
     ("stacks.items", "ompd.debugger.variables.locals"),
     ("stacks.own", "ompd.debugger.variables.locals"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, state_name
@@ -12,7 +11,6 @@ from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Answer, OutsideRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
-from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import (
     Facts,
     Problems,
@@ -23,9 +21,12 @@ from ompd.questions.facts import (
     note_first_thread,
     readable_runtimes,
 )
-from ompd.questions.matching import Matching, team_order
+from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.damage import is_damaged, is_fork, lacks_threads
+from ompd.questions.facts.matching import Matching, team_order
+from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
+from ompd.questions.facts.signals import signal_of
 from ompd.questions.runtimes import records
-from ompd.questions.signals import signal_of
 from ompd.questions.waits import Waits
 from ompd.session import LoadedRuntime, Session
 
@@ -37,7 +38,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     """
     problems = begin(session)
     # Of a damaged target the threads themselves are worth having.
-    needed = session.target.loss is None or not session.process.threads()
+    needed = not is_damaged(session) or not session.process.threads()
     runtimes = list(readable_runtimes(session, problems, needed=needed))
     waits = {runtime.id: Waits(session) for runtime in runtimes if runtime.space is not None}
     matching = Matching(session, runtimes, problems)
@@ -54,20 +55,19 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     matched, threads = matching.matched, session.process.threads()
     rows = list(each(session, threads, record))
     for runtime, handle in _unmatched(runtimes, matched):
-        if session.target.loss is not None and session.target.loss.threads:
+        if lacks_threads(session):
             row = _unnamed(session, runtime, handle, waits[runtime.id], ancestry[runtime.id], problems)
             rows += [row] if row is not None else []
         else:
             _complain(runtime, handle, problems)
     note_first_thread(session, problems)
-    if len(threads) == 1 and session.target.loss is None:
+    if is_fork(session):
         for row in rows:
             _note_alone(row, problems)
     return answer(session, sorted(rows, key=_order), records(session, problems), problems)
 
 
 def _note_alone(row: ThreadRecord, problems: Problems) -> None:
-    # fork() gives the child one thread, and a copy of what the runtime knows of all.
     if row.team_size is not None and row.team_size > 1:
         others = "its other thread is" if row.team_size == 2 else f"the other {row.team_size - 1} are"
         problems.note(
@@ -127,32 +127,8 @@ def _record(
     facts = Facts(
         f"thread {thread}" if thread is not None else f"the thread whose data are at {handle.address:#x}", problems
     )
-    region: ParallelHandle | None = facts.get("parallel", handle.current_parallel)
-    thread_num = facts.get("thread_num", handle.thread_num)
-    # A thread of a team outside of all regions is an initial one: alone, at level 0.
-    outside = thread_num is not None and "parallel" not in facts.unavailable
-    lost = facts.unavailable.get("parallel", facts.unavailable.get("thread_num") if region is None else None)
-
-    def of_region(key: str, value: int | None) -> int | None:
-        if lost is not None:
-            facts.unavailable[key] = lost
-        return value
-
-    if region is not None:
-        team_size, level, active = (
-            facts.get(key, ask)
-            for key, ask in (("team_size", region.size), ("level", region.level), ("active_level", region.active_level))
-        )
-    else:
-        team_size, level, active = (
-            of_region(key, value if outside else None)
-            for key, value in (("team_size", 1), ("level", 0), ("active_level", 0))
-        )
-    ancestors: tuple[int, ...] | None = ()
-    if lost is not None:
-        facts.unavailable["ancestors"], ancestors = lost, None
-    elif region is not None:
-        ancestors = facts.get("ancestors", partial(ancestry.of, region))
+    member = membership_of(handle, ancestry, facts, ("team_size", "level", "active_level"))
+    region = member.region
     state = facts.get("state", handle.state)
     if state is None:
         facts.unavailable["state_source"] = facts.unavailable["state"]
@@ -169,18 +145,18 @@ def _record(
         facts.unavailable["at_end_of"] = facts.unavailable.get("state") or facts.unavailable["parallel"]
     elif region is not None and state is not None and state.state == State.WAIT_BARRIER_IMPLICIT_PARALLEL:
         try:
-            at_end_of = _end(waits, region, thread_num, where, facts.unavailable.get("where"))
+            at_end_of = _end(waits, region, member.thread_num, where, facts.unavailable.get("where"))
         except OmpdError as error:
             facts.unavailable["at_end_of"] = str(error)  # what cannot be read for it is missing elsewhere, too
     if at_end_of is not None and where is not None and where.file == at_end_of.file:
         where = replace(where, line=at_end_of.line)  # whatever line gcc gave the call
     return ThreadRecord(
         runtime=runtime.id,
-        thread_num=thread_num,
-        team_size=team_size,
-        level=level,
-        active_level=active,
-        ancestors=ancestors,
+        thread_num=member.thread_num,
+        team_size=member.team_size,
+        level=member.level,
+        active_level=member.active_level,
+        ancestors=member.ancestors,
         native_thread_id=thread,
         thread_type=facts.get("thread_type", handle.thread_type),
         state=state_name(state.state) if state is not None else None,
@@ -229,7 +205,7 @@ def _note_function(session: Session, facts: Facts, where: Place | None) -> None:
     # Why the function of compiler-made code is not known.
     if where is None or where.function is not None:
         return
-    if session.target.loss is not None:
+    if is_damaged(session):
         facts.unavailable["where.function"] = "what tells the function of compiler-made code is lost"
     elif where.address is not None and places.is_of_construct(session, where.address):
         facts.unavailable["where.function"] = places.NO_FUNCTION
@@ -250,7 +226,7 @@ def _innermost(session: Session, thread: int | None) -> Place:
 _NAMELESS = "which thread of the process it is, is not known"
 # What a row has of OpenMP.
 _OPENMP = (
-    *("runtime", "thread_num", "team_size", "level", "active_level", "ancestors", "thread_type"),
+    *("runtime", "thread_num", "team_size", "level", "active_level", "thread_type"),
     *("state", "state_source", "wait_id", "wait", "parallel", "task", "address", "tool_data"),
     *("outside_of_target", "at_end_of"),
 )
@@ -258,16 +234,17 @@ _OPENMP = (
 
 def _other(session: Session, thread: int, doubt: str | None, problems: Problems) -> ThreadRecord:
     facts = Facts(f"thread {thread}", problems)
+    member = Membership()
     if doubt is not None:
-        if session.target.loss is None:  # else what is lost is told already
+        member = unknown_membership(facts, _OPENMP, doubt)
+        if not is_damaged(session):  # else what is lost is told already
             problems.unreadable_fact(f"whether thread {thread} is an OpenMP thread", OmpdError(doubt))
-        facts.unavailable.update(dict.fromkeys(_OPENMP, doubt))
     where = facts.get("where", lambda: _where(session, thread))
     innermost = facts.get("innermost", lambda: _innermost(session, thread)) if "where" in facts.unavailable else None
     _note_function(session, facts, where)
     kind = "other" if doubt is None else None
     return ThreadRecord(
-        ancestors=() if doubt is None else None,
+        ancestors=member.ancestors,
         native_thread_id=thread,
         thread_type=kind,
         where=where,

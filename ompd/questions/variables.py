@@ -11,12 +11,14 @@ from functools import partial
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ompd.contract.plugin import AddressSpace, ParallelHandle, ThreadprivateCopies
+from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
-from ompd.questions.ancestry import Ancestry
-from ompd.questions.facts import Facts, Problems, answer, begin, each, in_what_is_left, readable_runtimes
-from ompd.questions.matching import Found, Matching, team_order
+from ompd.questions.facts import Facts, Problems, answer, begin, each, readable_runtimes
+from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.damage import in_what_is_left, is_damaged
+from ompd.questions.facts.matching import Found, Matching, team_order
+from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -117,7 +119,7 @@ def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
     try:
         return list(readable_runtimes(session, problems, needed=False))
     except NoAnswer as error:
-        if session.target.loss is None:  # else what is lost was reported already
+        if not is_damaged(session):  # else what is lost was reported already
             problems.note(str(error))
         return []
 
@@ -191,39 +193,19 @@ def _record(
     facts = Facts(f"thread {thread}", problems)
     found = matching.of(thread)
     variable = reader.variable
-    runtime: str | None = None
-    thread_num: int | None = None
-    team_size: int | None = None
-    region: ParallelHandle | None = None
+    member = Membership()
     if found is not None:
-        handle = found[1]
-        runtime = found[0].id
-        region = facts.get("parallel", handle.current_parallel)
-        thread_num = facts.get("thread_num", handle.thread_num)
-        if region is not None:
-            team_size = facts.get("team_size", region.size)
-        elif "parallel" in facts.unavailable:
-            facts.unavailable["team_size"] = facts.unavailable["parallel"]
-        elif "thread_num" in facts.unavailable:
-            facts.unavailable["team_size"] = facts.unavailable["thread_num"]
-        elif thread_num is not None:
-            team_size = 1
+        member = membership_of(found[1], ancestry[found[0].id], facts)
     elif matching.doubt is not None:
-        keys = ("runtime", "parallel", "thread_num", "team_size", "ancestors")
-        facts.unavailable.update(dict.fromkeys(keys, matching.doubt))
-    ancestors: tuple[int, ...] | None = ()
-    if "team_size" in facts.unavailable:
-        facts.unavailable["ancestors"], ancestors = facts.unavailable["team_size"], None
-    elif found is not None and region is not None:
-        ancestors = facts.get("ancestors", partial(ancestry[found[0].id].of, region))
+        member = unknown_membership(facts, ("runtime", "parallel", "thread_num", "team_size"), matching.doubt)
     mechanism = facts.get("mechanism", lambda: copies.mechanism)
     row = VariableRecord(
         native_thread_id=thread,
-        runtime=runtime,
-        parallel=region.id if region is not None else None,
-        thread_num=thread_num,
-        team_size=team_size,
-        ancestors=ancestors,
+        runtime=found[0].id if found is not None else None,
+        parallel=member.region.id if member.region is not None else None,
+        thread_num=member.thread_num,
+        team_size=member.team_size,
+        ancestors=member.ancestors,
         name=_shown_name(variable, name),
         module=variable.module.name,
         mechanism=mechanism,

@@ -13,7 +13,8 @@ from dataclasses import replace
 from ompd.errors import NoAnswer
 from ompd.model import Answer, LocalRecord, StackRecord
 from ompd.questions.facts import answer, begin, each, note_first_thread, readable_runtimes
-from ompd.questions.matching import team_order
+from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
+from ompd.questions.facts.matching import team_order
 from ompd.questions.runtimes import records
 from ompd.questions.stacks.reader import Reader
 from ompd.session import Session
@@ -41,9 +42,8 @@ def ask(
         # A stack can be followed without knowing its runtime; what is missing then is said.
         if not session.process.threads():
             raise
-        lost = session.target.loss is not None
-        problems.note("no OpenMP runtime is found in what is left" if lost else str(error))
-        runtimes, doubt = [], str(error) if lost else None
+        problems.note(NO_RUNTIME if is_damaged(session) else str(error))
+        runtimes, doubt = [], str(error) if is_damaged(session) else None
     if thread is None:
         note_first_thread(session, problems)
     reader = Reader(session, runtimes, problems, raw, doubt, locals)

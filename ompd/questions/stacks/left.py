@@ -12,7 +12,7 @@ from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
 from ompd.questions import places
 from ompd.questions.facts import Problems
-from ompd.questions.matching import Found
+from ompd.questions.facts.matching import Found
 from ompd.questions.stacks.items import Item, frame_left
 from ompd.session import Session
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 from ompd.contract.code import RUNTIME, USER
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
 from ompd.model import Construct, StackFrame, StackRecord
 from ompd.questions import places
-from ompd.questions.ancestry import Ancestry
 from ompd.questions.facts import Facts, Problems, native_thread
-from ompd.questions.matching import Found, Matching
-from ompd.questions.signals import signal_of
+from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.matching import Found, Matching
+from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
+from ompd.questions.facts.signals import signal_of
 from ompd.questions.stacks.items import Own, as_written
 from ompd.questions.stacks.own import OwnStacks
 from ompd.session import LoadedRuntime, Session
@@ -76,36 +77,24 @@ class Reader:
         own = self._stacks.of(native)
         frames = tuple(item.frame for item in own.frames) if self._raw else tuple(self._written(own, found))
         stopped = own.stopped
-        number = size = level = None
-        region: ParallelHandle | None = None
+        member = Membership()
         idle: bool | None = False
         if found is None and self._doubt is not None:
-            facts.unavailable.update(dict.fromkeys(_OPENMP, self._doubt))
-            idle = None
+            member, idle = unknown_membership(facts, _OPENMP, self._doubt), None
             stopped = stopped or _UNTOLD.format(self._doubt)
         elif found is None and self._unread is not None and any(item.frame.kind == RUNTIME for item in own.frames):
-            facts.unavailable.update(dict.fromkeys(_OPENMP, self._unread))
-            idle = None
+            member, idle = unknown_membership(facts, _OPENMP, self._unread), None
         if found is not None:
             handle = found[1]
-            region = facts.get("parallel", handle.current_parallel)
-            number = facts.get("thread_num", handle.thread_num)
-            if region is not None:
-                size, level = facts.get("team_size", region.size), facts.get("level", region.level)
-            elif "parallel" in facts.unavailable:
-                facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["parallel"]))
-            elif "thread_num" in facts.unavailable:
-                facts.unavailable.update(dict.fromkeys(("team_size", "level"), facts.unavailable["thread_num"]))
-            elif number is not None:
-                size, level = 1, 0
-            idle = number is None and not frames
+            member = membership_of(handle, self._ancestry[found[0].id], facts, ("team_size", "level"))
+            idle = member.thread_num is None and not frames
             if "thread_num" in facts.unavailable and not frames:
                 idle, facts.unavailable["idle"] = None, facts.unavailable["thread_num"]
             if not self._raw and "parallel" not in facts.unavailable:
                 # What encloses the outermost region of one runtime may be another's.
                 for _, other in (found, *self._matching.around(native)):
                     try:
-                        here = region if other is handle else other.current_parallel()
+                        here = member.region if other is handle else other.current_parallel()
                         others, fault = self._continuation(other, here)
                         frames, stopped = frames + others, stopped or fault
                     except OmpdError as error:
@@ -117,26 +106,21 @@ class Reader:
         if not frames and found is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
             # Without the user's code, and the runtime's, there is nothing to hide.
             frames = tuple(item.frame for item in own.frames)
-        ancestors: tuple[int, ...] | None = ()
-        if "level" in facts.unavailable:
-            facts.unavailable["ancestors"], ancestors = facts.unavailable["level"], None
-        elif found is not None and region is not None:
-            ancestors = facts.get("ancestors", partial(self._ancestry[found[0].id].of, region))
         return StackRecord(
             native_thread_id=native,
             runtime=found[0].id if found is not None else None,
-            thread_num=number,
-            team_size=size,
-            level=level,
-            parallel=region.id if region is not None else None,
+            thread_num=member.thread_num,
+            team_size=member.team_size,
+            level=member.level,
+            parallel=member.region.id if member.region is not None else None,
             idle=idle,
             boundaries=own.boundaries,
             stopped=stopped,
             frames=frames,
             threads=(native,),
-            thread_nums=(number,),
+            thread_nums=(member.thread_num,),
             about_to_begin=found is not None and facts.known("about_to_begin", found[1].is_about_to_begin, False),
-            ancestors=(ancestors,),
+            ancestors=(member.ancestors,),
             **signal_of(self._session, native, facts),
             unavailable=facts.unavailable,
         )

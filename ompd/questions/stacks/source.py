@@ -12,7 +12,8 @@ from ompd.contract.plugin import ConstructCode
 from ompd.errors import OmpdError
 from ompd.model import Construct, StackFrame
 from ompd.questions import places
-from ompd.questions.matching import Found
+from ompd.questions.facts.damage import is_damaged
+from ompd.questions.facts.matching import Found
 from ompd.questions.stacks.items import Item, is_glue, kind_by_name
 from ompd.session import Session
 
@@ -69,7 +70,7 @@ class SourceReader:
         parent = known.parent if known is not None else None
         if parent is not None and kind in (None, "task") and naming.is_by_gcc(frame.function or ""):
             told = self._kind_of_gcc(frames[outer].call_site, parent)
-            kind = told or (kind if self._session.target.loss is None else None)
+            kind = told or (None if is_damaged(self._session) else kind)
         elif kind == "task" and self._process.has_parameter(frames[at].call_site, naming.TASKLOOP_BOUND):
             kind = "taskloop"
         if parent is not None:
@@ -143,7 +144,7 @@ class SourceReader:
         else:
             noted = self._noted(code)
             function = noted[1] if noted is not None else self._process.declared_inside(call_site)
-        if function is None and naming.parse_outlined(symbol or "") is None and self._session.target.loss is None:
+        if function is None and naming.parse_outlined(symbol or "") is None and not is_damaged(self._session):
             function = symbol
         return self._as_in_source(call_site, function) if function is not None else None
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 from ompd.binary.core.notes import SignalInfo
 from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import Unavailable
-from ompd.questions.facts import Facts
+from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
 from ompd.session.stop import signal_name
 

@@ -1,111 +1,20 @@
-"""What all queries share: gathering facts that may fail one by one, and reporting that."""
+"""How a query begins and ends: which runtimes it reads, its budget of reads, and what is said besides the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import BadInput, NoAnswer, OmpdError, Unavailable
 from ompd.model import Answer, RuntimeRecord
+from ompd.questions.facts.damage import is_damaged, is_fork, losses, raise_no_runtime
+from ompd.questions.facts.gathering import Problems
 from ompd.runtimes.layout import table
 from ompd.session import LoadedRuntime, Session
 
-Value = TypeVar("Value")
 Item = TypeVar("Item")
 Row = TypeVar("Row")
-
-# A core that is damaged throughout must not drown the answer in complaints.
-_MAX_WARNINGS = 50
-
-
-class Facts:
-    """The facts of one row. A failure leaves None and its reason, and does not affect the other facts."""
-
-    def __init__(self, row: str, problems: Problems) -> None:
-        self.unavailable: dict[str, str] = {}
-        self.is_whole = True  # nothing is missing that should have been readable
-        self._row = row
-        self._problems = problems
-
-    def get(self, key: str, ask: Callable[[], Value]) -> Value | None:
-        """Return what *ask* returns, or None after noting the reason under *key*."""
-        try:
-            return ask()
-        except OmpdError as error:
-            self.untold(key, error)
-        return None
-
-    def known(self, what: str, ask: Callable[[], Value], otherwise: Value) -> Value:
-        """Return what *ask* answers, or *otherwise*, which says that nothing is known, where this target or plugin
-        cannot tell. What fails is noted.
-        """
-        try:
-            return ask()
-        except Unavailable:
-            return otherwise
-        except OmpdError as error:
-            self.unread(what, error)
-        return otherwise
-
-    def untold(self, key: str, error: OmpdError) -> None:
-        """Note why a fact is unknown; also report it as unreadable, unless this target just does not have it."""
-        self.unavailable[key] = str(error)
-        if not isinstance(error, Unavailable):
-            self.unread(key, error)
-
-    def unread(self, what: str, error: OmpdError) -> None:
-        """Note that the answer lacks what it has of other rows, and why."""
-        self.is_whole = False
-        self._problems.unreadable_fact(f"{self._row}: {what}", error)
-
-
-class Problems:
-    """What went wrong in one answer: ``complete`` is False once something was unreadable; notes leave it True."""
-
-    def __init__(self) -> None:
-        self.complete = True
-        self._warnings: dict[str, None] = {}
-        self._faults: dict[str, tuple[str, int]] = {}  # the first thing that is lost by it, and how many others
-
-    def note(self, text: str) -> None:
-        """Report something that does not make the answer incomplete."""
-        self._warnings[text] = None
-
-    def unreadable(self, text: str) -> None:
-        """Report something that could not be read."""
-        self.complete = False
-        self._warnings[text] = None
-
-    def lost(self, what: str, error: OmpdError) -> None:
-        """Report why something is left out: as a note if this target does not have it, else as unreadable."""
-        if isinstance(error, Unavailable):
-            self.note(f"{what}: {error}")
-        else:
-            self.unreadable_fact(what, error)
-
-    def unreadable_fact(self, what: str, error: OmpdError) -> None:
-        """Report a failure once, however many facts of how many rows are lost by it."""
-        self.complete = False
-        first, others = self._faults.get(str(error), (what, -1))
-        self._faults[str(error)] = first, others + 1
-
-    def first(self, texts: Sequence[str]) -> None:
-        """Report, before everything else, what affects the whole answer."""
-        if texts:
-            self.complete = False
-            self._warnings = {**dict.fromkeys(texts), **self._warnings}
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The reports, each once, at most some dozens."""
-        texts = list(self._warnings)
-        for error, (first, count) in self._faults.items():
-            others = f" (and {count} more facts)" if count else ""
-            texts.append(f"{first}{others}: {error}")
-        if len(texts) > _MAX_WARNINGS:
-            texts[_MAX_WARNINGS:] = [f"and {len(texts) - _MAX_WARNINGS} more"]
-        return tuple(texts)
 
 
 def begin(session: Session) -> Problems:
@@ -137,7 +46,7 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
         _raise_no_answer(session, untold)
     for runtime, (reason, hint) in zip(unread, untold, strict=True):
         threads = session.stop.threads_inside(runtime.found.module)
-        if session.target.loss is not None:
+        if is_damaged(session):
             problems.unreadable(reason)  # how many threads are in its code, cut stacks do not say
         elif threads:
             are = "thread is" if threads == 1 else "threads are"
@@ -159,8 +68,6 @@ def _reason(runtime: LoadedRuntime) -> tuple[str, str]:
 
 NO_PLUGIN = "has ompd_dll_locations, and ompd has no plugin for its runtime"
 _NO_PLUGIN_HINT = "`ompd runtimes` shows the libraries that it names; --plugins DIR names a folder with a plugin for it"
-_LOSS_HINT = "copy the core again, whole, or have it written where the disk and the quota hold it"
-_NAME_HINT = "; --exe FILE names the program, --sysroot DIR the folder of its libraries"
 _FILES_HINT = (
     "put the files of the run there, or name their folder: --sysroot DIR for all of them, --exe FILE for the program,"
     " --debug-dir DIR for one with .build-id in it"
@@ -169,12 +76,7 @@ _FILES_HINT = (
 
 def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> None:
     name = session.target.name if session.fault is None else f"{session.target.name}: {session.fault}"
-    loss = session.target.loss
-    if loss is not None:
-        reasons = [*(reason for reason, _ in untold), *session.stop.lost_runtimes]
-        reasons = reasons or ["no OpenMP runtime is found in what is left"]
-        hint = _LOSS_HINT + (_NAME_HINT if loss.files else "")
-        raise NoAnswer(f"{name}: {loss.what}: {'; '.join(reasons)}", hint=hint)
+    raise_no_runtime(session, name, [*(reason for reason, _ in untold), *session.stop.lost_runtimes])
     if untold:
         reasons = [*(reason for reason, _ in untold), *map(str, table.user_tables()[1])]
         raise NoAnswer(f"{name}: " + "; ".join(reasons), hint=untold[0][1])
@@ -189,14 +91,6 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
     )
 
 
-def in_what_is_left(session: Session, error: OmpdError) -> OmpdError:
-    """Return *error* with what the target has lost, if it has lost something."""
-    loss = session.target.loss
-    if loss is None:
-        return error
-    return NoAnswer(f"{session.target.name}: {loss.what}: {error}", hint=_LOSS_HINT)
-
-
 def native_thread(session: Session, handle: ThreadHandle) -> int:
     """Return the operating system's identifier of an OpenMP thread.
 
@@ -205,8 +99,7 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
     try:
         return handle.native_thread_id()
     except BadInput as error:
-        # fork() gives the child one thread, and a copy of what the runtime knows of all.
-        if len(session.process.threads()) == 1 and session.target.loss is None:
+        if is_fork(session):
             raise Unavailable(f"{error}, which has one thread: it is a fork") from error
         raise
 
@@ -214,7 +107,7 @@ def native_thread(session: Session, handle: ThreadHandle) -> int:
 def note_first_thread(session: Session, problems: Problems) -> None:
     """Say so if the thread with which the process began has ended: there is no row for it."""
     first, threads = session.target.process_id, session.process.threads()
-    if first is not None and threads and first not in threads and session.target.loss is None:
+    if first is not None and threads and first not in threads and not is_damaged(session):
         problems.note(f"the process's first thread, {first}, is not listed: it has ended, and other threads have not")
 
 
@@ -230,14 +123,10 @@ def answer(
     session: Session, rows: Sequence[Row], runtimes: tuple[RuntimeRecord, ...], problems: Problems
 ) -> Answer[Row]:
     """Return the answer with *rows* and everything that goes with them. What the target has lost comes first, once."""
-    loss = session.target.loss
     damage = [f"{m.damaged_bytes} of {m.name}" for m in session.process.modules() if m.damaged_bytes]
     if damage:
         problems.first([f"the target is damaged: bytes that it holds are not those of its files: {', '.join(damage)}"])
-    if loss is not None:
-        unproven = session.process.symbols.unproven
-        texts = [f"{', '.join(files)}: {why}" for why, files in _by_value(unproven).items()]
-        problems.first([loss.what, *texts])
+    problems.first(losses(session))
     if session.fault is not None:
         problems.first([f"{session.target.name}: {session.fault}; copy it again completely"])
     if any(runtime.layout in (table.SOURCE, None) for runtime in runtimes):
@@ -251,10 +140,3 @@ def answer(
     if spent is not None:
         problems.unreadable(f"{spent}; what is shown was read before")
     return Answer(session.stop.record, runtimes, tuple(rows), problems.complete, problems.warnings)
-
-
-def _by_value(texts: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, text in texts.items():
-        found.setdefault(text, []).append(name)
-    return found

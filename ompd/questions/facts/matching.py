@@ -7,8 +7,9 @@ from functools import cached_property
 
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
-from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError
-from ompd.questions.facts import Problems
+from ompd.errors import NotInitialised, OmpdError
+from ompd.questions.facts.damage import is_damaged, leaves_doubt
+from ompd.questions.facts.gathering import Problems
 from ompd.session import LoadedRuntime, Session
 
 Found = tuple[LoadedRuntime, ThreadHandle]
@@ -83,13 +84,12 @@ class Matching:
         damaged or lost. None if everything that the runtimes know about threads was read.
         """
         session = self._session
-        damage = (CorruptState, MemoryFault) if session.target.loss is None else OmpdError
         for runtime in session.runtimes:
-            if runtime.space is None and runtime.is_initialised and isinstance(runtime.fault, damage):
+            if runtime.space is None and runtime.is_initialised and leaves_doubt(session, runtime.fault):
                 return str(runtime.fault)
         # A library of that name had a runtime; the program may have had one too, if there is no other.
         lost = session.stop.lost_libraries if self._runtimes else session.stop.lost_runtimes
-        if session.target.loss is not None and lost:
+        if is_damaged(session) and lost:
             return "; ".join(lost)
         return next((doubt for runtime in self._runtimes for doubt in self._of(runtime)), None)
 

@@ -1,0 +1,31 @@
+"""What all queries share.
+
+``gathering`` collects facts that may fail one by one; ``answers`` begins and ends a query; ``damage`` is what changes
+where the target has lost something. ``matching`` says which threads are OpenMP's, ``membership`` what they are in their
+teams, ``ancestry`` in the teams around these, ``signals`` which signals they took. Only queries come in.
+"""
+
+from ompd.questions.facts.answers import (
+    NO_PLUGIN,
+    answer,
+    begin,
+    each,
+    name_thread,
+    native_thread,
+    note_first_thread,
+    readable_runtimes,
+)
+from ompd.questions.facts.gathering import Facts, Problems
+
+__all__ = [
+    "NO_PLUGIN",
+    "Facts",
+    "Problems",
+    "answer",
+    "begin",
+    "each",
+    "name_thread",
+    "native_thread",
+    "note_first_thread",
+    "readable_runtimes",
+]
