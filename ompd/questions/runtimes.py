@@ -6,12 +6,12 @@ import posixpath
 from collections.abc import Sequence
 
 from ompd.contract.plugin import AddressSpace
-from ompd.debugger.files.dll_files import unsuitable
 from ompd.errors import CorruptState, MemoryFault, OmpdError, PluginFault, TooMuch, Unavailable
 from ompd.model import Answer, DllRecord, RuntimeRecord
 from ompd.questions.facts import NO_PLUGIN, Facts, Problems, answer, begin
 from ompd.runtimes import discovery
 from ompd.session import LoadedRuntime, Session
+from ompd.session.face import unsuitable
 
 
 def ask(session: Session) -> Answer[RuntimeRecord]:

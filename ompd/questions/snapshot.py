@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ompd.debugger.snapshot.snapshot import Snapshot, take
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
 from ompd.naming import is_runtime_file
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.safety.writing import Place
-from ompd.session import Session
+from ompd.session import Session, face
 
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
@@ -71,7 +70,7 @@ def _check_is_other(session: Session, place: Place) -> None:
         raise BadFile(place.path, "is what the snapshot would be taken of", hint="name another file for the snapshot")
 
 
-def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
+def _take(session: Session, *, data_limit: int, keep_environment: bool) -> face.Snapshot:
     # A session of its own, whose caches hide nothing from the notes of what is read.
     session.runtimes  # noqa: B018  which says so if the session was closed
     process = session.process.at_another_stop(session.target)
@@ -89,9 +88,8 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
         with suppress(OmpdError):
             for address, size in runtime.space.threadprivate_copies() if runtime.space is not None else ():
                 process.read(address, size)
-    taken = take(
-        session.target,
-        process,
+    taken = face.take_snapshot(
+        rehearsal,
         pages,
         data_limit=data_limit,
         keep_environment=keep_environment,

@@ -21,12 +21,10 @@ from ompd.questions.facts.matching import Found, Matching, team_order
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
+from ompd.session.face import parse_name, variable_reader
 
 if TYPE_CHECKING:
-    from ompd.binary.types.values import Shown
-    from ompd.debugger.variables.names import VariableName
-    from ompd.debugger.variables.reader import VariableReader
-    from ompd.debugger.variables.static import StaticVariable
+    from ompd.session.face import Shown, StaticVariable, VariableName, VariableReader
 
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 """gdb's letters."""
@@ -52,11 +50,6 @@ def ask(
     :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that distinguish them
     :raises BadInput: if it has no such part
     """
-    # For this question alone:
-    from ompd.debugger.variables.names import parse_name  # noqa: PLC0415
-    from ompd.debugger.variables.reader import VariableReader  # noqa: PLC0415
-    from ompd.debugger.variables.static import list_choices  # noqa: PLC0415
-
     problems = begin(session)
     if format is not None and format not in FORMATS:
         raise BadInput(f"there is no format {format!r}", hint=f"formats are gdb's: {' '.join(FORMATS)}")
@@ -69,16 +62,7 @@ def ask(
         if isinstance(error, NoAnswer):
             error = _with_local(session, wanted, error)
         raise in_what_is_left(session, error) from error
-    if len(found) > 1:
-        raise list_choices(wanted, found)
-    reader = VariableReader(
-        session.process,
-        found[0],
-        wanted.steps,
-        letter=format or "",
-        elements=elements or _ELEMENTS,
-        x87=session.target.architecture.x87,
-    )
+    reader = variable_reader(session, wanted, found, format or "", elements or _ELEMENTS)
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
     matching = Matching(session, runtimes, problems)

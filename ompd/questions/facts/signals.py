@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TypedDict
 
-from ompd.binary.core.notes import SignalInfo
-from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import Unavailable
 from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
+from ompd.session.face import SignalInfo, fault_address, has_failed
 from ompd.session.stop import signal_name
 
 _KEYS = ("signal", "signal_name", "si_code", "si_addr", "failed")

@@ -16,7 +16,7 @@ from ompd import naming
 from ompd.model import LocalRecord, LoopIteration, StackFrame
 
 if TYPE_CHECKING:
-    from ompd.debugger.variables.locals import FunctionLocals, LocalValue
+    from ompd.session.face import FunctionLocals, LocalValue
 
 _TASKS = ("task", "taskloop")
 _OTHER_COPY = "the debug information gives the location of a copy that the loop does not use"

@@ -19,7 +19,7 @@ from ompd.questions.stacks.source import SourceReader
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.debugger.variables.locals import FunctionLocals
+    from ompd.session.face import FunctionLocals
 
 
 class OwnStacks:
