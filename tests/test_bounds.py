@@ -27,8 +27,8 @@ from ompd.debugger.stacks.unwind import MAX_ALL_FRAMES
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.model import Answer, ParallelRecord, TargetRecord
 from ompd.questions import icvs, stacks, tasks, threads
+from ompd.render.answers.regions import region_lines
 from ompd.render.json import format_answer
-from ompd.render.regions import region_lines
 from ompd.session import Session
 from tests.fuzz import formats, run
 from tests.fuzz.oracle import QUESTIONS, as_text, seeded

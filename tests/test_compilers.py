@@ -18,8 +18,8 @@ from ompd import naming
 from ompd.binary.dwarf.calls import Call
 from ompd.debugger.stacks.tail_calls import Chain, Step, TailCalls
 from ompd.model import StackFrame
+from ompd.render.answers.stacks import stack_lines
 from ompd.render.json import format_answer
-from ompd.render.stacks import stack_lines
 from tests.support import FULL, INTEL, RUNTIMES, Missing, clean_environment, intel_runtime, require
 from tests.support.build import RELEASES, compiler
 from tests.support.cache import entry, key_of

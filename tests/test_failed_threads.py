@@ -29,10 +29,10 @@ from ompd.binary.elf.elf import ElfFile, iter_notes
 from ompd.debugger.signals import fault_address, has_failed
 from ompd.errors import MalformedFile, Unavailable
 from ompd.model import StackRecord, ThreadRecord
+from ompd.render.answers.stacks import stack_lines
+from ompd.render.answers.threads import threads_table
 from ompd.render.json import format_answer
 from ompd.render.schema import format_schema
-from ompd.render.stacks import stack_lines
-from ompd.render.threads import threads_table
 from ompd.render.words import format_failure
 from tests.support import FULL, INTEL, RUNTIMES, clean_environment, require
 from tests.support.build import compiler

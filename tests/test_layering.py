@@ -45,7 +45,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.questions.snapshot"),
     ("ompd.commands.main", "ompd.commands.lldb_init"),
     ("ompd.commands.main", "ompd.questions.layouts"),
-    ("ompd.commands.main", "ompd.render.layouts"),
+    ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
     ("ompd.debugger.targets.lldb.target", "lldb"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.compressed"),

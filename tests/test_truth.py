@@ -22,7 +22,7 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
 from ompd.model import StackFrame
-from ompd.questions import stacks
+from ompd.questions.stacks import own, reader, source
 from ompd.runtimes.layout import published
 from ompd.runtimes.libomp.teams import teams as libomp_teams
 from ompd.runtimes.libomp.teams.threads import Thread
@@ -242,20 +242,20 @@ def test_teams_that_are_over_taken_for_live_are_noticed(monkeypatch: pytest.Monk
 
 
 def without_continuations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks._Reader, "_continuation", lambda reader, handle, region: ((), None))
+    monkeypatch.setattr(reader.Reader, "_continuation", lambda reader, handle, region: ((), None))
 
 
 def with_wrong_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = stacks._frame
+    honest = own.own_frame
 
     def frame(frame: Frame, source: SourceFrame, *arguments: Any) -> StackFrame:
         return honest(frame, source._replace(line=1), *arguments)
 
-    monkeypatch.setattr(stacks, "_frame", frame)
+    monkeypatch.setattr(own, "own_frame", frame)
 
 
 def with_what_compilers_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "_is_glue", lambda outer, inner: False)
+    monkeypatch.setattr(source, "is_glue", lambda outer, inner: False)
 
 
 def with_all_code_taken_for_that_of_regions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,60 +8,28 @@ are imported from here. Those of ``ompd layout`` are in ``layouts``, for that co
 target, and all of ompd may import it.
 """
 
-from ompd.model.code import (
-    Construct,
-    DistinctValue,
-    LocalRecord,
-    LoopIteration,
-    Place,
-    RegionFunction,
-    StackFrame,
-    StackRecord,
-    VariableRecord,
-    VariableStats,
-)
-from ompd.model.openmp import (
-    Answer,
-    DependenceRecord,
-    DllRecord,
-    IcvRecord,
-    OutsideRecord,
-    ParallelRecord,
-    RuntimeRecord,
-    SnapshotRecord,
-    TargetRecord,
-    TaskFrame,
-    TaskRecord,
-    TaskWaitRecord,
-    ThreadRecord,
-    VariableAnswer,
-    Wait,
-)
-
-__all__ = [
-    "Answer",
-    "Construct",
-    "DependenceRecord",
-    "DistinctValue",
-    "DllRecord",
-    "IcvRecord",
-    "LocalRecord",
-    "LoopIteration",
-    "OutsideRecord",
-    "ParallelRecord",
-    "Place",
-    "RegionFunction",
-    "RuntimeRecord",
-    "SnapshotRecord",
-    "StackFrame",
-    "StackRecord",
-    "TargetRecord",
-    "TaskFrame",
-    "TaskRecord",
-    "TaskWaitRecord",
-    "ThreadRecord",
-    "VariableAnswer",
-    "VariableRecord",
-    "VariableStats",
-    "Wait",
-]
+from ompd.model.code import Construct as Construct
+from ompd.model.code import DistinctValue as DistinctValue
+from ompd.model.code import LocalRecord as LocalRecord
+from ompd.model.code import LoopIteration as LoopIteration
+from ompd.model.code import Place as Place
+from ompd.model.code import RegionFunction as RegionFunction
+from ompd.model.code import StackFrame as StackFrame
+from ompd.model.code import StackRecord as StackRecord
+from ompd.model.code import VariableRecord as VariableRecord
+from ompd.model.code import VariableStats as VariableStats
+from ompd.model.openmp import Answer as Answer
+from ompd.model.openmp import DependenceRecord as DependenceRecord
+from ompd.model.openmp import DllRecord as DllRecord
+from ompd.model.openmp import IcvRecord as IcvRecord
+from ompd.model.openmp import OutsideRecord as OutsideRecord
+from ompd.model.openmp import ParallelRecord as ParallelRecord
+from ompd.model.openmp import RuntimeRecord as RuntimeRecord
+from ompd.model.openmp import SnapshotRecord as SnapshotRecord
+from ompd.model.openmp import TargetRecord as TargetRecord
+from ompd.model.openmp import TaskFrame as TaskFrame
+from ompd.model.openmp import TaskRecord as TaskRecord
+from ompd.model.openmp import TaskWaitRecord as TaskWaitRecord
+from ompd.model.openmp import ThreadRecord as ThreadRecord
+from ompd.model.openmp import VariableAnswer as VariableAnswer
+from ompd.model.openmp import Wait as Wait

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 
 from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
@@ -19,6 +20,7 @@ from ompd.questions.facts import (
     native_thread,
     readable_runtimes,
 )
+from ompd.questions.facts.trees import as_tree
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
@@ -99,26 +101,10 @@ def _member(session: Session, region: ParallelHandle, thread_num: int) -> int:
 
 
 def _as_tree(rows: list[ParallelRecord]) -> list[ParallelRecord]:
-    # Depth first; siblings in the order of their primary threads' numbers in the enclosing region.
-    inside: dict[str | None, list[ParallelRecord]] = {}
-    place = {row.id: {thread: number for number, thread in enumerate(row.threads)} for row in rows}
-    for row in rows:
-        inside.setdefault(row.enclosing if row.enclosing in place else None, []).append(row)
+    # Siblings are in the order of their primary threads' numbers in the enclosing region.
+    numbers = {row.id: {thread: number for number, thread in enumerate(row.threads)} for row in rows}
 
-    # No recursion: how deep regions nest is the target's word.
-    tree: list[ParallelRecord] = []
-    waiting = _siblings(inside, place, None)
-    while waiting:
-        row = waiting.pop()
-        tree.append(row)
-        waiting += _siblings(inside, place, row.id)
-    return tree
+    def order(parent: str | None, row: ParallelRecord) -> int:
+        return numbers.get(parent or "", {}).get(row.threads[0] if row.threads else None, 0)
 
-
-def _siblings(
-    inside: dict[str | None, list[ParallelRecord]], place: dict[str, dict[int | None, int]], parent: str | None
-) -> list[ParallelRecord]:
-    # The regions directly inside of *parent*, the last one first.
-    order = place.get(parent or "", {})
-    rows = inside.pop(parent, [])
-    return sorted(rows, key=lambda row: order.get(row.threads[0] if row.threads else None, 0), reverse=True)
+    return as_tree(rows, attrgetter("enclosing"), order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
@@ -21,6 +21,7 @@ from ompd.questions.facts import (
     native_thread,
     readable_runtimes,
 )
+from ompd.questions.facts.trees import as_tree
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
@@ -40,7 +41,7 @@ def ask(session: Session) -> Answer[TaskRecord]:
     for runtime in readable_runtimes(session, problems):
         if runtime.space is not None:
             rows += _Collector(session, runtime, runtime.space, problems).rows()
-    return answer(session, _as_tree(rows), records(session, problems), problems)
+    return answer(session, as_tree(rows, attrgetter("generating")), records(session, problems), problems)
 
 
 _names_of_facts = tuple(field.name for field in fields(TaskRecord))[1:]  # all but the id
@@ -143,29 +144,18 @@ class _Collector:
             self._problems.lost(f"{self._runtime.id}: the task that encountered region {region.id}", error)
 
     def _from_queues(self) -> None:
+        self._from_queue("queued tasks", self._space.queued_tasks)
+        self._from_queue("tasks that wait for a dependence or an event", self._space.waiting_tasks)
+        self._from_queue("queued tasks that were given a priority", self._prioritized)
+
+    def _from_queue(self, what: str, ask: Callable[[], Iterable[TaskHandle]]) -> None:
         try:
-            for task in self._space.queued_tasks():
+            for task in ask():
                 self._listed(task)
         except LayoutUnavailable as error:
-            self._problems.note(f"{self._runtime.id}: queued tasks are not known: {error}")
-        except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: queued tasks", error)
-        try:
-            for task in self._space.waiting_tasks():
-                self._listed(task)
-        except LayoutUnavailable as error:
-            what = "tasks that wait for a dependence or an event"
             self._problems.note(f"{self._runtime.id}: {what} are not known: {error}")
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: tasks that wait for a dependence or an event", error)
-        try:
-            if self._may_have_priorities():
-                for task in self._space.prioritized_tasks():
-                    self._listed(task)
-        except LayoutUnavailable as error:
-            self._problems.note(f"{self._runtime.id}: queued tasks that were given a priority are not known: {error}")
-        except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: queued tasks that were given a priority", error)
+            self._problems.lost(f"{self._runtime.id}: {what}", error)
 
     def _from_counts(self) -> None:
         try:
@@ -205,12 +195,14 @@ class _Collector:
         except OmpdError as error:
             self._problems.lost(f"{self._runtime.id}: what generated task {task.id}", error)
 
-    def _may_have_priorities(self) -> bool:
+    def _prioritized(self) -> Iterable[TaskHandle]:
         # Without a maximum the runtime drops the priorities that tasks are given.
         try:
-            return bool(self._space.icv("max-task-priority-var", self._space))
+            if not self._space.icv("max-task-priority-var", self._space):
+                return ()
         except Unavailable:
-            return True
+            pass
+        return self._space.prioritized_tasks()
 
     def _row(self, listed: tuple[str, TaskHandle]) -> TaskRecord:
         identifier, task = listed
@@ -307,21 +299,3 @@ def _is_queued(task: TaskHandle) -> bool:
 
 def _frame(frame: FrameAddress | None) -> TaskFrame | None:
     return TaskFrame(frame.address, frame.flags) if frame is not None else None
-
-
-def _as_tree(rows: list[TaskRecord]) -> list[TaskRecord]:
-    # Depth first, by generating task. No recursion: how deep tasks nest is the target's word.
-    known = {row.id for row in rows}
-    children: dict[str | None, list[TaskRecord]] = {}
-    for row in rows:
-        children.setdefault(row.generating if row.generating in known else None, []).append(row)
-    tree: list[TaskRecord] = []
-    waiting = children.pop(None, [])[::-1]
-    while waiting:
-        row = waiting.pop()
-        tree.append(row)
-        inner = children.pop(row.id, None)
-        if inner is not None:
-            waiting += inner[::-1]
-    # What is left generated itself, by way of others.
-    return tree + [row for group in children.values() for row in group]

@@ -21,7 +21,8 @@ from ompd.model import (
     VariableAnswer,
 )
 from ompd.model.layouts import LayoutAnswer
-from ompd.render import columns, icvs, layouts, regions, runtimes, stacks, tasks, threads, variables, words
+from ompd.render import columns, words
+from ompd.render.answers import icvs, layouts, regions, runtimes, stacks, tasks, threads, variables
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold", "failed": "bold red"}

@@ -25,8 +25,8 @@ from ompd.model import (
     Wait,
 )
 from ompd.render import columns, terminal
+from ompd.render.answers.threads import threads_table
 from ompd.render.summary import format_summary
-from ompd.render.threads import threads_table
 from ompd.render.words import Line, Table, format_numbers, format_some
 
 WIDTHS = (40, 80, 120)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ompd import naming
 from ompd.contract.code import RUNTIME, USER, entry_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle
-from ompd.contract.process import Frame, SourceFrame
+from ompd.contract.process import Frame, Module, SourceFrame
 from ompd.errors import OmpdError
+from ompd.model import StackFrame
 from ompd.questions import places
 from ompd.questions.facts import Problems
 from ompd.questions.facts.matching import Found
@@ -111,20 +112,9 @@ class FramesLeft:
             return []  # what cannot be read shows nothing
         if known is None or known.function is None:
             return []
-        shown = replace(
-            inner.frame,
-            function=known.function,
-            file=known.file,
-            line=known.line,
-            address=None,
-            cfa=None,
-            kind=USER,
-            inlined=False,
-            module=None,
-            how="tail-call",
-            signal=False,
-            unavailable=dict.fromkeys(("address", *(("file", "line") if known.line is None else ())), _NO_LINE),
-        )
+        unknown = ("address", *(("file", "line") if known.line is None else ()))
+        source = SourceFrame(known.function, known.file, known.line, False)
+        shown = _frame_of(inner, source, None, None, dict.fromkeys(unknown, _NO_LINE))
         return [Item(inner.place, known.address, shown)]
 
     def _function_begun(self, code: ConstructCode) -> int | None:
@@ -158,20 +148,27 @@ class FramesLeft:
             unavailable = dict.fromkeys(("address", "file", "line"), _NO_LINE) if jump is None else {}
             if gap is not None:
                 unavailable["callee"] = gap
-            shown = replace(
-                inner.frame,
-                function=source.function,
-                file=source.file,
-                line=source.line,
-                address=jump,
-                cfa=None,
-                kind=USER,
-                inlined=source.inlined,
-                module=module.name if module is not None else None,
-                how="tail-call",
-                signal=False,
-                unavailable=unavailable,
-            )
+            shown = _frame_of(inner, source, jump, module, unavailable)
             items.append(Item(inner.place, call_site, shown))
             gap = None
         return items
+
+
+def _frame_of(
+    inner: Item, source: SourceFrame, address: int | None, module: Module | None, unavailable: Mapping[str, str]
+) -> StackFrame:
+    # Of a function that called, or jumped to, the one of *inner*, and is gone.
+    return replace(
+        inner.frame,
+        function=source.function,
+        file=source.file,
+        line=source.line,
+        address=address,
+        cfa=None,
+        kind=USER,
+        inlined=source.inlined,
+        module=module.name if module is not None else None,
+        how="tail-call",
+        signal=False,
+        unavailable=unavailable,
+    )
