@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,13 @@ from ompd.questions import facts, tasks
 from ompd.runtimes.libomp.teams.threads import Thread
 from tests.fuzz import crafted, formats, run
 from tests.fuzz.__main__ import Drawn
-from tests.fuzz.oracle import Find
+from tests.fuzz.damage import Case
+from tests.fuzz.oracle import ORDERS, Find
 from tests.fuzz.parses import parsed_once
 from tests.support import FULL
 
 SEED = os.environ.get("OMPD_FUZZ_SEED", "ompd")
-CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000" if FULL else "600"))
+CASES = int(os.environ.get("OMPD_FUZZ_CASES", "2000" if FULL else "300"))
 MEMORY = 500 << 20
 
 
@@ -65,10 +67,17 @@ def forget_peak() -> int:
 def test_a_damaged_core_tells_nothing_that_was_not_read(name: str) -> None:
     run.damager(name)
     before = forget_peak()
-    outcomes = Counter(run.run_seeded(name, SEED, 0, -(-CASES // len(run.VICTIMS))))
+    outcomes: Counter[str] = Counter()
+    # What a case hits depends on where things are in this core: the rare outcome may take more cases than the others.
+    # Without one of the three the cases miss what is read, or there is nothing to compare.
+    for number in range(-(-CASES // len(run.VICTIMS)) + 2000):
+        enough = outcomes["equal"] and outcomes["other"] and outcomes["error"] + outcomes["refused"]
+        if enough and number >= -(-CASES // len(run.VICTIMS)):
+            break
+        outcomes.update(run.run_seeded(name, SEED, number, 1))
+    else:
+        pytest.fail(f"of one outcome there is none: {outcomes}")
     assert peak() - before < MEMORY
-    # Else the cases miss what is read, or there is nothing to compare.
-    assert outcomes["equal"] and outcomes["other"] and outcomes["error"] + outcomes["refused"], outcomes
 
 
 # The oracle itself: each of these faults in a plugin has to be found
@@ -144,6 +153,9 @@ def test_the_oracle_finds(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run.damager(name)  # what is told of the intact core is the sound plugin's
     monkeypatch.setattr(owner, attribute, make(getattr(owner, attribute)))
     with pytest.raises(Find):
+        if attribute == "answer":  # few cases are given up, so these are made up here
+            for order, reads in product(range(len(ORDERS)), (30, 80, 120, 300, 700)):
+                run.check(run.damager(name).victim, Case("reads", order=order, reads=reads))
         list(run.run_seeded(name, "mutants", 0, 1000))
 
 
@@ -162,7 +174,7 @@ NUMBERS = st.randoms(use_true_random=False)
 def test_files_of_lies_are_refused_or_read(kind: str) -> None:
     large = [HealthCheck.data_too_large]  # a file takes many numbers
 
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=large)
+    @settings(max_examples=100 if FULL else 20, deadline=None, derandomize=True, database=None, suppress_health_check=large)
     @given(numbers=NUMBERS)
     def read(numbers: random.Random) -> None:
         formats.survive(kind, formats.built(kind, numbers))

@@ -10,7 +10,7 @@ import mmap
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ompd.binary.elf.elf import PT_LOAD, PT_NOTE
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import MemoryFault
+from ompd.errors import MemoryFault, OmpdError
 from ompd.session import Session
 from tests.fuzz.parses import Kept
 
@@ -193,7 +193,15 @@ class Core:
                     place = self._place_of(offset)
                     if place is not None:
                         found.append((place, place + 1))
+        if any(REGISTERS <= start < EVERYTHING for start, _ in found) and self._seems_lost(patches):
+            found.append((EVERYTHING, EVERYTHING + 1))
         return found
+
+    def _seems_lost(self, patches: Iterable[tuple[int, bytes]]) -> bool:
+        # Zeros where every thread has something say that a page of notes is lost, which concerns every answer.
+        with self.damaged(list(patches)), suppress(OmpdError), self.opened() as target:
+            return target.loss is not None
+        return True
 
     def _place_of(self, offset: int) -> int | None:
         index = bisect_right(self._offsets, offset) - 1
