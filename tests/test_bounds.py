@@ -33,7 +33,7 @@ from ompd.session import Session
 from tests.fuzz import formats, run
 from tests.fuzz.oracle import QUESTIONS, as_text, seeded
 from tests.fuzz.parses import parsed_once
-from tests.support import clean_environment, stopped
+from tests.support import FULL, clean_environment, stopped
 from tests.support.budget import within
 from tests.support.runs import limited
 from tests.test_bad_input import NT_FILE, notes, patched
@@ -74,7 +74,7 @@ def ompd(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
 # Damaged cores by the command
 
 
-@pytest.mark.parametrize("name", list(run.VICTIMS)[:8])
+@pytest.mark.parametrize("name", list(run.VICTIMS)[: None if FULL else 8 : 1 if FULL else 2])
 def test_the_command_survives_damaged_cores(tmp_path: Path, name: str) -> None:
     with parsed_once():
         maker = run.damager(name)
@@ -296,7 +296,7 @@ def fitted(evil: bytes, size: int) -> bytes:
     return (evil + b"x" * size)[:size]
 
 
-@pytest.mark.parametrize("evil", EVIL, ids=range(len(EVIL)))
+@pytest.mark.parametrize("evil", EVIL if FULL else EVIL[::2])
 def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("deadlock")
     rows = json.loads(subprocess.run([OMPD, "threads", good.core, "--json"], capture_output=True, check=True).stdout)
@@ -313,7 +313,7 @@ def test_names_of_code_are_data(tmp_path: Path, evil: bytes) -> None:
         assert code in (0, 3) and out
 
 
-@pytest.mark.parametrize("evil", EVIL, ids=range(len(EVIL)))
+@pytest.mark.parametrize("evil", EVIL if FULL else EVIL[1::2])
 def test_names_in_a_core_are_data(tmp_path: Path, evil: bytes) -> None:
     good = stopped("icvs_env")
 

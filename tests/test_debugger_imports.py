@@ -15,8 +15,9 @@ import pytest
 
 import ompd
 from ompd.safety.isolation import PACKAGES, AwayFromHere, Isolation
-from tests.support import FULL, stopped
+from tests.support import stopped
 from tests.support.lldb import LOAD, VERSIONS, batch, lldb, target_create
+from tests.support.products import sample
 from tests.test_lldb_script import LOOKING, Replies
 
 PACKAGE = Path(ompd.__file__).parent
@@ -81,7 +82,7 @@ def test_the_names_are_those_that_matter() -> None:
 @pytest.mark.xdist_group("lldb")
 @pytest.mark.parametrize(
     ("version", "where"),
-    [*((version, "first") for version in VERSIONS), *((v, "here") for v in VERSIONS[: 1 + 2 * FULL])],
+    sample([(version, where) for version in VERSIONS for where in ("first", "here")]),
 )
 def test_nothing_in_the_current_folder_runs(version: int, where: str, tmp_path: Path) -> None:
     marker, folder, foreign = tmp_path / "marker", tmp_path / "here", tmp_path / "foreign"

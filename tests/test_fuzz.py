@@ -172,9 +172,9 @@ NUMBERS = st.randoms(use_true_random=False)
 
 @pytest.mark.parametrize("kind", formats.KINDS)
 def test_files_of_lies_are_refused_or_read(kind: str) -> None:
-    large = [HealthCheck.data_too_large]  # a file takes many numbers
+    large, most = [HealthCheck.data_too_large], 100 if FULL else 20  # a file takes many numbers
 
-    @settings(max_examples=100 if FULL else 20, deadline=None, derandomize=True, database=None, suppress_health_check=large)
+    @settings(max_examples=most, deadline=None, derandomize=True, database=None, suppress_health_check=large)
     @given(numbers=NUMBERS)
     def read(numbers: random.Random) -> None:
         formats.survive(kind, formats.built(kind, numbers))

@@ -6,6 +6,7 @@ Bytes are laid over a good core in memory; where they go is found by the runtime
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ompd.questions import icvs, regions, runtimes, tasks, threads
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests.support import stopped
+from tests.support.products import sample
 
 QUESTIONS = {"threads": threads.ask, "parallel": regions.ask, "tasks": tasks.ask, "icvs": icvs.ask}
 MAX_READS = 60_000
@@ -136,8 +138,7 @@ def outcomes(victim: Victim) -> Iterator[tuple[str, Answer[Any] | OmpdError]]:
         yield question, victim.ask(question)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("program", ["nested", "serialized_three"])
+@pytest.mark.parametrize(("program", "damage"), sample(product(["nested", "serialized_three"], DAMAGES)))
 def test_damage_is_told_and_ends(program: str, damage: str) -> None:
     victim = Victim(program)
     intact = {question: victim.ask(question) for question in QUESTIONS}

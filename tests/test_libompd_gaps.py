@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from tests.libompd import build, stop
 from tests.support import COMPILERS, KINDS, MODES, Missing, Stopped, intel_runtime, require, stopped
 from tests.support import build as build_fixture
 from tests.support.cache import entry, key_of
+from tests.support.products import sample
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.test_vendor import told
 from tests.truth import compare
 
 every_compiler = pytest.mark.parametrize("compiler", COMPILERS)
 every_mode = pytest.mark.parametrize("mode", MODES)
+every_build = pytest.mark.parametrize(("compiler", "mode"), sample(product(COMPILERS, MODES)))
 busy = pytest.mark.xdist_group("busy")
 
 
@@ -76,8 +79,7 @@ def told_states(core: Stopped) -> Counter[str]:
 # Serialized regions
 
 
-@every_compiler
-@every_mode
+@every_build
 @pytest.mark.parametrize(("program", "levels"), [("serialized_three", 4), ("serialized_initial", 2)])
 def test_nested_serialized_regions(program: str, levels: int, mode: str, compiler: str) -> None:
     core = stopped(program, compiler=compiler, mode=mode)
@@ -120,8 +122,7 @@ def test_intels_library_shows_one_serialized_region_too_few() -> None:
             assert len(ours) == 4 and inside == ours[1:]
 
 
-@every_compiler
-@every_mode
+@every_build
 def test_region_with_a_false_if_clause(mode: str, compiler: str) -> None:
     core = stopped("serialized_three", compiler=compiler, mode=mode)
     wanted = [region for region in core.truth["regions"] if region["function"] == "by_if"]
@@ -135,9 +136,10 @@ def test_region_with_a_false_if_clause(mode: str, compiler: str) -> None:
         assert (row.function.function, row.function.line) == ("by_if", region["line"])
 
 
-@every_compiler
-@every_mode
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("compiler", "mode", "number"),
+    sample(product(COMPILERS, MODES, [1, 2, 3]), lambda compiler, *others: (compiler, others)),
+)
 def test_task_in_a_serialized_region(number: int, mode: str, compiler: str) -> None:
     core = stop("task_in_serialized", compiler_name=compiler, mode=mode, env={"REGIONS": str(number)})
     assert compare(core).differences == []
@@ -288,8 +290,7 @@ def test_thread_after_the_pool_shrank(mode: str) -> None:
             assert region.size() == 2
 
 
-@every_compiler
-@every_mode
+@every_build
 def test_two_root_threads(mode: str, compiler: str) -> None:
     core = stopped("two_initial", compiler=compiler, mode=mode)
     with opened(core.core) as (_, space):
@@ -336,8 +337,7 @@ def test_teams(compiler: str) -> None:
         pytest.param("ordered", {"wait_ordered": 3, "work_parallel": 1}, id="ordered", marks=busy),
     ],
 )
-@every_compiler
-@every_mode
+@every_build
 def test_states_and_wait_ids(program: str, states: dict[str, int], mode: str, compiler: str) -> None:
     core = stopped(program, compiler=compiler, mode=mode)
     wanted = Counter(states)

@@ -14,7 +14,7 @@ import pytest
 
 from ompd.lldb import frames as lldb_frames
 from ompd.naming import RUNTIME_FILE
-from tests.support import Stopped, clean_environment, require, stopped
+from tests.support import FULL, Stopped, clean_environment, require, stopped
 from tests.support.dap import DebugAdapter
 from tests.support.lldb import LOAD, lldb, target_create
 from tests.test_lldb_script import DEBUG, INNER, Replies, create_live, line_with, replies, stop_at
@@ -122,7 +122,7 @@ def expected(frames: Sequence[Line]) -> list[int]:
     return sorted(shown)
 
 
-@pytest.mark.parametrize(("program", "compiler", "kind"), PROGRAMS)
+@pytest.mark.parametrize(("program", "compiler", "kind"), PROGRAMS if FULL else PROGRAMS[::2])
 def test_frames_of_the_runtime_are_left_out_and_no_others(program: str, compiler: str, kind: str) -> None:
     _, told = of_core(program, compiler, kind)
     everything, shown, off = map(threads_of, (told[UNFILTERED], *told.all(ALL)))

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support import stopped
 from tests.support.dap import DebugAdapter
-from tests.support.lldb import LOAD, VERSIONS, build_regions, lldb
+from tests.support.lldb import LOAD, build_regions, lldb
+from tests.support.products import each_version
 from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.xdist_group("lldb")
@@ -27,7 +28,7 @@ def prompt(version: int, folder: Path, *arguments: str) -> Terminal:
     return Terminal([found.command, "-x", *quiet, "-o", LOAD, *arguments], cwd=folder, env=environment)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
     with prompt(version, tmp_path) as terminal:
         terminal.wait_for(r"lldb_script\.py\n")
@@ -49,7 +50,7 @@ def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
         terminal.wait_for(r"process +there is no process\n")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_a_running_process_has_its_words(version: int, tmp_path: Path) -> None:
     with prompt(version, tmp_path, "/bin/sleep") as terminal:
         terminal.wait_for(r"executable set to .*\n")
@@ -65,7 +66,7 @@ def test_a_running_process_has_its_words(version: int, tmp_path: Path) -> None:
         terminal.wait_for(r"error: ompd: process \d+: no OpenMP runtime among its")
 
 
-@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 19])
+@each_version(of=(22, 19))
 def test_the_console_of_an_editor_on_a_live_program(version: int, tmp_path: Path) -> None:
     found = lldb(version)
     with DebugAdapter([str(found.binaries / "lldb-dap")], cwd=tmp_path, env=found.environment) as adapter:
@@ -98,7 +99,7 @@ def test_the_console_of_an_editor_on_a_live_program(version: int, tmp_path: Path
         adapter.ask("disconnect", terminateDebuggee=True)
 
 
-@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 19])
+@each_version(of=(22, 19))
 def test_the_console_of_an_editor_on_a_core(version: int, tmp_path: Path) -> None:
     core, found = stopped("hang"), lldb(version)
     with DebugAdapter([str(found.binaries / "lldb-dap")], cwd=tmp_path, env=found.environment) as adapter:

@@ -15,11 +15,15 @@ from tests.support import RUNTIMES, clean_environment, intel_runtime
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.lldb import SOURCES, VERSIONS, LldbHost, build_regions
+from tests.support.products import each_version
 
 pytestmark = pytest.mark.xdist_group("lldb")
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+each_host = each_version("host", indirect=True)
+
+
+@pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> Any:
     made = LldbHost(request.param)
     yield made
@@ -35,6 +39,7 @@ def regions() -> str:
     return str(build_regions() / "regions")
 
 
+@each_host
 def test_places_are_reached_and_asked_at(host: LldbHost) -> None:
     told = host.ask("run", program=[regions()], places=["main", "parallel_begin", "together", "regions.c:17"])
     assert [stop["event"] for stop in told["stops"]] == ["main", "parallel_begin", "together", "regions.c:17"]
@@ -47,6 +52,7 @@ def test_places_are_reached_and_asked_at(host: LldbHost) -> None:
     assert told["alive after closing"] is False
 
 
+@each_host
 def test_all_events_are_seen(host: LldbHost) -> None:
     told = host.ask("events", program=[regions()], names=["parallel_begin", "thread_begin", "thread_end"])
     counts = Counter(event for event, _ in told["events"])
@@ -61,6 +67,7 @@ def test_all_events_are_seen(host: LldbHost) -> None:
     assert len(late["events"]) == 2
 
 
+@each_host
 def test_a_region_is_stepped_into(host: LldbHost) -> None:
     told = host.ask("run", program=[regions()], places=["work", "INTO", "INTO"])
     _, outer, _ = told["stops"]
@@ -68,6 +75,7 @@ def test_a_region_is_stepped_into(host: LldbHost) -> None:
     assert [(row["thread_num"], row["level"], row["where"]["function"]) for row in inside] == [(0, 1, "work")]
 
 
+@each_host
 def test_what_cannot_be_reached_is_said_at_once(host: LldbHost) -> None:
     said = host.ask("refusals", program=[regions()])
     ended = said.pop("past the end")
@@ -109,6 +117,7 @@ def linked(name: str, *libraries: str, compiler_name: str = "clang") -> str:
     return str(entry("lldb", key, make) / name)
 
 
+@each_host
 @pytest.mark.parametrize(
     ("runtime", "compiler_name", "file"),
     [("libgomp", "gcc", "libgomp.so.1"), ("libomp-19", "clang", "libomp.so.5")],
@@ -125,6 +134,7 @@ def test_a_runtime_without_places_for_events_is_said(
     assert told["events"] == [] and told["said"].startswith(NO_PLACES.format(file))
 
 
+@each_host
 @pytest.mark.parametrize("value", ["enabled", "on", "ENABLED", "off", None])
 def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: str | None) -> None:
     # What Intel's runtime takes OMP_DEBUG for is its own: the document on OMPD says "on", OpenMP says "enabled".
@@ -139,6 +149,7 @@ def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: st
         assert told == {"events": 6 * ["parallel_begin"], "said": "no error"}
 
 
+@each_host
 @pytest.mark.parametrize("uses", ["neither", "other"])
 def test_a_second_runtime_without_places_matters_once_it_is_used(host: LldbHost, uses: str) -> None:
     told = host.ask(

@@ -24,13 +24,19 @@ from ompd.commands.table import COMMANDS
 from ompd.render.json import format_answer
 from ompd.session import Session
 from tests.support import FULL, require, stopped
-from tests.support.lldb import LOAD, VERSIONS, batch, build_regions, lldb, target_create, without_origin_of_signals
+from tests.support.lldb import (
+    LOAD,
+    VERSIONS,
+    batch,
+    build_regions,
+    lldb,
+    target_create,
+    without_origin_of_signals,
+)
+from tests.support.products import each_version
 
 pytestmark = pytest.mark.xdist_group("lldb")
-every_version = pytest.mark.parametrize("version", VERSIONS)
-# What asks LLDB for what is alike in all of them: the oldest and one of the others.
-with_22 = pytest.mark.parametrize("version", VERSIONS if FULL else (22, 14))
-with_19 = pytest.mark.parametrize("version", VERSIONS if FULL else (19, 14))
+every_version = each_version()
 
 SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
 DEBUG = "settings set target.env-vars OMP_DEBUG=enabled"
@@ -255,12 +261,7 @@ def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
 
 @pytest.mark.parametrize(
     ("pie", "version"),
-    [
-        pytest.param(pie, version, id=f"{'pie' if pie else 'fixed'}-{version}")
-        for pie in (True, False)
-        for version in VERSIONS
-        if FULL or pie == (version != 19)
-    ],
+    [(pie, version) for pie in (True, False) for version in VERSIONS if FULL or version == (14 if pie else 22)],
 )
 def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     told = replies(
@@ -280,7 +281,7 @@ def test_a_line_at_each_stop_of_every_run(version: int, pie: bool) -> None:
     assert "ompd_dll_locations_valid +" not in told["breakpoint list"]
 
 
-@with_19
+@every_version
 def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
     folder = build_regions()
     told = replies(
@@ -297,7 +298,7 @@ def test_a_runtime_that_is_loaded_later_is_seen(version: int) -> None:
     assert "OpenMP: no OpenMP runtime among its" in told["run"]
 
 
-@with_22
+@every_version
 def test_two_targets_are_told_apart(version: int) -> None:
     told = replies(
         version,
@@ -313,7 +314,7 @@ def test_two_targets_are_told_apart(version: int) -> None:
     assert {row["team_size"] for row in of_three if row["parallel"]} == {3}
 
 
-@with_19
+@every_version
 def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
     small = tmp_path / "small"
     subprocess.run(
@@ -341,7 +342,7 @@ def test_each_situation_has_its_words(version: int, tmp_path: Path) -> None:
     assert "no OpenMP runtime among the" in told["ompd runtimes"]
 
 
-@with_22
+@every_version
 def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) -> None:
     # LLDB finds libraries by what the program's memory tells, and that by the program's file.
     core = stopped("hang")
@@ -358,7 +359,7 @@ def test_a_core_without_its_program_has_its_words(version: int, tmp_path: Path) 
 # What must not happen
 
 
-@with_19
+@every_version
 def test_a_fault_of_ours_is_an_error_and_no_more(version: int) -> None:
     break_it = "script import ompd.lldb.prompts; ompd.lldb.prompts.format_reply = None"
     told = replies(version, create_core("hang"), break_it, "ompd threads", "ompd threads --debug", "thread info")
@@ -370,14 +371,14 @@ def test_a_fault_of_ours_is_an_error_and_no_more(version: int) -> None:
     assert told["thread info"].startswith("thread #1")
 
 
-@with_22
+@every_version
 def test_loading_says_nothing_and_neither_does_loading_again(version: int) -> None:
     told = replies(version, LOAD, "breakpoint list", create_live(), "breakpoint list")
     assert told.all(LOAD) == ["", ""]
     assert told.all("breakpoint list") == 2 * ["No breakpoints currently set.\n"]
 
 
-@with_19
+@every_version
 def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     look = "script import importlib.util; print([n for n in ('click', 'rich') if importlib.util.find_spec(n) is None])"
     shutil.copytree(SCRIPT.parent, tmp_path / "ompd")
@@ -392,7 +393,7 @@ def test_what_is_missing_is_named(version: int, tmp_path: Path) -> None:
     assert f"lldb version {version}." in told["version"]
 
 
-@with_22
+@every_version
 def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
     ompd_command = str(Path(sys.executable).with_name("ompd"))
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
@@ -420,7 +421,7 @@ def test_the_line_of_lldb_init_loads_it(version: int, tmp_path: Path) -> None:
     assert f"ompd      {ompd.__version__}, {SCRIPT}" in done.stdout
 
 
-@with_19
+@every_version
 def test_a_snapshot_of_a_core_and_of_a_process(version: int, tmp_path: Path) -> None:
     core = stopped("nested")
     told = replies(
@@ -446,7 +447,7 @@ def test_a_snapshot_of_a_core_and_of_a_process(version: int, tmp_path: Path) -> 
     assert {(row.native_thread_id, row.thread_num, row.state) for row in rows} == numbers and len(numbers) > 1
 
 
-@with_22
+@every_version
 def test_lldb_opens_a_snapshot(version: int, tmp_path: Path) -> None:
     core = stopped("nested")
     with ompd.open_core(core.core) as session:

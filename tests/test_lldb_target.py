@@ -15,6 +15,7 @@ import ompd
 from ompd.render.json import format_answer
 from tests.support import FULL, PROGRAMS, STACK_PROGRAMS, require, running, stopped
 from tests.support.lldb import VERSIONS, LldbHost, without_origin_of_signals
+from tests.support.products import each_version, sample
 from tests.support.programs import ALL_PROGRAMS
 from tests.test_truth import expected
 
@@ -24,10 +25,11 @@ pytestmark = pytest.mark.xdist_group("lldb")
 SOME = ("nested", "hang", "two_initial", "not_initialised", "extra_pthread", "task_tree", "icvs")
 FEW = SOME if FULL else ("nested", "two_initial", "task_tree")
 MORE = [name for name in ALL_PROGRAMS if FULL or name in (*SOME, *STACK_PROGRAMS, "nest_lock", "ordered")]
-CORES = [(22, name) for name in MORE] + [(version, name) for version in VERSIONS[1:] for name in FEW]
-LIVE = [(22, name) for name in ((*PROGRAMS, "task_tree", "icvs") if FULL else SOME)] + [
-    (version, name) for version in VERSIONS[1:] for name in FEW
-]
+CORES = sample([(22, name) for name in MORE] + [(version, name) for version in VERSIONS[1:] for name in FEW])
+LIVE = sample(
+    [(22, name) for name in ((*PROGRAMS, "task_tree", "icvs") if FULL else SOME)]
+    + [(version, name) for version in VERSIONS[1:] for name in FEW]
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,7 @@ def test_a_live_program_in_lldb_tells_what_it_wrote(
         assert answer["answers"]["threads"]["target"]["kind"] == "lldb"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_every_state_of_a_process_has_its_words(version: int, host: Callable[[int], LldbHost]) -> None:
     executable = stopped("hang").executable
     said = host(version).ask("situations", executable=str(executable), function="simulate")
@@ -116,7 +118,7 @@ def test_every_state_of_a_process_has_its_words(version: int, host: Callable[[in
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_a_program_without_openmp_is_said_to_be_one(version: int, host: Callable[[int], LldbHost]) -> None:
     said = host(version).ask("at_entry", executable="/bin/true")["said"]
     assert re.sub(r"\d modules", "N modules", numberless(said)) == (
@@ -125,7 +127,7 @@ def test_a_program_without_openmp_is_said_to_be_one(version: int, host: Callable
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_a_32_bit_process_is_asked(version: int, host: Callable[[int], LldbHost], tmp_path: Path) -> None:
     source = ".globl _start\n_start: int3\n"
     program = tmp_path / "small"

@@ -17,6 +17,7 @@ from ompd.binary.types.variables import find_variables
 from ompd.contract.plugin import LOCK_TYPES
 from ompd.questions import threads
 from ompd.session import Session
+from tests.support.products import sample
 from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of
 from tests.unit.samples import mapped, survives
 from tests.unit.test_types import ABBREVIATIONS, built
@@ -43,14 +44,14 @@ def symbols(core: Core) -> tuple[dict[int, str | None], dict[int, str | None]]:
     return told, {word["tid"]: word["name"] or None for word in core.words if "tid" in word}
 
 
-@pytest.mark.parametrize(("compiler", "mode"), [*product(COMPILERS, MODES)])
+@pytest.mark.parametrize(("compiler", "mode"), sample(product(COMPILERS, MODES)))
 @pytest.mark.parametrize("flags", [(), ("-DON_HEAP",)], ids=["static", "heap"])
 def test_the_first_lock_is_not_taken_for_a_variable_never_set(compiler: str, mode: str, flags: tuple[str, ...]) -> None:
     told, true = symbols(core_of(locks("first", *flags), compiler, mode))
     assert told == true
 
 
-@pytest.mark.parametrize(("compiler", "mode"), [*product(COMPILERS, MODES)])
+@pytest.mark.parametrize(("compiler", "mode"), sample(product(COMPILERS, MODES)))
 @pytest.mark.parametrize("name", ["everywhere", "stale"])
 def test_locks_are_called_as_in_the_source(name: str, compiler: str, mode: str) -> None:
     told, true = symbols(core_of(locks(name), compiler, mode))
@@ -81,9 +82,13 @@ def test_all_places_of_locks_are_found_and_no_others(compiler: str, flags: str) 
     assert told == true
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("name", ["everywhere", "first", "stale"])
-@pytest.mark.parametrize("kind", ["tas", "futex", "ticket", "drdpa"])
+@pytest.mark.parametrize(
+    ("kind", "name", "compiler"),
+    sample(
+        product(["tas", "futex", "ticket", "drdpa"], ["everywhere", "first", "stale"], COMPILERS),
+        lambda kind, name, compiler: ((kind, compiler), (name, compiler)),
+    ),
+)
 def test_locks_of_other_kinds(kind: str, name: str, compiler: str) -> None:
     told, true = symbols(core_of(locks(name, KMP_LOCK_KIND=kind), compiler))
     assert told == true

@@ -27,6 +27,7 @@ from tests.support import FULL, Missing, clean_environment, intel_runtime, requi
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import table
+from tests.support.products import sample
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
 SOURCES = Path(__file__).parent / "odd"
@@ -371,14 +372,15 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(odd, compiler_name, mode, id=f"{odd.name}-{compiler_name}-{mode}")
 
 
-@pytest.mark.parametrize(("odd", "compiler_name", "mode"), list(_cases()))
+@pytest.mark.parametrize(("odd", "compiler_name", "mode"), sample(_cases()))
 def test_words_of_the_program(odd: Odd, compiler_name: str, mode: str) -> None:
     core = core_of(odd, compiler_name, mode)
     Words(core).check(missing=(odd.name, compiler_name) in UNTOLD)
 
 
-@pytest.mark.parametrize("compiler_name", COMPILERS)
-@pytest.mark.parametrize("name", ["mixed", "dlopened", "loops", "handler"])
+@pytest.mark.parametrize(
+    ("name", "compiler_name"), sample(product(["mixed", "dlopened", "loops", "handler"], COMPILERS))
+)
 def test_words_in_a_core_of_gdb(name: str, compiler_name: str) -> None:
     Words(core_of(Odd(name), compiler_name, kind="gcore")).check()
 
@@ -443,22 +445,20 @@ def test_a_team_that_is_still_forming(compiler_name: str, mode: str) -> None:
 # Other ways to build
 
 
-@pytest.mark.parametrize("compiler_name", COMPILERS)
+WAYS = {
+    "no-pie": ((), "no-pie"),
+    "no-g": (("-g0",), "dynamic"),
+    "dwarf-3": (("-gdwarf-3",), "dynamic"),
+    "dwarf-4-compressed": (("-gdwarf-4", "-gz"), "dynamic"),
+    "no-frame-pointer": (("-fomit-frame-pointer", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic"),
+    "O2": (("-O2", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic"),
+    "O3": (("-O3", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic"),
+}
+
+
 @pytest.mark.parametrize(
-    ("flags", "link"),
-    [
-        pytest.param((), "no-pie", id="no-pie"),
-        pytest.param(("-g0",), "dynamic", id="no-g"),
-        pytest.param(("-gdwarf-3",), "dynamic", id="dwarf-3"),
-        pytest.param(("-gdwarf-4", "-gz"), "dynamic", id="dwarf-4-compressed"),
-        pytest.param(
-            ("-fomit-frame-pointer", "-O1", "-fno-inline", "-fno-optimize-sibling-calls"),
-            "dynamic",
-            id="no-frame-pointer",
-        ),
-        pytest.param(("-O2", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic", id="O2"),
-        pytest.param(("-O3", "-fno-inline", "-fno-optimize-sibling-calls"), "dynamic", id="O3"),
-    ],
+    ("flags", "link", "compiler_name"),
+    [pytest.param(*WAYS[way], name, id=f"{way}-{name}") for way, name in sample(product(WAYS, COMPILERS))],
 )
 def test_ways_to_build(compiler_name: str, flags: tuple[str, ...], link: str) -> None:
     for name in ("mixed", "handler"):
@@ -495,8 +495,9 @@ def test_a_stripped_program(compiler_name: str) -> None:
 # The runtime inside of the program
 
 
-@pytest.mark.parametrize("compiler_name", COMPILERS)
-@pytest.mark.parametrize("link", ["static runtime", "static", "static-pie"])
+@pytest.mark.parametrize(
+    ("link", "compiler_name"), sample(product(["static runtime", "static", "static-pie"], COMPILERS))
+)
 def test_a_runtime_linked_into_the_program(compiler_name: str, link: str) -> None:
     for odd in (Odd("segv", link=link), Odd("tasks", link=link, environment=AWAKE)):
         words = Words(core_of(odd, compiler_name), names=link == "static runtime", lines=link == "static runtime")

@@ -37,6 +37,7 @@ from tests.stacks import (
 )
 from tests.support import FULL, Missing, clean_environment, require
 from tests.support.cache import entry, key_of
+from tests.support.products import in_turn
 from tests.unit.samples import mapped, run
 
 NO_TABLES = "-fno-asynchronous-unwind-tables"
@@ -392,7 +393,7 @@ def stepped(program: Path) -> list[str]:
     return (entry("stacks", key, make) / "printed").read_text().splitlines()
 
 
-@pytest.mark.parametrize("flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", NO_TABLES)], ids=" ".join)
+@in_turn("flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", NO_TABLES)])
 def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, ...]) -> None:
     program = built("steps.c", "gcc", ("-g", "-Wl,-z,lazy", *flags))
     shown: dict[int, list[GdbFrame]] = {}

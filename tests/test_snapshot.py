@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from ompd.errors import BadFile, OmpdError, TargetGone, Unavailable
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
 from ompd.render.json import format_answer
 from ompd.session import Session
-from tests.support import FULL, clean_environment, intel_runtime, require, running, stopped
+from tests.support import clean_environment, intel_runtime, require, running, stopped
+from tests.support.products import in_turn, sample
 from tests.support.programs import LOCK_KINDS
 from tests.test_bad_input import ompd as ompd_command
 from tests.test_odd_programs import Odd, core_of
@@ -66,16 +68,18 @@ def without_files(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "mode"),
-    [("gcc", "debug"), ("clang", "neither"), *([("gcc", "neither"), ("clang", "debug")] * FULL)],
+    ("program", "compiler", "mode"),
+    sample(
+        product(PROGRAMS, ("gcc", "clang"), ("debug", "neither")),
+        lambda program, compiler, mode: (program, (compiler, mode)),
+    ),
 )
-@pytest.mark.parametrize("program", PROGRAMS)
 def test_answers_are_those_of_the_core(program: str, compiler: str, mode: str, tmp_path: Path) -> None:
     core = stopped(program, compiler=compiler, mode=mode).core
     assert without_files(snapshot(core, tmp_path)) == answers(core)
 
 
-@pytest.mark.parametrize("kind", LOCK_KINDS)
+@in_turn("kind", LOCK_KINDS, most=2)
 def test_answers_about_locks(kind: str, tmp_path: Path) -> None:
     core = stopped("lock_kinds", mode="neither", env={"KMP_LOCK_KIND": kind}).core
     assert without_files(snapshot(core, tmp_path)) == answers(core)

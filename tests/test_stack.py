@@ -21,6 +21,7 @@ from ompd.session import Session
 from tests.support import COMPILERS, MODES, Stopped, stopped
 from tests.support.build import compiler
 from tests.support.machine import clean_environment
+from tests.support.products import sample
 from tests.support.runs import cores_allowed
 from tests.test_odd_programs import PLAIN, Core, Odd, core_of
 
@@ -248,8 +249,10 @@ def check_regions(core: Core) -> int:
     return constructs
 
 
-@pytest.mark.parametrize("compiler_name", COMPILERS)
-@pytest.mark.parametrize("odd", [pytest.param(odd, id=odd.name) for odd in PLAIN])
+@pytest.mark.parametrize(
+    ("odd", "compiler_name"),
+    sample(pytest.param(odd, name, id=f"{odd.name}-{name}") for odd in PLAIN for name in COMPILERS),
+)
 def test_stacks_of_odd_programs(odd: Odd, compiler_name: str) -> None:
     for mode in ("neither", "debug"):
         core = core_of(odd, compiler_name, mode)

@@ -10,6 +10,7 @@ import pytest
 from ompd.questions import stacks, threads
 from ompd.session import Session
 from tests.support import COMPILERS, FULL, KINDS, Stopped, stopped
+from tests.support.products import sample
 from tests.test_odd_programs import Odd, core_of
 from tests.test_truth import expected, facts_told
 from tests.truth import compare
@@ -31,12 +32,9 @@ def linked(program: str, compiler: str, link: str, mode: str = "debug", kind: st
 @pytest.mark.xdist_group("busy")
 @pytest.mark.parametrize(
     ("link", "compiler", "program"),
-    [
-        (link, compiler, program)
-        for number, (link, program) in enumerate(product(LINKS, PROGRAMS))
-        for turn, compiler in enumerate(COMPILERS)
-        if FULL or turn == number % 2
-    ],
+    sample(
+        product(LINKS, COMPILERS, PROGRAMS), lambda link, compiler, program: ((link, compiler), (program, compiler))
+    ),
 )
 def test_all_that_is_told_is_what_the_program_wrote(link: str, compiler: str, program: str) -> None:
     # The oracle compares `where` with the user's functions, files and lines, and all waits.
@@ -70,7 +68,7 @@ def test_the_runtime_is_found_in_the_program_itself(link: str, kind: str) -> Non
         pytest.param(flags, compiler, program, id=f"{' '.join(flags)}-{compiler}-{program}")
         for number, program in enumerate([*PROGRAMS, "closing_barrier", "barrier"])
         for turn, (flags, compiler) in enumerate(product([("-g0",), ("-g0", "-O2")], COMPILERS))
-        if FULL or turn % 2 == number % 2
+        if FULL or turn == number % 4
     ],
 )
 def test_whose_code_cannot_be_told_is_not_guessed(flags: tuple[str, ...], compiler: str, program: str) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ompd.session.live import MAX_STOPS, Stopper
 from tests.conftest import USUAL_STOP_NS
 from tests.support import FULL, running
 from tests.support.live import build_live, is_let_go, status_of, working
+from tests.support.products import sample
 from tests.support.runtimes import STRIPPED
 from tests.test_live import wait_until
 
@@ -403,8 +405,7 @@ def _worked(executable: Path, kind: str, count: int) -> tuple[tuple[str, ...], d
     return states, found
 
 
-@pytest.mark.parametrize("kind", ["waiting", "undeferred"])
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(("runtime", "kind"), sample(product(RUNTIMES, ["waiting", "undeferred"])))
 def test_twice_the_tasks_are_about_twice_the_work(runtime: str, kind: str) -> None:
     few, many = (600, 1200) if FULL else (150, 300)
     executable = build_live("descends", runtime=runtime)

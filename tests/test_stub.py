@@ -65,8 +65,15 @@ def facts_told(core: Stopped) -> dict[str, int]:
     return facts
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("program", "compiler"), PROGRAMS)
+@pytest.mark.parametrize(
+    ("program", "compiler", "mode"),
+    [
+        pytest.param(*program.values, mode, id=f"{program.id}-{mode}")
+        for number, program in enumerate(PROGRAMS)
+        for turn, mode in enumerate(MODES)
+        if FULL or turn == number % len(MODES)
+    ],
+)
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str) -> None:
     assert facts_told(on_stub(program, compiler, mode)) == json.loads(FACTS.read_text())[program][mode]
 
@@ -163,8 +170,8 @@ def test_of_optimised_programs(program: str, flags: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("version", "program", "runtime"),
     [
-        *((22, "nested", "stub"), (22, "task_tree", "stub"), (22, "lock", "stub"), (19, "nested", "stub")),
-        *((14, "nested", "stub"), (22, "nested", "stub-32"), (22, "task_tree", "stub-32")),
+        *((22, "task_tree", "stub"), (19, "nested", "stub"), (14, "nested", "stub"), (22, "nested", "stub-32")),
+        *([(22, "nested", "stub"), (22, "lock", "stub"), (22, "task_tree", "stub-32")] * FULL),
     ],
 )
 def test_of_cores_in_lldb(version: int, program: str, runtime: str) -> None:

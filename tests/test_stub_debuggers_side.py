@@ -28,7 +28,7 @@ from ompd.session import Session
 from tests import test_stub
 from tests.stub.programs import FOLDER, built, core_of
 from tests.stub.structures import written
-from tests.support import clean_environment, require, stopped
+from tests.support import FULL, clean_environment, require, stopped
 from tests.support.budget import within
 from tests.support.build import compiler
 from tests.support.m32 import m32_flags
@@ -585,7 +585,7 @@ def test_nothing_is_wrong_whenever_a_busy_program_is_stopped(environment: Mappin
     with subprocess.Popen([built("busy.c")], stdout=subprocess.PIPE, env=surroundings) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-            for _ in range(20):
+            for _ in range(20 if FULL else 8):
                 with Session.attach(process.pid) as session:
                     answers = session.ask(lambda stop: [question.ask(stop) for question in EVERYTHING])
                     (runtime,) = session.runtimes

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.stub.programs import built
-from tests.support.lldb import VERSIONS, LldbHost, target_create
+from tests.support.lldb import LldbHost, target_create
+from tests.support.products import each_version
 from tests.test_lldb_script import replies
 
 pytestmark = pytest.mark.xdist_group("lldb")
@@ -21,7 +22,7 @@ def figure_8(library: str = "libomp_stub.so") -> Path:
     return built("figure8.c", name=f"figure8-{library[:-3]}", flags=("-DBY_KEY",), library=library)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_places_for_breakpoints(version: int) -> None:
     host = LldbHost(version)
     names = [f"{what}_{end}" for what in ("parallel", "task", "thread") for end in ("begin", "end")]
@@ -43,7 +44,7 @@ def test_places_for_breakpoints(version: int) -> None:
 
 
 @pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
-@pytest.mark.parametrize("version", VERSIONS)
+@each_version()
 def test_its_beginning_is_seen_and_its_copies_are_told(version: int, library: str) -> None:
     told = replies(
         version,

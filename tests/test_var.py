@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ompd.errors import BadInput, NoAnswer
 from ompd.inspection import Inspection
 from ompd.model import VariableAnswer, VariableRecord
 from tests.support import clean_environment, require
+from tests.support.products import sample
 from tests.support.runs import _require_kernel_cores, cores_allowed
 from tests.support.variables import Recipe, Told, running, stopped
 
@@ -115,8 +117,10 @@ def test_every_thread_has_what_it_says_in_a_core(name: str) -> None:
         check(session, told, name)
 
 
-@pytest.mark.parametrize("name", ["threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"])
-@pytest.mark.parametrize("threads", [1, 2, 64])
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    sample(product(["threads-gcc", "threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"], [1, 2, 64])),
+)
 def test_every_thread_has_what_it_says_however_many_there_are(name: str, threads: int) -> None:
     told = stopped(RECIPES[name][0], threads)
     with ompd.open_core(told.core) as session:

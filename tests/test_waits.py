@@ -19,13 +19,14 @@ from ompd.questions import regions, tasks, threads
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests.support import stopped
+from tests.support.products import sample
 from tests.test_hostile import Overlaid
 from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of
 from tests.truth import compare
 
 FOLDER = Path(__file__).parent / "waits"
 KINDS = [None, "tas", "futex", "ticket", "queuing", "drdpa"]
-EVERYWHERE = pytest.mark.parametrize(("compiler", "mode"), [*product(COMPILERS, MODES)])
+EVERYWHERE = pytest.mark.parametrize(("compiler", "mode"), sample(product(COMPILERS, MODES)))
 
 
 def waits(name: str, **environment: str) -> Odd:
@@ -71,8 +72,9 @@ def test_a_task_whose_child_goes_on_is_complete(compiler: str, mode: str) -> Non
     assert (parent.status, parent.thread) == ("complete", None)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@EVERYWHERE
+@pytest.mark.parametrize(
+    ("compiler", "mode", "kind"), sample(product(COMPILERS, MODES, KINDS), lambda compiler, *others: (compiler, others))
+)
 def test_data_is_not_taken_for_a_lock(kind: str | None, compiler: str, mode: str) -> None:
     odd = waits("lookalike", **({"KMP_LOCK_KIND": kind} if kind else {}))
     core = core_of(odd, compiler, mode)
@@ -157,8 +159,7 @@ def test_handlers_of_signals_wait_themselves(link: str) -> None:
             assert row.wait.object is not None
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(("compiler", "kind"), sample(product(COMPILERS, KINDS)))
 def test_threads_that_wait_for_each_other_have_a_lock_each(kind: str | None, compiler: str) -> None:
     # Each has the lock that it holds, which the other waits for, in reach as well.
     program = stopped("deadlock", compiler=compiler, mode="neither", env={"KMP_LOCK_KIND": kind} if kind else {})

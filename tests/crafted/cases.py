@@ -96,7 +96,7 @@ class Case:
 
 
 CASES: dict[str, Case] = {}
-_ALWAYS_RUN = 3
+_ALWAYS_RUN = 2
 # What any run may read and hold besides: Python's own modules, the files of the system that a process has mapped.
 _READ_ANYWAY = 8 * MB
 _HELD_ANYWAY = 16 * MB

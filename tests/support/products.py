@@ -1,0 +1,70 @@
+"""Which combinations of a product are tests: with ``OMPD_FULL=1`` all of them, else a sample that has each value.
+
+The sample depends on the cases alone, so that a test that is red once is there in the next run, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+from zlib import crc32
+
+import pytest
+
+from tests.support.lldb import VERSIONS
+from tests.support.machine import FULL
+
+T = TypeVar("T")
+
+
+def _values(case: Any) -> Sequence[Any]:
+    values = getattr(case, "values", case)  # those of a pytest.param
+    return values if isinstance(values, tuple) else (values,)
+
+
+def sample(cases: Iterable[T], axes: Callable[..., Sequence[Hashable]] | None = None) -> list[T]:
+    """Return the *cases* to run, in their order: with ``OMPD_FULL=1`` all, else few in which each value occurs.
+
+    :param axes: takes the values of a case and returns those of which each has to occur, a tuple for those that have
+        to occur together; without it these are the case's values
+    """
+    left = list(cases)
+    if FULL:
+        return left
+    wanted = {
+        number: [(axis, repr(value)) for axis, value in enumerate(axes(*_values(case)) if axes else _values(case))]
+        for number, case in enumerate(left)
+    }
+    missing = {value for values in wanted.values() for value in values}
+    taken: Counter[tuple[int, str]] = Counter()
+    chosen = []
+    while missing:
+        # The one with most of what is missing; of several the one whose values have been taken least, the first.
+        best = max(wanted, key=lambda n: (sum(v in missing for v in wanted[n]), -sum(taken[v] for v in wanted[n]), -n))
+        values = wanted.pop(best)
+        missing.difference_update(values)
+        taken.update(values)
+        chosen.append(best)
+    return [left[number] for number in sorted(chosen)]
+
+
+def in_turn(
+    name: str, values: Sequence[Any], *, most: int = 1, indirect: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark a test that is run with each of *values* as *name*: without ``OMPD_FULL=1`` with *most* of them.
+
+    With which is decided by the test's name, so that each of them is used by many tests.
+    """
+
+    def mark(test: Callable[..., None]) -> Callable[..., None]:
+        first = crc32(test.__name__.encode())
+        chosen = values if FULL else [values[(first + turn) % len(values)] for turn in range(most)]
+        return pytest.mark.parametrize(name, chosen, indirect=indirect)(test)
+
+    return mark
+
+
+def each_version(name: str = "version", *, of: Sequence[int] = VERSIONS, indirect: bool = False) -> Any:
+    """Mark a test that is run in each LLDB of *of*, see :func:`in_turn`."""
+    return in_turn(name, of, indirect=indirect)
