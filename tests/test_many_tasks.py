@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ompd_stub.handles import Task as TaskOfStub
+from ompd_stub.tasks import Task as TaskOfStub
 
 from ompd.debugger.memory import TargetMemory
 from ompd.inspection import Inspection

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ompd_stub import handles, plugin, runtime
+from ompd_stub import plugin, runtime
+from ompd_stub import tasks as stub_tasks
+from ompd_stub import teams as stub_teams
+from ompd_stub import threads as stub_threads
 
 import ompd
 from ompd.contract import plugin as contract
@@ -248,9 +251,9 @@ QUESTIONS: Sequence[Any] = (runtimes, threads, regions, tasks, icvs, stacks)
 OWN = {
     contract.Plugin: plugin.StubPlugin,
     contract.AddressSpace: runtime.Runtime,
-    contract.ThreadHandle: handles.Thread,
-    contract.ParallelHandle: handles.Region,
-    contract.TaskHandle: handles.Task,
+    contract.ThreadHandle: stub_threads.Thread,
+    contract.ParallelHandle: stub_teams.Region,
+    contract.TaskHandle: stub_tasks.Task,
 }
 
 
@@ -324,7 +327,7 @@ def test_handles_have_one_wrapper_and_equal_ones_are_equal() -> None:
         assert space is not None
         first, again = space.threads()[1], space.threads()[1]
         regions_of = [thread.current_parallel() for thread in (first, again)]
-    assert first is again and isinstance(original(first), handles.Thread)
+    assert first is again and isinstance(original(first), stub_threads.Thread)
     assert regions_of[0] == regions_of[1] and hash(regions_of[0]) == hash(regions_of[1])
     assert original(regions_of[0]) is not original(regions_of[1])
 

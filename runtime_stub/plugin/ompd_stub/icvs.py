@@ -8,8 +8,10 @@ from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
-from ompd_stub.handles import Region, Registry, Task, Thread
 from ompd_stub.reading import Reading
+from ompd_stub.tasks import Task
+from ompd_stub.teams import Region
+from ompd_stub.threads import Thread, Threads
 
 
 def describe() -> list[IcvDescription]:
@@ -17,7 +19,7 @@ def describe() -> list[IcvDescription]:
     return icv_readers.describe(_READERS)
 
 
-def read(runtime: Registry, name: str, handle: object) -> Value:
+def read(runtime: Threads, name: str, handle: object) -> Value:
     """See :func:`ompd.contract.helpers.icv_readers.read`."""
     return icv_readers.read(_READERS, _HANDLES, runtime, name, handle)
 

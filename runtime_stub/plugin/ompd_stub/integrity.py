@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ompd.errors import CorruptState, OmpdError
-from ompd_stub.handles import Registry, Task, Team, Thread
+from ompd_stub.tasks import Task
+from ompd_stub.teams import Team
 from ompd_stub.threadprivate import Threadprivate
+from ompd_stub.threads import Thread, Threads
 
 _MOST = 8
 
 
-def damage(runtime: Registry, threadprivate: Threadprivate) -> Sequence[CorruptState]:
+def damage(runtime: Threads, threadprivate: Threadprivate) -> Sequence[CorruptState]:
     """Return what contradicts itself, each once, at most some."""
     found: dict[str, CorruptState] = {}
     for check in _checks(runtime, threadprivate):
@@ -26,7 +29,7 @@ def damage(runtime: Registry, threadprivate: Threadprivate) -> Sequence[CorruptS
     return tuple(found.values())
 
 
-def _checks(runtime: Registry, threadprivate: Threadprivate) -> Iterator[Callable[[], object]]:
+def _checks(runtime: Threads, threadprivate: Threadprivate) -> Iterator[Callable[[], object]]:
     yield lambda: runtime.threads()
     yield lambda: runtime.teams
     yield lambda: runtime.all_tasks()
@@ -37,7 +40,7 @@ def _checks(runtime: Registry, threadprivate: Threadprivate) -> Iterator[Callabl
         return  # said already
     for team in teams.values():
         yield from _of_team(team)
-        yield team.check_queue
+        yield partial(runtime.check_queue, team)
     for thread in threads:
         yield from _of_thread(thread)
         yield thread.lock

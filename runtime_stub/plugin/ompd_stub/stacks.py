@@ -17,7 +17,9 @@ from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame
 from ompd.errors import CorruptState, Unavailable
-from ompd_stub.handles import Region, Registry, Task, Team, Thread
+from ompd_stub.tasks import Task
+from ompd_stub.teams import Region, Team
+from ompd_stub.threads import Thread, Threads
 
 _FORKS = "GOMP_parallel"
 # They call the code of implicit and explicit tasks.
@@ -85,7 +87,7 @@ def _by_functions(thread: Thread, frames: Sequence[Frame]) -> list[ConstructCode
     # regions; explicit ones have the thread, and the function: of two that have the same, nobody can tell which is
     # which.
     current = thread.current_task()
-    implicit = [team.region_task(thread) for team in _hosted_teams(thread) if team.level]
+    implicit = [thread.runtime.region_task(team, thread.address) for team in _hosted_teams(thread) if team.level]
     explicit = list(thread.runtime.explicit_tasks.get(thread.address, ()))
     if current is not None and current.kind() == "explicit" and current not in explicit:
         explicit.append(current)
@@ -129,17 +131,17 @@ def _hosted_teams(thread: Thread) -> Iterator[Team]:
         team = team.parent
 
 
-def _is(runtime: Registry, frame: Frame, owner: str) -> bool:
+def _is(runtime: Threads, frame: Frame, owner: str) -> bool:
     return runtime.code.of(frame) == owner
 
 
-def encountering_frames(region: Region) -> tuple[Frame, ...]:
+def encountering_frames(runtime: Threads, region: Region) -> tuple[Frame, ...]:
     """Return the frames outside of *region* on its primary thread, from the user's that encountered it outwards.
 
     :raises Unavailable: if that frame is not on the stack, or not to be told from others
     """
-    primary = region.thread(0)
-    runtime, frames = primary.runtime, _frames(primary)
+    primary = runtime.thread_at(region.team.threads[0])
+    frames = _frames(primary)
     at: int | None = None
     if runtime.keeps_states():
         address = runtime.pointer(region.team.view, "encountering")

@@ -7,7 +7,7 @@ from ompd.contract.ompt import FROM_2015, State, is_wait
 from ompd.contract.plugin import ThreadState
 from ompd.errors import CorruptState, Unavailable
 from ompd_stub import stacks
-from ompd_stub.handles import Thread
+from ompd_stub.threads import Thread
 
 _ROUTINES = {
     **WAITING,

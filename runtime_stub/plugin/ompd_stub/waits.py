@@ -8,7 +8,8 @@ from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView
 from ompd.contract.plugin import BarrierState, LockState
 from ompd.errors import CorruptState
-from ompd_stub.handles import Region, Registry, Thread
+from ompd_stub.teams import Region
+from ompd_stub.threads import Thread, Threads
 
 # enum stub_lock_kind
 _LOCK, _NEST_LOCK, _CRITICAL, _UNNAMED, _ATOMIC = 1, 2, 3, 4, 5
@@ -28,7 +29,7 @@ def lock_of(thread: Thread) -> LockState | None:
     return LockState(work, "ordered", thread.runtime.thread_at(owner).native if owner is not None else None, ())
 
 
-def _lock(runtime: Registry, address: int) -> LockState:
+def _lock(runtime: Threads, address: int) -> LockState:
     view = runtime.view("stub_lock", address)
     kind = view.unsigned("kind")
     if kind not in _KINDS:
@@ -44,7 +45,7 @@ def _lock(runtime: Registry, address: int) -> LockState:
     )
 
 
-def _waiters(runtime: Registry, view: StructView) -> tuple[int, ...]:
+def _waiters(runtime: Threads, view: StructView) -> tuple[int, ...]:
     def next_waiter(thread: int) -> int | None:
         return runtime.thread_at(thread).view.pointer("next_waiter")
 
@@ -54,20 +55,20 @@ def _waiters(runtime: Registry, view: StructView) -> tuple[int, ...]:
     return tuple(runtime.thread_at(thread).native for thread in line)
 
 
-def barriers_of(region: Region) -> Sequence[BarrierState]:
+def barriers_of(runtime: Threads, region: Region) -> Sequence[BarrierState]:
     """Return who is noted to have arrived (``at_barrier``). A team has one barrier, whatever threads come for.
 
     :raises CorruptState: if it has counted more than there are
     """
     team = region.team
-    barrier = team.runtime.embedded(team.view, "barrier", "stub_barrier")
+    barrier = runtime.embedded(team.view, "barrier", "stub_barrier")
     arrived, expected = barrier.signed("arrived"), barrier.signed("expected")
     if expected != team.size or not 0 <= arrived <= expected:
         raise CorruptState(
             team.address, f"barrier where {arrived} of {expected} have arrived, of a team of {team.size}"
         )
-    members = [team.thread(number).native for number in range(team.size)]
-    here = [team.runtime.task_at(task).view.signed("at_barrier") for task in team.implicit]
+    members = [runtime.thread_at(thread).native for thread in team.threads]
+    here = [runtime.task_at(task).view.signed("at_barrier") for task in team.implicit]
     present = {member for member, is_here in zip(members, here, strict=True) if is_here}
     doubt = None
     if len(present) != arrived:
