@@ -107,4 +107,5 @@ def _as_tree(rows: list[ParallelRecord]) -> list[ParallelRecord]:
     def order(parent: str | None, row: ParallelRecord) -> int:
         return numbers.get(parent or "", {}).get(row.threads[0] if row.threads else None, 0)
 
-    return as_tree(rows, attrgetter("enclosing"), order)
+    # Those that have the same place, as regions of several initial threads: the one that was found last is first.
+    return as_tree(rows[::-1], attrgetter("enclosing"), order)
