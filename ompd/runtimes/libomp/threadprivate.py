@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Module
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
@@ -88,18 +89,17 @@ class Threadprivate:
         :raises CorruptState: if there is no end of them
         """
         if thread.address not in self._copies:
+
+            def following(at: int) -> int | None:
+                return self._structures.view("private_common", at).pointer("link")
+
             found: list[Copy] = []
-            here = self._structures.view("kmp_base_info_t.th_pri_head", thread.address).pointer("th_pri_head")
-            seen: set[int] = set()
-            while here is not None:
-                if here in seen or len(seen) >= _MAX_COPIES:
-                    raise CorruptState(here, "the list of a thread's threadprivate variables does not end")
-                seen.add(here)
+            first = self._structures.view("kmp_base_info_t.th_pri_head", thread.address).pointer("th_pri_head")
+            for here in chain(first, following, _MAX_COPIES, "the list of a thread's threadprivate variables"):
                 node = self._structures.view("private_common", here)
                 variable, copy, size = node.pointer("gbl_addr"), node.pointer("par_addr"), node.unsigned("cmn_size")
                 if variable is not None and copy is not None and size <= _MAX_COPY:
                     found.append(Copy(variable, copy, size))
-                here = node.pointer("link")
             self._copies[thread.address] = tuple(found)
         return self._copies[thread.address]
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN
 from ompd.contract.process import Frame
 from ompd.runtimes.libomp.teams.reading import Reading
 
@@ -79,7 +79,7 @@ class Code:
         """Return the name of the runtime's routine at *address*, None where that is not the runtime's code."""
         known = self._routines
         if address not in known:
-            inside = self._runtime.owner_at(address) == RUNTIME
+            inside = self._runtime.owners.at(address) == RUNTIME
             known[address] = naming.routine_name(self._process.locate(address).symbol) if inside else None
         return known[address]
 
@@ -94,7 +94,7 @@ class Code:
 
     def is_users(self, frame: Frame) -> bool:
         """Return whether a frame's code is the user's."""
-        return self._runtime.owner_at(frame.call_site) == USER
+        return self._runtime.owners.is_users(frame)
 
     def is_users_code(self, frames: Sequence[Frame], index: int) -> bool:
         """Return whether the code of a frame of a stack is the user's, also where it is the call of an entry point of
@@ -102,7 +102,7 @@ class Code:
         library's.
         """
         frame = frames[index]
-        if not index or self._runtime.owner_at(frame.call_site) != UNKNOWN:
+        if not index or self._runtime.owners.at(frame.call_site) != UNKNOWN:
             return self.is_users(frame)
         return naming.is_entry(self.entry_called(frames[index - 1], frame))
 
@@ -130,7 +130,7 @@ class Code:
             if callee is None:
                 # Those that are there for this alone call nothing else, so that one of the C library's was jumped to.
                 return self.is_users(inner) or (
-                    invoker[0].startswith("__kmp_") and self._runtime.owner_at(inner.call_site) == SYSTEM
+                    invoker[0].startswith("__kmp_") and self._runtime.owners.at(inner.call_site) == SYSTEM
                 )
             return self.was_jumped_to(callee, outer)
         if not self.is_users(inner) or not self.is_users(outer):

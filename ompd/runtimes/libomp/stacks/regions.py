@@ -16,14 +16,12 @@ from typing import NamedTuple
 
 from ompd import naming
 from ompd.contract.code import UNKNOWN, construct_passed, entry_of
+from ompd.contract.helpers.stacks import region_entry
 from ompd.contract.process import Frame, Shape, Stack
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import Unavailable
 from ompd.runtimes.libomp.stacks.code import CLOSING_BARRIERS, TASK_INVOKERS, Code, is_fork
 from ompd.runtimes.libomp.teams.teams import Region
 from ompd.runtimes.libomp.teams.threads import Thread, Threads
-
-# Teams have many threads that would all say the same; one that does not tell is seldom alone.
-_MAX_ASKED = 8
 
 
 class Marks(NamedTuple):
@@ -72,26 +70,15 @@ class Stacks:
 
         :raises Unavailable: if no thread of the team has it on its stack
         """
-        size = min(region.size(), _MAX_ASKED)
-        # The primary thread last: its stack holds more regions, and with workers there is no need to tell them apart.
-        for number in reversed(range(size)):
-            try:
-                stack = self.hosted(self._runtime.thread_at(region.member(number)))
-            except OmpdError:
-                continue  # a stack that cannot be read says nothing; the others may
-            entry = self._outlined_entry(stack.frames, stack.places.get(region))
-            if entry is not None:
-                return entry
-        try:
-            # The call that began it says which function it passed.
-            entry = construct_passed(self._process, self.encountering_frames(region)[0].pc, None)
-        except OmpdError:
-            entry = None
-        if entry is not None:
-            return entry
-        raise Unavailable(
-            f"the runtime does not keep this region's function, and {size} of its threads have left it or its name"
-        )
+
+        def on_stack(number: int) -> int | None:
+            stack = self.hosted(self._runtime.thread_at(region.member(number)))
+            return self._outlined_entry(stack.frames, stack.places.get(region))
+
+        def passed() -> int | None:
+            return construct_passed(self._process, self.encountering_frames(region)[0].pc, None)
+
+        return region_entry(region, on_stack, passed)
 
     def encountering_frames(self, region: Region) -> tuple[Frame, ...]:
         """Return the frames outside of *region* on its primary thread, from the user's that encountered the construct
@@ -119,7 +106,7 @@ class Stacks:
                 if called is not None and not _begins_construct(called):
                     break  # it called the function that met the construct
                 return frames[index:]
-            is_open = is_open or self._runtime.owner_at(frames[index].call_site) == UNKNOWN
+            is_open = is_open or self._runtime.owners.at(frames[index].call_site) == UNKNOWN
         if is_open:
             raise Unavailable("which frame outside of the region is the user's cannot be told: nothing but names tells")
         raise Unavailable("the function that encountered the region has left the stack by a tail call")

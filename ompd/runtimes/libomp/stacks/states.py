@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ompd import naming
 from ompd.contract.code import SYSTEM, UNKNOWN, USER
 from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
+from ompd.contract.helpers.stacks import interrupted_at
 from ompd.contract.ompt import State, is_wait, state_name
 from ompd.contract.plugin import ThreadState
 from ompd.contract.process import Frame, Shape, Stack
@@ -136,7 +137,7 @@ class States:
         # Whether its whole stack is the C library's: a thread that was made and has not come to the runtime, or is
         # ending.
         stack = self._stack(thread)
-        owners = {self._runtime.owner_at(frame.call_site) for frame in stack.frames}
+        owners = {self._runtime.owners.at(frame.call_site) for frame in stack.frames}
         return stack.stopped is None and owners == {SYSTEM}
 
     def _is_between_regions(self, thread: Thread) -> bool:
@@ -147,7 +148,7 @@ class States:
         # Whether it waits for another thread to wake it up, which a routine that goes on by itself does not do.
         process = self._runtime.process
         for frame in self._stack(thread).frames:
-            owner = self._runtime.owner_at(frame.call_site)
+            owner = self._runtime.owners.at(frame.call_site)
             if owner == USER:
                 return False
             if owner == SYSTEM and _SLEEPING.search(process.locate(frame.call_site).symbol or ""):
@@ -166,13 +167,11 @@ class States:
         return known
 
     def _routines_on(self, frames: Sequence[Frame]) -> tuple[list[str], bool]:
-        found = self._routines_in(frames)
-        for index, frame in enumerate(frames):
-            routine = self._code.routine_of(frame)
-            if found != ([], True) or (routine is not None and calls_user_code(routine)):
+        found: tuple[list[str], bool] = [], True
+        for at in interrupted_at(frames, lambda index: calls_user_code(self._code.routine_of(frames[index]) or "")):
+            found = self._routines_in(frames[at:])
+            if found != ([], True):
                 break
-            if frame.is_signal_frame:
-                found = self._routines_in(frames[index + 1 :])
         return found
 
     def _routines_in(self, frames: Sequence[Frame]) -> tuple[list[str], bool]:
@@ -189,7 +188,7 @@ class States:
                     return [], True  # whatever it is, the runtime called it as user code
                 names.append(routine)
                 continue
-            owner = self._runtime.owner_at(frame.call_site)
+            owner = self._runtime.owners.at(frame.call_site)
             if owner == USER:
                 # The entry point may have jumped to the routine that does its work.
                 called = naming.routine_name(self._runtime.process.routine_called(frame.pc)) if names else ""
@@ -200,7 +199,7 @@ class States:
         return names[::-1], False
 
     def _is_code_left(self, frame: Frame, outer: Frame) -> bool:
-        if self._runtime.owner_at(frame.call_site) == USER:
+        if self._runtime.owners.at(frame.call_site) == USER:
             return False
         return self._code.begins_region(frame, outer) or self._code.begins_task(frame, outer)
 

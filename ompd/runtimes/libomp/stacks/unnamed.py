@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, USER
+from ompd.contract.helpers.stacks import runs
 from ompd.contract.memory import read_words
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError
@@ -191,20 +192,14 @@ class _Search:
             yield thread, frames, list(self._groups(frames))
 
     def _groups(self, frames: Sequence[Frame]) -> Iterator[_Group]:
-        owners = [self._runtime.owner_at(frame.call_site) for frame in frames]
-        first = 0
-        while first < len(frames):
-            if owners[first] != RUNTIME:
-                first += 1
-                continue
-            last = first
-            while last + 1 < len(frames) and owners[last + 1] == RUNTIME:
-                pair = frames[last], frames[last + 1]
-                if self._is_jumped_to(*pair) or self._code.begins_region(*pair):
-                    break
-                last += 1
+        owners = [self._runtime.owners.of(frame) for frame in frames]
+
+        def is_divided(last: int) -> bool:
+            pair = frames[last], frames[last + 1]
+            return self._is_jumped_to(*pair) or self._code.begins_region(*pair)
+
+        for first, last in runs([owner == RUNTIME for owner in owners], is_divided):
             yield _Group(first, last, self._entry(frames, last, owners))
-            first = last + 1
 
     def _is_jumped_to(self, inner: Frame, outer: Frame) -> bool:
         # Whether it is an entry point to which the code of a construct, which *outer* had called, ended by a jump.
@@ -227,7 +222,7 @@ class _Search:
 
     def _wrappers(self) -> set[int]:
         entries = {team.t_pkfn for team in self._teams()}
-        return {entry for entry in entries if entry is not None and self._runtime.owner_at(entry) == RUNTIME}
+        return {entry for entry in entries if entry is not None and self._runtime.owners.at(entry) == RUNTIME}
 
     def _teams(self) -> Iterator[Team]:
         try:

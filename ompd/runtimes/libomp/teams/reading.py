@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from ompd.contract.code import owner
 from ompd.contract.helpers.pages import Heap
+from ompd.contract.helpers.stacks import CodeOwners
+from ompd.contract.helpers.walks import most_threads
 from ompd.contract.memory import StructLayout, read_pointer, read_signed
 from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState, NotInitialised, SymbolNotFound, Unavailable
@@ -48,8 +49,6 @@ _WANTED: Mapping[str, Sequence[str]] = {
 # The runtime makes room for as many threads as it has started, at most __kmp_sys_max_nth; Linux has no more than 4
 # million ids.
 _MAX_CAPACITY = 1 << 22
-# OpenMP threads are threads of the process, but for those that have ended and the runtime still has.
-_MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
 _MAX_HEAD = 4096
 _MAX_SOURCE = 4096
@@ -76,7 +75,7 @@ class Reading(ABC):
         self.team_layout: StructLayout = self.layouts["kmp_team_p"].embedding("t", self.layouts["kmp_base_team_t"])
         self.task_layout: StructLayout = self.layouts["kmp_taskdata_t"]
         self.task_flags: Mapping[str, int] = self.layouts["kmp_tasking_flags_t"].masks
-        self._owners: dict[int, str] = {}
+        self.owners = CodeOwners(process, module)
 
     @property
     @abstractmethod
@@ -120,13 +119,6 @@ class Reading(ABC):
         self.structures.layout("kmp_base_info_t")
         return self.structures
 
-    def owner_at(self, address: int) -> str:
-        """Return whose code is at *address*; see :func:`ompd.contract.code.owner`."""
-        known = self._owners
-        if address not in known:
-            known[address] = owner(self.process, (self.module,), address)
-        return known[address]
-
     def construct_source(self, ident: int | None) -> str | None:
         """Return ``psource`` of the ``ident_t`` at *ident*, None if there is none."""
         text = self.structures.view("ident_t", ident).pointer("psource") if ident is not None else None
@@ -160,17 +152,14 @@ class Reading(ABC):
             raise NotInitialised(f"{self.module.name} has no threads: it is not initialised, or has shut down")
         found = tuple(dict.fromkeys(self._pointers(array, self.capacity)))
         if len(found) > self.most_threads:
-            raise CorruptState(array, f"__kmp_threads has {len(found)} threads, the process {self._native_threads}")
+            there = len(self.process.threads())
+            raise CorruptState(array, f"__kmp_threads has {len(found)} threads, the process {there}")
         return found
 
     @cached_property
-    def _native_threads(self) -> int:
-        return len(self.process.threads())
-
-    @property
     def most_threads(self) -> int:
         """More threads than the runtime, or one team, can have."""
-        return _MAX_THREADS + _MAX_THREADS_EACH * self._native_threads
+        return most_threads(self.process)
 
     def _pointers(self, address: int, count: int) -> list[int]:
         # The non-null pointers of an array.

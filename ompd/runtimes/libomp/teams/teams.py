@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ompd.contract.code import RUNTIME, USER
+from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.plugin import BarrierState, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame, Module, Process
@@ -86,7 +87,7 @@ class Team:
         if arguments is None or view.signed("t_argc") < 1:
             return None
         function = read_pointer(self.runtime.process, arguments)
-        return function if function is not None and self.runtime.owner_at(function) == USER else None
+        return function if function is not None and self.runtime.owners.at(function) == USER else None
 
     @cached_property
     def t_threads(self) -> tuple[int | None, ...]:
@@ -129,16 +130,13 @@ class Team:
         # ompt_lw_taskteam_t nodes, innermost first: what OMPT keeps of all but the innermost serialized region of this
         # team.
         layout = self.runtime.layouts["ompt_lw_taskteam_t"]
-        nodes: list[StructView] = []
-        seen: set[int] = set()
-        address = self._view.pointer("ompt_serialized_team_info")
-        while address is not None:
-            if address in seen or len(seen) >= MAX_NESTING:
-                raise CorruptState(address, "the chain of ompt_lw_taskteam_t does not end")
-            seen.add(address)
-            nodes.append(StructView(self.runtime.heap, layout, address))
-            address = nodes[-1].pointer("parent")
-        return tuple(nodes)
+
+        def node(address: int) -> StructView:
+            return StructView(self.runtime.heap, layout, address)
+
+        first = self._view.pointer("ompt_serialized_team_info")
+        what = "the chain of ompt_lw_taskteam_t"
+        return tuple(map(node, chain(first, lambda at: node(at).pointer("parent"), MAX_NESTING, what)))
 
     def displaced(self, depth: int) -> StructView:
         """Return the *depth*-th node, from the innermost, of what OMPT keeps of enclosing serialized regions.
@@ -160,16 +158,7 @@ class Team:
 
         :raises CorruptState: if ``t_parent`` does not end
         """
-        teams: list[Team] = []
-        seen: set[int] = set()
-        team: Team | None = self
-        while team is not None:
-            if team.address in seen or len(seen) >= MAX_NESTING:
-                raise CorruptState(team.address, "the chain of t_parent does not end")
-            seen.add(team.address)
-            teams.append(team)
-            team = team.t_parent
-        return tuple(teams)
+        return tuple(chain(self, lambda team: team.t_parent, MAX_NESTING, "the chain of t_parent"))
 
     @cached_property
     def has_level(self) -> bool:
@@ -283,7 +272,7 @@ class Region:
         entry, on_stacks = self.team.t_pkfn, self.team.runtime.entry_on_stacks
         if self.size() == 1 or entry is None:
             return on_stacks(self)
-        if self.team.runtime.owner_at(entry) != RUNTIME:
+        if self.team.runtime.owners.at(entry) != RUNTIME:
             return entry
         try:
             return on_stacks(self)

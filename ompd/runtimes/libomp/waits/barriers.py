@@ -154,7 +154,7 @@ class Barriers:
         return read_unsigned(self._runtime.heap, found.pop(), 8) & COUNT == STEP
 
     def _is_runtimes(self, frame: Frame) -> bool:
-        return self._runtime.owner_at(frame.call_site) == RUNTIME
+        return self._runtime.owners.at(frame.call_site) == RUNTIME
 
     def _counted(self, thread: Thread, region: Region, likely: int) -> tuple[int, ...]:
         # A thread may still be on its way out of the barrier before. Intel's runtime counts, for all but the region's

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
 
+from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.plugin import Dependence, TaskWait
 from ompd.errors import CorruptState, OmpdError
@@ -221,16 +222,13 @@ class Waiting:
 
     def _tasks_of(self, listed: int | None) -> Iterator[Task]:
         # The tasks of a kmp_depnode_list_t.
-        seen: set[int] = set()
-        while listed is not None:
-            if listed in seen or len(seen) >= _MAX_NODES:
-                raise CorruptState(listed, "a list of tasks that wait for another does not end")
-            seen.add(listed)
-            view = self._view("kmp_depnode_list", listed)
-            node = view.pointer("node")
+        def following(at: int) -> int | None:
+            return self._view("kmp_depnode_list", at).pointer("next")
+
+        for here in chain(listed, following, _MAX_NODES, "a list of tasks that wait for another"):
+            node = self._view("kmp_depnode_list", here).pointer("node")
             if node is not None:
                 yield from self._task_of(node)
-            listed = view.pointer("next")
 
     def _task_of(self, node: int) -> Iterator[Task]:
         # That of a node, unless it is complete; a taskwait with a depend clause has a node and no task.

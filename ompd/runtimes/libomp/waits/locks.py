@@ -138,7 +138,7 @@ class Locks:
         if 0 < end - start <= _MAX_STACK:
             raw = self._process.read(start, end - start)
             words = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
-        inner = [frame for frame in frames if self._runtime.owner_at(frame.call_site) == RUNTIME]
+        inner = [frame for frame in frames if self._runtime.owners.at(frame.call_site) == RUNTIME]
         held = [value for frame in inner for value in frame.registers.values()]
         rest = [value for frame in frames for value in frame.registers.values()]
         return _addresses(noted + held), _addresses(rest + words)

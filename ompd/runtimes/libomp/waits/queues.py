@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import CorruptState, LayoutUnavailable
 from ompd.runtimes.layout import dwarf
@@ -69,17 +70,16 @@ class Queues:
         if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
             return []  # LLVM 14 and those before had no such queues
         node, td = self._structures.layout("kmp_task_pri_t"), self._structures.layout("kmp_thread_data_t")
+
+        def view_of(address: int) -> StructView:
+            return StructView(self._heap, node, address)
+
         found: dict[int, None] = {}
         for _, address in self._task_teams():
-            here = read_pointer(self._heap, address + self._first_priority())
-            seen: set[int] = set()
-            while here is not None:
-                if here in seen or len(seen) >= _MAX_PRIORITIES:
-                    raise CorruptState(here, "the queues of priorities do not end")
-                seen.add(here)
-                view = StructView(self._heap, node, here)
-                found.update(dict.fromkeys(self._deque(StructView(self._heap, td, view.address_of("td")))))
-                here = view.pointer("next")
+            first = read_pointer(self._heap, address + self._first_priority())
+            for here in chain(first, lambda at: view_of(at).pointer("next"), _MAX_PRIORITIES, "the list of priorities"):
+                queue = StructView(self._heap, td, view_of(here).address_of("td"))
+                found.update(dict.fromkeys(self._deque(queue)))
         return self._tasks_at(found)
 
     def _first_priority(self) -> int:
