@@ -23,8 +23,8 @@ from ompd.binary.core.extract import extract
 from ompd.binary.core.notes import AT_RANDOM, NT_PRSTATUS
 from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf import files as dwarf_files
-from ompd.binary.dwarf import lines as dwarf_lines
-from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.source import table as dwarf_table
+from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.elf.elf import (
     EM_X86_64,
     ET_CORE,
@@ -334,7 +334,7 @@ def test_a_line_table_with_rows_without_number_is_refused_soon(monkeypatch: pyte
 
 
 def test_rows_are_looked_through_and_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dwarf_lines, "_MAX_KEPT", 1 << 12)
+    monkeypatch.setattr(dwarf_table, "_MAX_KEPT", 1 << 12)
     lines = lines_of(at_address(0x1000) + bytes((23,)) * 200_000 + END)
     with held_below(4 * MB):
         assert lines.locate(0x1000 + 150_000) == ("a.c", 150_001)
@@ -364,7 +364,7 @@ def some_program(chance: random.Random) -> tuple[bytes, list[tuple[int, int, boo
 
 @pytest.mark.parametrize("kept", [1, 1 << 18])
 def test_rows_are_found_whether_they_were_kept_or_not(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    monkeypatch.setattr(dwarf_lines, "_MAX_KEPT", kept)
+    monkeypatch.setattr(dwarf_table, "_MAX_KEPT", kept)
     chance = random.Random(15)
     program, rows = some_program(chance)
     lines = lines_of(program)
@@ -628,15 +628,14 @@ REASONS = {
     "debugger/snapshot/environment.py": {"range(piece - size, -1, -size)": _HELD},
     "debugger/files/finder.py": {"bytes(mapped)": "of at most _MAX_COPIED bytes"},
     "binary/core/writer.py": {"bytes(data_at - notes_at - len(raw))": "less than a page", "bytes(out)": _HELD},
-    "binary/dwarf/index.py": {"bytes(raw)": _HELD},
-    "binary/dwarf/lines.py": {
+    "binary/dwarf/search.py": {"bytes(raw)": _HELD},
+    "binary/dwarf/source/table.py": {
         "range(count)": _CHECKED,
         "range(index, -1, -1)": _HELD,
         "range(cursor.byte())": "at most 255",
         "range(self._lengths[opcode - 1])": "at most 255",
     },
     "binary/dwarf/sections.py": {"bytes(joined)": _HELD, "range(1, self._rows + 1)": _CHECKED},
-    "binary/types/type_names.py": {"', pointer' * (DW_AT_ASSOCIATED in attributes)": "once, or not at all"},
     "binary/types/values.py": {
         "[value] * shown": "at most as many as are shown",
         "range(limit)": "at most _MAX_STRING",

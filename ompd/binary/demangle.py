@@ -1,7 +1,7 @@
 """Names of C++ as the linker has them (Itanium C++ ABI, 5.1) made readable: ``space::Class::method``, ``twice<int>``.
 
 For names of which no debug information says what the source calls them. Parameters and result are left out, as in
-:mod:`ompd.binary.dwarf.names`. The library parses; what it has parsed is written here, because that may be
+:mod:`ompd.binary.dwarf.source.names`. The library parses; what it has parsed is written here, because that may be
 much more than the name: substitutions let a name of a kilobyte stand for more text than there is memory.
 """
 

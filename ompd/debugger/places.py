@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from ompd.binary.dwarf.lines import Function
+from ompd.binary.dwarf.source.lines import Function
 from ompd.contract.process import Location, Module, SourceFrame
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.modules.told_places import ToldPlaces

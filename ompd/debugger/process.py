@@ -62,7 +62,7 @@ class StoppedProcess:
     ) -> None:
         architecture = target.architecture
         self.target, self.finder = target, finder
-        modules = ModuleList(target, finder, exe) if earlier is None else earlier.module_list
+        modules = ModuleList(target, finder, exe, names.is_made) if earlier is None else earlier.module_list
         types = Types(modules) if earlier is None else earlier.types
         known = KnownPlaces() if earlier is None else earlier.places.known
         steps: Steps = {} if earlier is None else earlier.stacks.steps

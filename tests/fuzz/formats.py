@@ -18,17 +18,18 @@ from ompd.binary.core import notes
 from ompd.binary.cursor import Cursor
 from ompd.binary.demangle import demangle
 from ompd.binary.dwarf.expression import evaluate
+from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
-from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
     derefs_through,
-    expression_at,
     find_pieces,
     read_pieces,
 )
 from ompd.binary.dwarf.sections import Sections
-from ompd.binary.dwarf.units import Unit, Value
+from ompd.binary.dwarf.source.lines import LineInfo
+from ompd.binary.dwarf.units import Unit
 from ompd.binary.elf.elf import ElfFile, iter_notes
 from ompd.binary.elf.symbols import SymbolTable
 from ompd.binary.types.layouts import TypeReader
@@ -681,14 +682,18 @@ def _read_debug_information(elf: ElfFile, others: Itself | None) -> None:
         _try(lambda name=name: _layout(info, name))
     _try(lambda: find_variables(info, ("omp_lock_t", "S", "f")))
     for place in _PLACES:
-        _try(lambda place=place: _locals(info, Place(*(found.function_entry(place) or info.index.place_at(11))), place))
+        _try(lambda place=place: _locals(info, Place(*(found.function_entry(place) or _at(info, 11))), place))
     for offset in range(11, 160, 7):
-        _try(lambda offset=offset: _locals(info, info.index.place_at(offset), _ADDRESS + 8))
+        _try(lambda offset=offset: _locals(info, _at(info, offset), _ADDRESS + 8))
+
+
+def _at(info: TypeInfo, offset: int) -> Place:
+    return Place(*info.index.files.entry_at(info.index.files.main, offset))
 
 
 def _locals(info: TypeInfo, function: Place, address: int) -> None:
     _try(lambda: declared_in(info, function))
-    _try(lambda: find_around(function))
+    _try(lambda: find_around(info.index.files, function))
     for scope in find_scopes(info, function, address):
         assert len(scope.variables) <= 1 << 13
         for variable in scope.variables:
@@ -697,7 +702,7 @@ def _locals(info: TypeInfo, function: Place, address: int) -> None:
 
 
 def _place(unit: Unit, location: Value, address: int) -> None:
-    found = expression_at(unit, location, address)
+    found = location_at(unit, location, address)
     if found:
         _pieces(unit, found)
 
@@ -793,7 +798,7 @@ def read_values(data: bytes) -> None:
     for start in (0, 40):
         for offset in range(11, 160, 3):
             try:
-                place = info.index.place_at(start + offset)
+                place = _at(info, start + offset)
             except OmpdError:
                 break
             _try(lambda place=place: _bounded(type_name(info, place)))

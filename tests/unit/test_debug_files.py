@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ompd.binary.dwarf.lines import Function, LineInfo
+from ompd.binary.dwarf.source.lines import Function, LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.variables import find_variables

@@ -9,17 +9,17 @@ import pytest
 
 from ompd.binary.cursor import Cursor
 from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
-from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
     Piece,
     derefs_through,
-    expression_at,
     find_pieces,
     read_pieces,
 )
-from ompd.binary.dwarf.units import Value
+from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.locals import declared_in, find_around, find_scopes
 from ompd.binary.types.type_names import type_name
@@ -48,11 +48,16 @@ class Made:
         self.sections: Any = self
         self.byte_order, self.split = "little", split
         self.long_lists = limits.Budget(1 << 20, "lists of locations overlap")
+        self.contribution: dict[str, int] = {}
         self._lists = lists
 
-    def loclist_cursor(self, value: Value) -> Cursor:
+    def number(self, value: Value) -> int:
         assert isinstance(value.raw, int)
-        return Cursor(self._lists, "little", position=value.raw)
+        return value.raw
+
+    def cursor(self, name: str, offset: int) -> Cursor:
+        assert name == (".debug_loclists" if self.version >= 5 else ".debug_loc")
+        return Cursor(self._lists, "little", position=offset)
 
     def indexed_address(self, index: int) -> int:
         if index > 3:
@@ -141,7 +146,7 @@ def test_absurd_pieces_are_refused() -> None:
 
 
 def at(lists: bytes, address: int, version: int = 5, *, split: bool = False) -> bytes | None:
-    return expression_at(Made(lists, version, split=split), Value(0x17, 0), address)  # type: ignore[arg-type]
+    return location_at(Made(lists, version, split=split), Value(0x17, 0), address)  # type: ignore[arg-type]
 
 
 def test_lists_of_locations() -> None:
@@ -184,11 +189,11 @@ def test_long_lists_that_many_share_are_paid_for_once() -> None:
     made.long_lists = limits.Budget(10_000, "lists of locations overlap")
     with pytest.raises(MalformedFile, match="overlap"):
         for _ in range(20):
-            expression_at(made, Value(0x17, 0), 0x9999)  # type: ignore[arg-type]
+            location_at(made, Value(0x17, 0), 0x9999)  # type: ignore[arg-type]
     # Short ones cost nothing.
     made = Made(b"\4\0\1\1A" * 100 + b"\0")
     made.long_lists = limits.Budget(0, "lists of locations overlap")
-    assert expression_at(made, Value(0x17, 0), 0x9999) is None  # type: ignore[arg-type]
+    assert location_at(made, Value(0x17, 0), 0x9999) is None  # type: ignore[arg-type]
 
 
 def test_what_is_reached_through_a_parameter() -> None:
@@ -241,7 +246,7 @@ def read_everything(data: bytes) -> int:
             entry = lines.function_entry(address)
             if entry is None:
                 continue
-            find_around(Place(*entry))
+            find_around(files, Place(*entry))
             declared_in(info, Place(*entry))
             scopes = find_scopes(info, Place(*entry), address)
         except OmpdError:
@@ -250,7 +255,7 @@ def read_everything(data: bytes) -> int:
             assert len(type_name(info, variable.type)) < 1 << 12
             try:
                 if variable.location is not None:
-                    expression = expression_at(variable.unit, variable.location, address)
+                    expression = location_at(variable.unit, variable.location, address)
                     find_pieces(variable.unit, expression or b"", frame())
                     found += 1
             except OmpdError:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.debugger.files.finder import FileFinder
+from ompd.naming import is_construct
 from tests.support import clean_environment, require
 from tests.unit.debug_programs import built, tool
 from tests.unit.samples import mapped, run
@@ -35,7 +36,7 @@ EVERY_KIND = pytest.mark.parametrize(
 
 
 def info_of(path: Path, finder: FileFinder | None = None) -> LineInfo:
-    return LineInfo(mapped(path), (finder or FileFinder()).companions(str(path), str(path)))
+    return LineInfo(mapped(path), (finder or FileFinder()).companions(str(path), str(path)), is_outlined=is_construct)
 
 
 def frames_of(info: LineInfo, address: int) -> list[Frame]:

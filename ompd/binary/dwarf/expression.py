@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import constants as dw
 from ompd.contract.memory import ByteOrder
 from ompd.errors import Unavailable
 
@@ -119,9 +120,9 @@ class StackMachine:
 
     def _binary(self, opcode: int) -> None:
         right, left = self.pop(), self.pop()
-        if opcode in (_OP_DIV, _OP_MOD) and right == 0:
+        if opcode in (dw.DW_OP_DIV, dw.DW_OP_MOD) and right == 0:
             self.cursor.fail("divides by zero")
-        if opcode in (_OP_SHL, _OP_SHR, _OP_SHRA):
+        if opcode in (dw.DW_OP_SHL, dw.DW_OP_SHR, dw.DW_OP_SHRA):
             right = min(right, self._bits)
         elif opcode not in _UNSIGNED:
             right = self._signed(right)
@@ -193,8 +194,7 @@ class StackMachine:
         pass
 
 
-_OP_DIV, _OP_MOD, _OP_SHL, _OP_SHR, _OP_SHRA = 0x1B, 0x1D, 0x24, 0x25, 0x26
-_UNSIGNED = frozenset((_OP_MOD, _OP_SHL, _OP_SHR))
+_UNSIGNED = frozenset((dw.DW_OP_MOD, dw.DW_OP_SHL, dw.DW_OP_SHR))
 _CONSTANTS = {
     0x08: (1, False),
     0x09: (1, True),
@@ -208,15 +208,15 @@ _CONSTANTS = {
 _UNARY: Mapping[int, Callable[[int], int]] = {0x19: abs, 0x1F: lambda a: -a, 0x20: lambda a: ~a}
 _BINARY: Mapping[int, Callable[[int, int], int]] = {
     0x1A: lambda a, b: a & b,
-    _OP_DIV: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # towards zero, unlike Python's
+    dw.DW_OP_DIV: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # towards zero, unlike Python's
     0x1C: lambda a, b: a - b,
-    _OP_MOD: lambda a, b: a % b,
+    dw.DW_OP_MOD: lambda a, b: a % b,
     0x1E: lambda a, b: a * b,
     0x21: lambda a, b: a | b,
     0x22: lambda a, b: a + b,
-    _OP_SHL: lambda a, b: a << b,
-    _OP_SHR: lambda a, b: a >> b,
-    _OP_SHRA: lambda a, b: a >> b,
+    dw.DW_OP_SHL: lambda a, b: a << b,
+    dw.DW_OP_SHR: lambda a, b: a >> b,
+    dw.DW_OP_SHRA: lambda a, b: a >> b,
     0x27: lambda a, b: a ^ b,
     0x29: lambda a, b: a == b,
     0x2A: lambda a, b: a >= b,

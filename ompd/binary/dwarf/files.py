@@ -14,18 +14,12 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Protocol
 
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.forms import STRING_INDEXES, SUPPLEMENTARY_REFERENCES, UNIT_REFERENCES, Value
+from ompd.binary.dwarf.nesting import Nesting
 from ompd.binary.dwarf.sections import WHOLE, Contribution, Sections, read_supplementary
 from ompd.binary.dwarf.sections import supplementary_checksum as checksum_of
-from ompd.binary.dwarf.units import (
-    DW_AT_COMP_DIR,
-    DW_FORM_REF_ADDR,
-    DW_FORM_REF_SIG8,
-    SUPPLEMENTARY_REFERENCES,
-    UNIT_REFERENCES,
-    Unit,
-    Value,
-    read_length,
-)
+from ompd.binary.dwarf.units import Unit, read_length
 from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile, Unsupported
 from ompd.safety import limits
@@ -35,7 +29,8 @@ _MAX_UNITS = 1 << 20
 # A large program is made of some thousand files. All of them are opened only where a type is looked for in all.
 _MAX_SPLIT_FILES = 1 << 12
 # DW_AT_dwo_name with each form of a string, DW_AT_GNU_dwo_name with any form, as an abbreviation has them
-_NAMES_SPLIT_FILE = (*(bytes((0x76, form)) for form in (0x08, 0x0E, 0x1A, 0x1F, *range(0x25, 0x29))), b"\xb0\x42")
+_STRING_FORMS = (dw.DW_FORM_STRING, dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, *(STRING_INDEXES & set(range(0x80))))
+_NAMES_SPLIT_FILE = (*(bytes((dw.DW_AT_DWO_NAME, form)) for form in _STRING_FORMS), b"\xb0\x42")
 
 
 class OtherFiles(Protocol):
@@ -76,6 +71,7 @@ class DebugFiles:
         self._whole: dict[int, Unit] = {}  # the split units of skeletons, by where these are
         self._signatures: dict[str, dict[int, Unit]] = {}
         self._contributions: dict[str, dict[int, Contribution]] = {}
+        self._nesting: dict[tuple[str, int], Nesting] = {}
 
     # Files
 
@@ -148,7 +144,7 @@ class DebugFiles:
                         return unit
             except MalformedFile:
                 continue  # a damaged package is none; the split file may be there
-        folder = skeleton.string(skeleton.top.get(DW_AT_COMP_DIR)) or ""
+        folder = skeleton.string(skeleton.top.get(dw.DW_AT_COMP_DIR)) or ""
         for elf in self._others.split(folder, name):
             if not self._is_of_this_machine(elf):
                 continue
@@ -259,6 +255,16 @@ class DebugFiles:
         for offset in self.starts(sections, section):
             yield self.unit(sections, offset, section)
 
+    def around(self, unit: Unit, offset: int) -> int | None:
+        """Return the entry of *unit* in which the one at *offset* is, None for the unit's own.
+
+        :raises MalformedFile: if the entries that lead there are malformed, or too deep in each other
+        """
+        key = unit.section, unit.offset
+        if key not in self._nesting:
+            self._nesting[key] = Nesting(unit)
+        return self._nesting[key].around(offset)
+
     # References
 
     def target(self, unit: Unit, value: Value) -> tuple[Unit, int]:
@@ -272,9 +278,9 @@ class DebugFiles:
             raise MalformedFile(f"{self.name}: a reference of form {form:#x}")
         if form in UNIT_REFERENCES:
             return unit, raw
-        if form == DW_FORM_REF_ADDR:
+        if form == dw.DW_FORM_REF_ADDR:
             return self.entry_at(unit.sections, unit.section_base + raw)
-        if form == DW_FORM_REF_SIG8:
+        if form == dw.DW_FORM_REF_SIG8:
             found = self.unit_of_signature(unit.sections, raw)
             if found is None:
                 raise Unsupported(f"{self.name}: a type with signature {raw:#x} is in another file")

@@ -1,29 +1,21 @@
-"""Where a variable of a frame is: location expressions and location lists (DWARF 5, 2.6). Bytes only, no target."""
+"""Where a variable of a frame is: location expressions (DWARF 5, 2.6). Bytes only, no target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.expression import StackMachine
-from ompd.binary.dwarf.sections import order_struct
-from ompd.binary.dwarf.units import Unit, Value
+from ompd.binary.dwarf.units import Unit
 from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile, Unavailable
 from ompd.records import record
-from ompd.safety import limits
 
 _MAX_PIECES = 256
-_MAX_ENTRIES = 1 << 16
 _MAX_FRAME_BASES = 2  # the frame's base may not be told by itself
 
-_OP_ADDR, _OP_ADDRX, _OP_CONSTX, _OP_PIECE, _OP_BIT_PIECE = 0x03, 0xA1, 0xA2, 0x93, 0x9D
-_OP_REG0, _OP_REG31, _OP_REGX, _OP_FBREG, _OP_CALL_FRAME_CFA = 0x50, 0x6F, 0x90, 0x91, 0x9C
-_OP_IMPLICIT_VALUE, _OP_STACK_VALUE, _OP_IMPLICIT_POINTER, _OP_ENTRY_VALUE = 0x9E, 0x9F, 0xA0, 0xA3
-_OP_GNU_ENTRY_VALUE, _OP_GNU_IMPLICIT_POINTER, _OP_GNU_ADDR_INDEX, _OP_GNU_CONST_INDEX = 0xF3, 0xF2, 0xFB, 0xFC
-_OP_FORM_TLS_ADDRESS, _OP_GNU_PUSH_TLS_ADDRESS, _OP_PUSH_OBJECT_ADDRESS = 0x9B, 0xE0, 0x97
-_OP_BREG0, _OP_BREG31, _OP_DEREF, _OP_PLUS_UCONST = 0x70, 0x8F, 0x06, 0x23
 # Operations on values that have a type: floating point that the code keeps in no place of its own.
 _TYPED = frozenset((0xA4, 0xA5, 0xA6, 0xA7, 0xA8, 0xA9, 0xF4, 0xF5, 0xF6, 0xF7, 0xF9))
 
@@ -55,104 +47,6 @@ class FrameContext:
     byte_order: ByteOrder
     thread_local: Callable[[int], int]
     frame_base: bytes | None = None
-
-
-def expression_at(unit: Unit, value: Value, link_address: int) -> bytes | None:
-    """Return the expression that holds at *link_address*: the attribute's own, or that of its list. None if there is
-    none there.
-
-    :raises MalformedFile: if the list is malformed
-    """
-    if isinstance(value.raw, bytes):
-        return value.raw
-    default = None
-    for number, (start, end, expression) in enumerate(_entries(unit, value)):
-        if number > _MAX_ENTRIES:
-            raise MalformedFile("a list of locations does not end")
-        if number > limits.LONG_LIST:
-            unit.sections.long_lists.spend(1)
-        if start is None or end is None:
-            default = expression
-        elif start <= link_address < end:
-            return expression
-    return default
-
-
-def _entries(unit: Unit, value: Value) -> Iterator[tuple[int | None, int | None, bytes]]:
-    cursor = unit.loclist_cursor(value)
-    if unit.version >= 5:
-        return _new_list(unit, cursor)
-    # A split unit of DWARF 4 has a list of GNU's, whose kinds of entries have other numbers.
-    return _split_list(unit, cursor) if unit.sections.split else _old_list(unit, cursor)
-
-
-def _split_list(unit: Unit, cursor: Cursor) -> Iterator[tuple[int | None, int | None, bytes]]:
-    # As gcc and gdb have it: the end, a base, two indexes of addresses, or one and a length of four bytes.
-    base = unit.base_address
-    while kind := cursor.byte():
-        if kind == 0x01:
-            base = unit.indexed_address(cursor.uleb())
-            continue
-        if kind == 0x02:
-            start, end = unit.indexed_address(cursor.uleb()), unit.indexed_address(cursor.uleb())
-        elif kind == 0x03:
-            start = unit.indexed_address(cursor.uleb())
-            end = start + cursor.unsigned(4)
-        elif kind == 0x04:
-            start, end = base + cursor.unsigned(4), base + cursor.unsigned(4)
-        else:
-            cursor.fail(f"unknown kind of location {kind:#x}")
-        yield start, end, cursor.take(cursor.unsigned(2))
-
-
-def _old_list(unit: Unit, cursor: Cursor) -> Iterator[tuple[int | None, int | None, bytes]]:
-    # DWARF 4, 2.6.2: pairs of addresses, each with an expression behind it, up to (0, 0).
-    pair = order_struct(unit.sections.byte_order, "QQ" if unit.address_size == 8 else "II")
-    base, largest = unit.base_address, (1 << 8 * unit.address_size) - 1
-    while True:
-        start, end = pair.unpack(cursor.take(pair.size))
-        if start == largest:
-            base = end
-        elif start == end == 0:
-            return
-        else:
-            yield base + start, base + end, cursor.take(cursor.unsigned(2))
-
-
-def _new_list(unit: Unit, cursor: Cursor) -> Iterator[tuple[int | None, int | None, bytes]]:
-    # 7.29. The entry for all other addresses has neither start nor end.
-    base = unit.base_address
-
-    def indexed() -> int:
-        return unit.indexed_address(cursor.uleb())
-
-    while True:
-        kind = cursor.byte()
-        start: int | None = None
-        end: int | None = None
-        if kind == 0x00:  # DW_LLE_end_of_list
-            return
-        if kind == 0x01:  # base_addressx
-            base = indexed()
-            continue
-        if kind == 0x06:  # base_address
-            base = cursor.unsigned(unit.address_size)
-            continue
-        if kind == 0x02:  # startx_endx
-            start, end = indexed(), indexed()
-        elif kind == 0x03:  # startx_length
-            start = indexed()
-            end = start + cursor.uleb()
-        elif kind == 0x04:  # offset_pair
-            start, end = base + cursor.uleb(), base + cursor.uleb()
-        elif kind == 0x07:  # start_end
-            start, end = cursor.unsigned(unit.address_size), cursor.unsigned(unit.address_size)
-        elif kind == 0x08:  # start_length
-            start = cursor.unsigned(unit.address_size)
-            end = start + cursor.uleb()
-        elif kind != 0x05:  # default_location
-            cursor.fail(f"unknown kind of location {kind:#x}")
-        yield start, end, cursor.take(cursor.uleb())
 
 
 def find_pieces(unit: Unit, expression: bytes, frame: FrameContext) -> list[Piece]:
@@ -207,39 +101,39 @@ class _Machine(StackMachine):
     def step(self, opcode: int) -> None:
         """Do one operation."""
         cursor, frame = self.cursor, self._frame
-        if _OP_REG0 <= opcode <= _OP_REG31 or opcode == _OP_REGX:
-            self._kept(self.register(cursor.uleb() if opcode == _OP_REGX else opcode - _OP_REG0))
-        elif opcode == _OP_FBREG:
+        if dw.DW_OP_REG0 <= opcode <= dw.DW_OP_REG31 or opcode == dw.DW_OP_REGX:
+            self._kept(self.register(cursor.uleb() if opcode == dw.DW_OP_REGX else opcode - dw.DW_OP_REG0))
+        elif opcode == dw.DW_OP_FBREG:
             offset = cursor.sleb()
             self.push(self._frame_base() + offset)
-        elif opcode == _OP_CALL_FRAME_CFA:
+        elif opcode == dw.DW_OP_CALL_FRAME_CFA:
             if frame.cfa is None:
                 raise Unavailable("the canonical frame address is unknown")
             self.push(frame.cfa)
-        elif opcode == _OP_ADDR:
+        elif opcode == dw.DW_OP_ADDR:
             self.push(cursor.unsigned(frame.pointer_size) + frame.bias)
-        elif opcode in (_OP_ADDRX, _OP_GNU_ADDR_INDEX):
+        elif opcode in (dw.DW_OP_ADDRX, dw.DW_OP_GNU_ADDR_INDEX):
             self.push(self._unit.indexed_address(cursor.uleb()) + frame.bias)
-        elif opcode in (_OP_CONSTX, _OP_GNU_CONST_INDEX):
+        elif opcode in (dw.DW_OP_CONSTX, dw.DW_OP_GNU_CONST_INDEX):
             self.push(self._unit.indexed_address(cursor.uleb()))
-        elif opcode in (_OP_FORM_TLS_ADDRESS, _OP_GNU_PUSH_TLS_ADDRESS):
+        elif opcode in (dw.DW_OP_FORM_TLS_ADDRESS, dw.DW_OP_GNU_PUSH_TLS_ADDRESS):
             self.push(frame.thread_local(self.pop()))
-        elif opcode == _OP_PUSH_OBJECT_ADDRESS and self._object is not None:
+        elif opcode == dw.DW_OP_PUSH_OBJECT_ADDRESS and self._object is not None:
             self.push(self._object)
-        elif opcode == _OP_STACK_VALUE:
+        elif opcode == dw.DW_OP_STACK_VALUE:
             self._kept(self.pop())
-        elif opcode == _OP_IMPLICIT_VALUE:
+        elif opcode == dw.DW_OP_IMPLICIT_VALUE:
             self._place = Piece(None, None, cursor.take(cursor.uleb()))
-        elif opcode == _OP_PIECE:
+        elif opcode == dw.DW_OP_PIECE:
             self._add(cursor.uleb())
-        elif opcode == _OP_BIT_PIECE:
+        elif opcode == dw.DW_OP_BIT_PIECE:
             bits, offset = cursor.uleb(), cursor.uleb()
             if bits % 8 or offset:
                 raise Unavailable("it is kept in parts of bytes")
             self._add(bits // 8)
-        elif opcode in (_OP_IMPLICIT_POINTER, _OP_GNU_IMPLICIT_POINTER):
+        elif opcode in (dw.DW_OP_IMPLICIT_POINTER, dw.DW_OP_GNU_IMPLICIT_POINTER):
             raise Unavailable("the compiler did away with what it points to")
-        elif opcode in (_OP_ENTRY_VALUE, _OP_GNU_ENTRY_VALUE):
+        elif opcode in (dw.DW_OP_ENTRY_VALUE, dw.DW_OP_GNU_ENTRY_VALUE):
             cursor.take(cursor.uleb())
             raise Unavailable("it is what a register held when the function began, which is not kept")
         elif opcode in _TYPED:
@@ -310,28 +204,28 @@ def derefs_through(parameter: bytes, expression: bytes, byte_order: ByteOrder) -
 
 def _derefs_through(parameter: Cursor, cursor: Cursor) -> int | None:
     opcode, first = parameter.byte(), cursor.byte()
-    if _OP_REG0 <= opcode <= _OP_REG31:
+    if dw.DW_OP_REG0 <= opcode <= dw.DW_OP_REG31:
         # The pointer is in the register that the expression begins with.
-        if first != opcode - _OP_REG0 + _OP_BREG0:
+        if first != opcode - dw.DW_OP_REG0 + dw.DW_OP_BREG0:
             return None
         cursor.sleb()
-    elif opcode == _OP_FBREG or _OP_BREG0 <= opcode <= _OP_BREG31:
+    elif opcode == dw.DW_OP_FBREG or dw.DW_OP_BREG0 <= opcode <= dw.DW_OP_BREG31:
         offset, own = parameter.sleb(), cursor.sleb() if first == opcode else None
         if own is None:
             return None
         if not parameter.at_end:  # a value, and no place
-            if parameter.byte() != _OP_STACK_VALUE:
+            if parameter.byte() != dw.DW_OP_STACK_VALUE:
                 return None
-        elif own != offset or cursor.byte() != _OP_DEREF:
+        elif own != offset or cursor.byte() != dw.DW_OP_DEREF:
             return None
     else:
         return None
     count = 0
     while not cursor.at_end:
         opcode = cursor.byte()
-        if opcode == _OP_DEREF:
+        if opcode == dw.DW_OP_DEREF:
             count += 1
-        elif opcode == _OP_PLUS_UCONST:
+        elif opcode == dw.DW_OP_PLUS_UCONST:
             cursor.uleb()
         else:
             return None

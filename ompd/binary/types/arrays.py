@@ -8,20 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ompd.binary.dwarf.index import DW_TAG_ENUMERATION_TYPE, Place
-from ompd.binary.dwarf.units import Unit, Value
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.forms import CONSTANTS, Value
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.units import Unit
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile, Unsupported
 
-_DW_TAG_SUBRANGE_TYPE, _DW_TAG_GENERIC_SUBRANGE = 0x21, 0x45
-_DW_AT_LANGUAGE, _DW_AT_LOWER_BOUND, _DW_AT_UPPER_BOUND, _DW_AT_COUNT, _DW_AT_BYTE_STRIDE = 0x13, 0x22, 0x2F, 0x37, 0x51
-_DW_AT_BIT_STRIDE, _DW_AT_ORDERING = 0x2E, 0x09
-_DIMENSIONS = frozenset((_DW_TAG_SUBRANGE_TYPE, _DW_TAG_GENERIC_SUBRANGE, DW_TAG_ENUMERATION_TYPE))
-_CONSTANTS = {0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8}  # data1 … data8, by their sizes
-_NUMBERS = frozenset((*_CONSTANTS, 0x0D, 0x0F, 0x1E, 0x21))  # sdata, udata, data16, implicit_const
-
-FORTRAN_LANGUAGES = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D))
-"""DW_LANG_Fortran77 … Fortran18: arrays begin at 1, and their first index runs fastest."""
+_DIMENSIONS = frozenset((dw.DW_TAG_SUBRANGE_TYPE, dw.DW_TAG_GENERIC_SUBRANGE, dw.DW_TAG_ENUMERATION_TYPE))
 
 _MAX_DIMENSIONS = 64
 _MAX_BOUND = 1 << 63
@@ -40,12 +34,12 @@ class Dimension(NamedTuple):
 
 def language_of(unit: Unit) -> int:
     """Return the unit's language, a ``DW_LANG_*``; 0 if it gives none."""
-    return unit.number(unit.top.get(_DW_AT_LANGUAGE)) or 0
+    return unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) or 0
 
 
 def is_fortran(unit: Unit) -> bool:
-    """Return whether the unit is of a source in Fortran."""
-    return language_of(unit) in FORTRAN_LANGUAGES
+    """Return whether the unit is of a source in Fortran: arrays begin at 1, and their first index runs fastest."""
+    return language_of(unit) in dw.FORTRAN_LANGUAGES
 
 
 def constant_bounds(info: TypeInfo, place: Place) -> list[tuple[int | None, int | None]]:
@@ -75,19 +69,19 @@ def dimensions(
     :raises MalformedFile: if bounds are absurd
     """
     unit = place.unit
-    if _DW_AT_BIT_STRIDE in attributes:
+    if dw.DW_AT_BIT_STRIDE in attributes:
         raise Unsupported("an array whose elements are bits apart")
-    element = unit.number(attributes.get(_DW_AT_BYTE_STRIDE)) or element_size
+    element = unit.number(attributes.get(dw.DW_AT_BYTE_STRIDE)) or element_size
     rows = list(_rows(info, place))
-    column_major = is_fortran(unit) or unit.number(attributes.get(_DW_AT_ORDERING)) == 1
+    column_major = is_fortran(unit) or unit.number(attributes.get(dw.DW_AT_ORDERING)) == 1
     if not column_major:
         rows.reverse()
     found: list[Dimension] = []
     for row in rows:  # the one that runs fastest first
         lower, count = _bounds(unit, row, evaluate)
         stride = element
-        if _DW_AT_BYTE_STRIDE in row:
-            stride = _number(unit, row[_DW_AT_BYTE_STRIDE], evaluate)
+        if dw.DW_AT_BYTE_STRIDE in row:
+            stride = _number(unit, row[dw.DW_AT_BYTE_STRIDE], evaluate)
         if count is None:
             count = 0
         if not -_MAX_STRIDE < stride < _MAX_STRIDE or not 0 <= count < _MAX_BOUND:
@@ -101,7 +95,7 @@ def dimensions(
 def _rows(info: TypeInfo, place: Place) -> list[dict[int, Value]]:
     rows = []
     for tag, attributes in info.index.children(place, _DIMENSIONS):
-        if tag == _DW_TAG_GENERIC_SUBRANGE:
+        if tag == dw.DW_TAG_GENERIC_SUBRANGE:
             raise Unsupported("an array of a rank that is known at run time only")
         rows.append(attributes)
         if len(rows) > _MAX_DIMENSIONS:
@@ -111,14 +105,14 @@ def _rows(info: TypeInfo, place: Place) -> list[dict[int, Value]]:
 
 def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None) -> tuple[int | None, int | None]:
     lower: int | None = 1 if is_fortran(unit) else 0
-    if _DW_AT_LOWER_BOUND in attributes:
-        lower = _number(unit, attributes[_DW_AT_LOWER_BOUND], evaluate)
-    if _DW_AT_COUNT in attributes:
-        count = _number(unit, attributes[_DW_AT_COUNT], evaluate)
+    if dw.DW_AT_LOWER_BOUND in attributes:
+        lower = _number(unit, attributes[dw.DW_AT_LOWER_BOUND], evaluate)
+    if dw.DW_AT_COUNT in attributes:
+        count = _number(unit, attributes[dw.DW_AT_COUNT], evaluate)
         return lower, count
-    if _DW_AT_UPPER_BOUND not in attributes:
+    if dw.DW_AT_UPPER_BOUND not in attributes:
         return lower, None
-    value = attributes[_DW_AT_UPPER_BOUND]
+    value = attributes[dw.DW_AT_UPPER_BOUND]
     upper = _number(unit, value, evaluate)
     if isinstance(value.raw, int) and upper in ((1 << 32) - 1, (1 << 64) - 1):
         return lower, 0  # older gcc's -1 as the last index of an array of no elements
@@ -126,7 +120,7 @@ def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None)
 
 
 def _number(unit: Unit, value: Value, evaluate: Evaluate | None) -> int:
-    if isinstance(value.raw, int) and value.form in _NUMBERS:
+    if isinstance(value.raw, int) and value.form in CONSTANTS:
         return value.raw
     if evaluate is None:
         raise Unsupported("an array whose bounds are computed at run time")

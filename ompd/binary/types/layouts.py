@@ -8,41 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.expression import StackMachine
+from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
-from ompd.binary.dwarf.units import DW_AT_NAME, Value
 from ompd.binary.types.arrays import Dimension, dimensions, is_fortran
-from ompd.binary.types.type_names import (
-    DW_AT_ALLOCATED,
-    DW_AT_ASSOCIATED,
-    DW_AT_TYPE,
-    DW_TAG_BASE_TYPE,
-    DW_TAG_CLASS_TYPE,
-    DW_TAG_REFERENCE_TYPE,
-    DW_TAG_RVALUE_REFERENCE_TYPE,
-    DW_TAG_STRUCTURE_TYPE,
-    DW_TAG_TYPEDEF,
-    DW_TAG_UNION_TYPE,
-    scoped_name,
-)
+from ompd.binary.types.type_names import scoped_name
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile, OmpdError, Unsupported
 
-_DW_TAG_INHERITANCE, _DW_TAG_ENUMERATOR = 0x1C, 0x28
-_DW_AT_CONST_VALUE, _DW_AT_ENCODING, _DW_AT_ENDIANITY = 0x1C, 0x3E, 0x65
-_DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DATA_LOCATION, _DW_AT_ENUM_CLASS = 0x38, 0x50, 0x6D
-ATE_ADDRESS, ATE_BOOLEAN, ATE_COMPLEX, ATE_FLOAT, ATE_SIGNED, ATE_SIGNED_CHAR = 1, 2, 3, 4, 5, 6
-ATE_UNSIGNED, ATE_UNSIGNED_CHAR, ATE_UTF, ATE_UCS, ATE_ASCII, ATE_COMPLEX_INTEGER = 7, 8, 0x10, 0x11, 0x12, 0x80
-WHOLE = frozenset((ATE_ADDRESS, ATE_SIGNED, ATE_UNSIGNED))
-CHARACTERS = frozenset((ATE_SIGNED_CHAR, ATE_UNSIGNED_CHAR, ATE_UTF, ATE_UCS, ATE_ASCII))
-SIGNED = frozenset((ATE_SIGNED, ATE_SIGNED_CHAR))
-REFERENCES = frozenset((DW_TAG_REFERENCE_TYPE, DW_TAG_RVALUE_REFERENCE_TYPE))
-STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
+WHOLE = frozenset((dw.DW_ATE_ADDRESS, dw.DW_ATE_SIGNED, dw.DW_ATE_UNSIGNED))
+CHARACTERS = frozenset((dw.DW_ATE_SIGNED_CHAR, dw.DW_ATE_UNSIGNED_CHAR, dw.DW_ATE_UTF, dw.DW_ATE_UCS, dw.DW_ATE_ASCII))
+SIGNED = frozenset((dw.DW_ATE_SIGNED, dw.DW_ATE_SIGNED_CHAR))
+REFERENCES = frozenset((dw.DW_TAG_REFERENCE_TYPE, dw.DW_TAG_RVALUE_REFERENCE_TYPE))
 WIDE = {"wchar_t": "L", "char16_t": "u", "char32_t": "U"}
 """Characters wider than a byte, by what the source calls them: C has these as typedefs of integers."""
 
-_QUALIFIERS = frozenset((0x26, 0x2D, 0x35, 0x37, 0x40, 0x47, 0x4B))
-_OP_ADDR, _OP_PUSH_OBJECT_ADDRESS = 0x03, 0x97
 _MAX_CHAIN = 64
 _MAX_ENUMERATORS = 1 << 16
 _MAX_SCALAR = 64
@@ -106,11 +87,11 @@ class _ObjectMachine(StackMachine):
     bias = 0
 
     def step(self, opcode: int) -> None:
-        if opcode == _OP_PUSH_OBJECT_ADDRESS:
+        if opcode == dw.DW_OP_PUSH_OBJECT_ADDRESS:
             self.push(self.object_address)
             return
         super().step(opcode)
-        if opcode == _OP_ADDR:
+        if opcode == dw.DW_OP_ADDR:
             self.push(self.pop() + self.bias)
 
 
@@ -144,12 +125,12 @@ class TypeReader:
             here = place
             for _ in range(_MAX_CHAIN):
                 tag, attributes = self.info.index.entry(here)
-                if (tag != DW_TAG_TYPEDEF and tag not in _QUALIFIERS) or DW_AT_TYPE not in attributes:
+                if (tag != dw.DW_TAG_TYPEDEF and tag not in dw.QUALIFIERS) or dw.DW_AT_TYPE not in attributes:
                     break
-                name = here.unit.string(attributes.get(DW_AT_NAME))
-                if tag == DW_TAG_TYPEDEF and name is not None:
+                name = here.unit.string(attributes.get(dw.DW_AT_NAME))
+                if tag == dw.DW_TAG_TYPEDEF and name is not None:
                     names.append(name)
-                here = self.info.target(here.unit, attributes[DW_AT_TYPE])
+                here = self.info.target(here.unit, attributes[dw.DW_AT_TYPE])
             here = self.info.inner(here)
             tag, attributes = self.info.index.entry(here)
             self._types[key] = Resolved(here, tag, attributes, tuple(names))
@@ -164,14 +145,14 @@ class TypeReader:
 
     def _scalar(self, place: Place, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
         unit = place.unit
-        encoding = unit.number(attributes.get(_DW_AT_ENCODING)) or 0
+        encoding = unit.number(attributes.get(dw.DW_AT_ENCODING)) or 0
         size = self.info.size_at(place)
         if not 0 < size <= _MAX_SCALAR:
             raise Unsupported(f"a base type of {size} bytes")
-        name = unit.string(attributes.get(DW_AT_NAME)) or ""
+        name = unit.string(attributes.get(dw.DW_AT_NAME)) or ""
         prefix = next((WIDE[known] for known in (*names, name) if known in WIDE), "")
         marks = {1: "big", 2: "little"}
-        order = marks.get(unit.number(attributes.get(_DW_AT_ENDIANITY)) or 0)
+        order = marks.get(unit.number(attributes.get(dw.DW_AT_ENDIANITY)) or 0)
         return Scalar(encoding, size, name, prefix, order)
 
     def character(self, place: Place | None) -> tuple[int, str, bool] | None:
@@ -183,14 +164,14 @@ class TypeReader:
             return None
         try:
             found, tag, attributes, names = self.resolve(place)
-            if tag != DW_TAG_BASE_TYPE:
+            if tag != dw.DW_TAG_BASE_TYPE:
                 return None
             scalar = self.scalar(found, attributes, names)
             if is_fortran(found.unit):
                 return (4, "4_", True) if scalar.name == "character(kind=4)" and scalar.size == 4 else None
         except OmpdError:
             return None
-        if scalar.encoding == ATE_UTF:
+        if scalar.encoding == dw.DW_ATE_UTF:
             return scalar.size, {2: "u", 4: "U"}.get(scalar.size, ""), True
         if scalar.prefix and scalar.size in (2, 4):
             return scalar.size, scalar.prefix, True
@@ -206,7 +187,7 @@ class TypeReader:
             unit = place.unit
             for name, tag, attributes in self.info.rows(place):
                 type_ = self.info.type_of(unit, attributes)
-                location = attributes.get(_DW_AT_DATA_MEMBER_LOCATION)
+                location = attributes.get(dw.DW_AT_DATA_MEMBER_LOCATION)
                 expression = None
                 try:
                     offset, first_bit, bits = self.info.location(unit, attributes)
@@ -216,7 +197,7 @@ class TypeReader:
                     offset, first_bit, bits, expression = 0, None, None, location.raw
                 if name is None and bits is not None:
                     continue  # it only takes room
-                found.append(MemberRow(name, tag == _DW_TAG_INHERITANCE, type_, offset, first_bit, bits, expression))
+                found.append(MemberRow(name, tag == dw.DW_TAG_INHERITANCE, type_, offset, first_bit, bits, expression))
             self._members[key] = tuple(found)
         return self._members[key]
 
@@ -228,15 +209,15 @@ class TypeReader:
             _, own = self.info.index.entry(place)
             names: dict[int, str] = {}
             prefix = ""
-            for _, attributes in self.info.index.children(place, (_DW_TAG_ENUMERATOR,)):
-                value = attributes.get(_DW_AT_CONST_VALUE)
-                name = unit.string(attributes.get(DW_AT_NAME))
+            for _, attributes in self.info.index.children(place, (dw.DW_TAG_ENUMERATOR,)):
+                value = attributes.get(dw.DW_AT_CONST_VALUE)
+                name = unit.string(attributes.get(dw.DW_AT_NAME))
                 if value is None or name is None:
                     continue
                 if not names:
                     # An enumerator is a name of what is around the enumeration, or of the enumeration itself.
                     scope = scoped_name(self.info, place, "").removesuffix("::")
-                    own_name = (unit.string(own.get(DW_AT_NAME)),) if _DW_AT_ENUM_CLASS in own else ()
+                    own_name = (unit.string(own.get(dw.DW_AT_NAME)),) if dw.DW_AT_ENUM_CLASS in own else ()
                     prefix = "::".join(part for part in (scope, *own_name) if part)
                 if isinstance(value.raw, int):
                     names.setdefault(value.raw, f"{prefix}::{name}" if prefix else name)
@@ -272,7 +253,7 @@ class TypeReader:
 
     def missing(self, place: Place, attributes: dict[int, Value], address: int | None) -> str | None:
         """Return why there is no array behind the descriptor at *address*, in gdb's words; None if there is one."""
-        for attribute, text in ((DW_AT_ALLOCATED, "<not allocated>"), (DW_AT_ASSOCIATED, "<not associated>")):
+        for attribute, text in ((dw.DW_AT_ALLOCATED, "<not allocated>"), (dw.DW_AT_ASSOCIATED, "<not associated>")):
             value = attributes.get(attribute)
             if value is None:
                 continue
@@ -287,7 +268,7 @@ class TypeReader:
 
     def data_start(self, place: Place, attributes: dict[int, Value], address: int | None) -> int | None:
         """Return where the data of the descriptor at *address* is, None if the type at *place* has no descriptor."""
-        moved = attributes.get(_DW_AT_DATA_LOCATION)
+        moved = attributes.get(dw.DW_AT_DATA_LOCATION)
         if moved is None or not isinstance(moved.raw, bytes):
             return None
         if address is None:
@@ -316,12 +297,12 @@ class TypeReader:
         """
         for _ in range(_MAX_CHAIN):
             found, tag, attributes, _ = self.resolve(place)
-            if tag not in REFERENCES or DW_AT_TYPE not in attributes:
+            if tag not in REFERENCES or dw.DW_AT_TYPE not in attributes:
                 return place, source
             size = found.unit.address_size
             raw = source[:size] if isinstance(source, bytes) else self.read(source, size)
             source = int.from_bytes(raw, found.unit.sections.byte_order)
-            place = self.info.target(found.unit, attributes[DW_AT_TYPE])
+            place = self.info.target(found.unit, attributes[dw.DW_AT_TYPE])
         raise MalformedFile("references to references without end")
 
     def size_of(self, place: Place) -> int | None:

@@ -8,31 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.files import DebugFiles
+from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
-from ompd.binary.dwarf.units import (
-    DW_AT_ABSTRACT_ORIGIN,
-    DW_AT_NAME,
-    DW_TAG_INLINED_SUBROUTINE,
-    DW_TAG_SUBPROGRAM,
-    Inside,
-    Unit,
-    Value,
-)
+from ompd.binary.dwarf.lists import ranges_of
+from ompd.binary.dwarf.units import Unit
+from ompd.binary.dwarf.walk import Inside, iter_inside
 from ompd.binary.types.layouts import key_of
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile
 
-_DW_TAG_FORMAL_PARAMETER, _DW_TAG_LEXICAL_BLOCK, _DW_TAG_COMMON_BLOCK, _DW_TAG_VARIABLE = 0x05, 0x0B, 0x1A, 0x34
-_DW_AT_LOCATION, _DW_AT_CONST_VALUE, _DW_AT_ARTIFICIAL, _DW_AT_FRAME_BASE, _DW_AT_TYPE = 0x02, 0x1C, 0x34, 0x40, 0x49
-_DW_AT_DECL_LINE, _DW_AT_DECLARATION = 0x3B, 0x3C
-_VARIABLES = frozenset((_DW_TAG_FORMAL_PARAMETER, _DW_TAG_VARIABLE))
-_BLOCKS = frozenset((_DW_TAG_LEXICAL_BLOCK, DW_TAG_INLINED_SUBROUTINE))
+_VARIABLES = frozenset((dw.DW_TAG_FORMAL_PARAMETER, dw.DW_TAG_VARIABLE))
+_BLOCKS = frozenset((dw.DW_TAG_LEXICAL_BLOCK, dw.DW_TAG_INLINED_SUBROUTINE))
 
 _MAX_ENTRIES = 1 << 18
 _MAX_VARIABLES = 1 << 12
 _MAX_SCOPES = 256
 _MAX_ORIGINS = 8
-_MAX_FUNCTIONS = 1 << 18
 
 Key = tuple[str, int, int]
 """What distinguishes an entry from all others of its module: section, unit and offset in it."""
@@ -79,26 +72,26 @@ def find_scopes(info: TypeInfo, function: Place, link_address: int) -> list[Scop
     unit = function.unit
 
     def holds(tag: int, attributes: Mapping[int, Value]) -> bool:
-        if tag == _DW_TAG_COMMON_BLOCK:
+        if tag == dw.DW_TAG_COMMON_BLOCK:
             return True
-        return tag in _BLOCKS and any(start <= link_address < end for start, end in unit.ranges(attributes))
+        return tag in _BLOCKS and any(start <= link_address < end for start, end in ranges_of(unit, attributes))
 
     scopes: list[Scope] = []
     inside: list[tuple[Scope, int]] = []  # the function and number of its blocks that each entry around is in
     origins: list[set[Key]] = []
     count = 0
-    for number, entry in enumerate(unit.iter_inside(function.offset, holds)):
+    for number, entry in enumerate(iter_inside(unit, function.offset, holds)):
         if number > _MAX_ENTRIES or len(inside) > _MAX_SCOPES:
             raise MalformedFile(f"{unit.section}: a function has too many entries", offset=function.offset)
         del inside[entry.depth :]
-        if entry.depth == 0 or (entry.tag == DW_TAG_INLINED_SUBROUTINE and entry.enters):
-            base = entry.attributes.get(_DW_AT_FRAME_BASE) if entry.depth == 0 else scopes[0].frame_base
+        if entry.depth == 0 or (entry.tag == dw.DW_TAG_INLINED_SUBROUTINE and entry.enters):
+            base = entry.attributes.get(dw.DW_AT_FRAME_BASE) if entry.depth == 0 else scopes[0].frame_base
             scopes.append(Scope(Place(unit, entry.offset), entry.depth > 0, base))
             origins.append(set())
             inside.append((scopes[-1], 0))
         elif entry.enters:
             scope, blocks = inside[-1]
-            inside.append((scope, blocks + (entry.tag != _DW_TAG_COMMON_BLOCK)))
+            inside.append((scope, blocks + (entry.tag != dw.DW_TAG_COMMON_BLOCK)))
         elif entry.tag in _VARIABLES:
             scope, blocks = inside[-1]
             count += 1
@@ -118,63 +111,59 @@ def _add(info: TypeInfo, scope: Scope, depth: int, unit: Unit, entry: Inside, or
     for _ in range(_MAX_ORIGINS):
         for attribute, value in found.items():
             known.setdefault(attribute, (here.unit, value))
-        origin = found.get(DW_AT_ABSTRACT_ORIGIN)
+        origin = found.get(dw.DW_AT_ABSTRACT_ORIGIN)
         if origin is None:
             break
         here = info.target(here.unit, origin)
         entries.append(key_of(here))
         found = info.index.entry(here)[1]
     origins.update(entries[1:])
-    if _DW_AT_DECLARATION in known and _DW_AT_LOCATION not in known:
+    if dw.DW_AT_DECLARATION in known and dw.DW_AT_LOCATION not in known:
         return  # a variable of elsewhere
-    name, line = known.get(DW_AT_NAME), known.get(_DW_AT_DECL_LINE)
-    location = known.get(_DW_AT_LOCATION)
+    name, line = known.get(dw.DW_AT_NAME), known.get(dw.DW_AT_DECL_LINE)
+    location = known.get(dw.DW_AT_LOCATION)
     scope.variables.append(
         LocalVariable(
             name=(name[0].string(name[1]) if name is not None else None) or "",
             entries=tuple(entries),
-            type=info.target(*known[_DW_AT_TYPE]) if _DW_AT_TYPE in known else None,
+            type=info.target(*known[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in known else None,
             unit=location[0] if location is not None else unit,
             location=location[1] if location is not None else None,
-            constant=known[_DW_AT_CONST_VALUE][1] if _DW_AT_CONST_VALUE in known else None,
+            constant=known[dw.DW_AT_CONST_VALUE][1] if dw.DW_AT_CONST_VALUE in known else None,
             depth=depth,
             line=line[0].number(line[1]) if line is not None else None,
-            is_parameter=entry.tag == _DW_TAG_FORMAL_PARAMETER,
-            is_artificial=_DW_AT_ARTIFICIAL in known,
+            is_parameter=entry.tag == dw.DW_TAG_FORMAL_PARAMETER,
+            is_artificial=dw.DW_AT_ARTIFICIAL in known,
         )
     )
 
 
 def _add_dropped(info: TypeInfo, scope: Scope, known: set[Key]) -> None:
     # What the function has in the source, and this copy of it has not.
-    origin = info.index.entry(scope.place)[1].get(DW_AT_ABSTRACT_ORIGIN)
+    origin = info.index.entry(scope.place)[1].get(dw.DW_AT_ABSTRACT_ORIGIN)
     if origin is None:
         return
     place = info.target(scope.place.unit, origin)
-    for number, entry in enumerate(place.unit.iter_inside(place.offset, lambda tag, attributes: False)):
+    for number, entry in enumerate(iter_inside(place.unit, place.offset, lambda tag, attributes: False)):
         if number > _MAX_ENTRIES or len(scope.variables) > _MAX_VARIABLES:
             raise MalformedFile(f"{place.unit.section}: a function has too many entries", offset=place.offset)
         if entry.depth == 1 and entry.tag in _VARIABLES and key_of(Place(place.unit, entry.offset)) not in known:
             _add(info, scope, 0, place.unit, entry, set())
 
 
-def find_around(function: Place) -> list[Place]:
+def find_around(files: DebugFiles, function: Place) -> list[Place]:
     """Return the functions that the one at *function* is in, innermost first: gcc's code of constructs is in the
     function that has the construct.
 
-    :raises MalformedFile: if the unit is malformed, or has too many functions
+    :raises MalformedFile: if the unit is malformed
     """
-    unit = function.unit
-    around: list[tuple[int, int]] = []  # depth and offset
-    for number, entry in enumerate(unit.iter_entries(DW_TAG_SUBPROGRAM)):
-        if number > _MAX_FUNCTIONS:
-            raise MalformedFile(f"{unit.section}: too many functions", offset=unit.offset)
-        while around and around[-1][0] >= entry.shared:
-            around.pop()
-        if entry.offset == function.offset:
-            return [Place(unit, offset) for _, offset in reversed(around[-_MAX_SCOPES:])]
-        around.append((entry.depth, entry.offset))
-    return []
+    found: list[Place] = []
+    offset = files.around(function.unit, function.offset)
+    while offset is not None and len(found) < _MAX_SCOPES:
+        if function.unit.entry_at(offset)[0] == dw.DW_TAG_SUBPROGRAM:
+            found.append(Place(function.unit, offset))
+        offset = files.around(function.unit, offset)
+    return found
 
 
 def declared_in(info: TypeInfo, function: Place) -> set[tuple[str, int | None]]:
@@ -184,7 +173,7 @@ def declared_in(info: TypeInfo, function: Place) -> set[tuple[str, int | None]]:
     """
     found: list[LocalVariable] = []
     scope = Scope(function, False, None, found)
-    entries = function.unit.iter_inside(function.offset, lambda tag, attributes: tag == _DW_TAG_LEXICAL_BLOCK)
+    entries = iter_inside(function.unit, function.offset, lambda tag, attributes: tag == dw.DW_TAG_LEXICAL_BLOCK)
     for number, entry in enumerate(entries):
         if number > _MAX_ENTRIES or len(found) > _MAX_VARIABLES:
             raise MalformedFile(f"{function.unit.section}: a function has too many entries", offset=function.offset)

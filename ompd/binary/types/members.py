@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ompd.binary.dwarf.index import (
-    DW_TAG_CLASS_TYPE,
-    DW_TAG_STRUCTURE_TYPE,
-    DW_TAG_UNION_TYPE,
-    Place,
-)
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.index import Place
 from ompd.binary.types.types import DwarfType, TypeInfo
 from ompd.errors import MalformedFile, TypeNotFound, Unsupported
 
-_STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
-_DW_TAG_INHERITANCE = 0x1C
 # The largest structure of a runtime has a hundred, in five levels.
 _MAX_DEPTH = 32
 _MAX_MEMBERS = 1 << 13
@@ -75,7 +69,7 @@ class _Walk:
                 size = self._info.size_at(inner)
             except (Unsupported, TypeNotFound):
                 continue
-            if tag == _DW_TAG_INHERITANCE or name is None:
+            if tag == dw.DW_TAG_INHERITANCE or name is None:
                 if bits is None:
                     embedded.append((inner, base + offset))
             elif bits is not None and first_bit is not None:
@@ -95,7 +89,7 @@ class _Walk:
         return True
 
     def _has_members(self, place: Place) -> bool:
-        return self._info.index.entry(place)[0] in _STRUCTURES
+        return self._info.index.entry(place)[0] in dw.STRUCTURES
 
 
 def _own_name(name: str) -> str:

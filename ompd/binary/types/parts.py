@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.index import Place
 from ompd.binary.types.arrays import is_fortran
-from ompd.binary.types.layouts import STRUCTURES, TypeReader
-from ompd.binary.types.type_names import DW_AT_TYPE, DW_TAG_ARRAY_TYPE, DW_TAG_POINTER_TYPE, type_name
+from ompd.binary.types.layouts import TypeReader
+from ompd.binary.types.type_names import type_name
 from ompd.errors import BadInput, MalformedFile, Unavailable
 
 _MAX_DEPTH = 24
@@ -112,21 +113,21 @@ class PartFinder:
 
     def _dereferenced(self, part: Part) -> Part:
         found, tag, attributes, _ = self._types.resolve(part.type)
-        if tag != DW_TAG_POINTER_TYPE:
+        if tag != dw.DW_TAG_POINTER_TYPE:
             raise BadInput(
                 f"a value of type {type_name(self._types.info, part.type)} cannot be followed: it is not a pointer"
             )
-        if DW_AT_TYPE not in attributes:
+        if dw.DW_AT_TYPE not in attributes:
             raise BadInput("what a pointer to void leads to has no type")
         raw = self._types.read(part.address, found.unit.address_size)
         address = int.from_bytes(raw, found.unit.sections.byte_order)
         if not address:
             raise Unavailable("the pointer is null")
-        return Part(self._types.info.target(found.unit, attributes[DW_AT_TYPE]), address)
+        return Part(self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]), address)
 
     def _field(self, part: Part, name: str) -> Part:
         found, tag, _, _ = self._types.resolve(part.type)
-        if tag not in STRUCTURES:
+        if tag not in dw.STRUCTURES:
             raise BadInput(f"a value of type {type_name(self._types.info, part.type)} has no members")
         fold = is_fortran(found.unit)
         wanted = name.lower() if fold else name
@@ -148,7 +149,7 @@ class PartFinder:
                             return Part(member.type, address, member.first_bit, member.bits)
                     else:
                         inner, inner_tag, _, _ = self._types.resolve(member.type)
-                        if inner_tag in STRUCTURES:
+                        if inner_tag in dw.STRUCTURES:
                             deeper.append((inner, at))
                 if len(deeper) + len(known) > _MAX_PARTS:
                     raise MalformedFile("a structure with too much in it")
@@ -165,17 +166,17 @@ class PartFinder:
         place, address = part.type, part.address
         while remaining:
             found, tag, attributes, _ = self._types.resolve(place)
-            if tag == DW_TAG_POINTER_TYPE:
+            if tag == dw.DW_TAG_POINTER_TYPE:
                 pointed = self._dereferenced(Part(place, address))
                 size = self._types.info.size_at(pointed.type)
                 place, address = pointed.type, pointed.address + remaining.pop(0) * size
                 continue
-            if tag != DW_TAG_ARRAY_TYPE or DW_AT_TYPE not in attributes:
+            if tag != dw.DW_TAG_ARRAY_TYPE or dw.DW_AT_TYPE not in attributes:
                 raise BadInput(f"a value of type {type_name(self._types.info, place)} has no elements")
             missing = self._types.missing(found, attributes, address)
             if missing is not None:
                 raise Unavailable(f"the array is {missing.strip('<>')}")
-            element = self._types.info.target(found.unit, attributes[DW_AT_TYPE])
+            element = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE])
             shape = self._types.dimensions(found, attributes, element, address)
             if len(remaining) < len(shape):
                 raise BadInput(f"the array has {len(shape)} dimensions: an index for each is needed")

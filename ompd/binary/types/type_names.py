@@ -7,34 +7,32 @@ from __future__ import annotations
 
 import re
 
-from ompd.binary.dwarf.index import NAMED_TYPES, Place
-from ompd.binary.dwarf.units import DW_AT_NAME, Unit, Value
-from ompd.binary.types.arrays import FORTRAN_LANGUAGES, constant_bounds, language_of
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.forms import Value
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.units import Unit
+from ompd.binary.types.arrays import constant_bounds, language_of
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile, OmpdError, Unsupported
 
-DW_TAG_ARRAY_TYPE, DW_TAG_POINTER_TYPE, DW_TAG_REFERENCE_TYPE, DW_TAG_STRING_TYPE = 0x01, 0x0F, 0x10, 0x12
-DW_TAG_SUBROUTINE_TYPE, DW_TAG_PTR_TO_MEMBER_TYPE, DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE = 0x15, 0x1F, 0x16, 0x24
-DW_TAG_RVALUE_REFERENCE_TYPE, DW_TAG_UNSPECIFIED_TYPE, DW_TAG_ENUMERATION_TYPE = 0x42, 0x3B, 0x04
-DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE = 0x02, 0x13, 0x17
-DW_AT_TYPE, DW_AT_BYTE_SIZE = 0x49, 0x0B
-DW_AT_ALLOCATED, DW_AT_ASSOCIATED = 0x4E, 0x4F
-
-_DW_TAG_FORMAL_PARAMETER, _DW_TAG_UNSPECIFIED_PARAMETERS, _DW_AT_CONTAINING_TYPE = 0x05, 0x18, 0x1D
-_DW_AT_ARTIFICIAL = 0x34
-_QUALIFIERS = {0x26: "const", 0x35: "volatile", 0x37: "restrict", 0x47: "_Atomic"}
-_SILENT = frozenset((0x2D, 0x40, 0x4B))  # packed, shared, immutable
+_QUALIFIERS = {
+    dw.DW_TAG_CONST_TYPE: "const",
+    dw.DW_TAG_VOLATILE_TYPE: "volatile",
+    dw.DW_TAG_RESTRICT_TYPE: "restrict",
+    dw.DW_TAG_ATOMIC_TYPE: "_Atomic",
+}
+_SILENT = dw.QUALIFIERS - _QUALIFIERS.keys()
 _POINTING = {
-    DW_TAG_POINTER_TYPE: "*",
-    DW_TAG_REFERENCE_TYPE: "&",
-    DW_TAG_RVALUE_REFERENCE_TYPE: "&&",
-    DW_TAG_PTR_TO_MEMBER_TYPE: "*",
+    dw.DW_TAG_POINTER_TYPE: "*",
+    dw.DW_TAG_REFERENCE_TYPE: "&",
+    dw.DW_TAG_RVALUE_REFERENCE_TYPE: "&&",
+    dw.DW_TAG_PTR_TO_MEMBER_TYPE: "*",
 }
 _KEYWORDS = {
-    DW_TAG_CLASS_TYPE: "class",
-    DW_TAG_STRUCTURE_TYPE: "struct",
-    DW_TAG_UNION_TYPE: "union",
-    DW_TAG_ENUMERATION_TYPE: "enum",
+    dw.DW_TAG_CLASS_TYPE: "class",
+    dw.DW_TAG_STRUCTURE_TYPE: "struct",
+    dw.DW_TAG_UNION_TYPE: "union",
+    dw.DW_TAG_ENUMERATION_TYPE: "enum",
 }
 
 SHORTER = {
@@ -46,8 +44,6 @@ SHORTER = {
     "short int": "short",
 }
 """gcc's spellings of types that have a shorter one, longest first."""
-# DW_LANG_C89 … C17. Others have tags that are names of their own.
-C_LANGUAGES = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C))
 
 _MAX_DEPTH = 32
 _MAX_PARAMETERS = 64
@@ -70,7 +66,7 @@ def type_name(info: TypeInfo, place: Place | None) -> str:
 
 def scoped_name(info: TypeInfo, place: Place, name: str) -> str:
     """Return *name* of what is defined at *place* with the namespaces and types around it (``ns::Class::name``)."""
-    if language_of(place.unit) in C_LANGUAGES | FORTRAN_LANGUAGES:
+    if language_of(place.unit) in dw.C_LANGUAGES | dw.FORTRAN_LANGUAGES:
         return name
     try:
         scope = info.index.scope_of(place) or ()
@@ -103,31 +99,31 @@ class _Namer:
             return self._qualified(place, inner, depth)
         if tag in _POINTING:
             return self._pointer(unit, tag, attributes, inner, depth)
-        if tag == DW_TAG_ARRAY_TYPE:
+        if tag == dw.DW_TAG_ARRAY_TYPE:
             return self._array(place, attributes, inner, depth)
-        if tag == DW_TAG_SUBROUTINE_TYPE:
+        if tag == dw.DW_TAG_SUBROUTINE_TYPE:
             return self._function(place, attributes, inner, depth)
-        if tag == DW_TAG_STRING_TYPE:
-            size = unit.number(attributes.get(DW_AT_BYTE_SIZE))
+        if tag == dw.DW_TAG_STRING_TYPE:
+            size = unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
             return _joined(f"character*{size if size is not None else '(*)'}", inner)
         return _joined(self._own_name(place, tag, attributes), inner)
 
     def _target(self, unit: Unit, attributes: dict[int, Value]) -> Place | None:
-        return self._info.target(unit, attributes[DW_AT_TYPE]) if DW_AT_TYPE in attributes else None
+        return self._info.target(unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
 
     def _own_name(self, place: Place, tag: int, attributes: dict[int, Value]) -> str:
-        name = place.unit.string(attributes.get(DW_AT_NAME))
+        name = place.unit.string(attributes.get(dw.DW_AT_NAME))
         keyword = _KEYWORDS.get(tag)
         language = language_of(place.unit)
-        if language in FORTRAN_LANGUAGES:
+        if language in dw.FORTRAN_LANGUAGES:
             return f"Type {name or '...'}" if keyword is not None else name or "..."
         if name is None:
             return f"{keyword} {{...}}" if keyword is not None else "..."
-        if tag == DW_TAG_BASE_TYPE:
+        if tag == dw.DW_TAG_BASE_TYPE:
             return SHORTER.get(name, name)
-        if language in C_LANGUAGES:
+        if language in dw.C_LANGUAGES:  # others have tags that are names of their own
             return f"{keyword} {name}" if keyword is not None else name
-        return shortened(scoped_name(self._info, place, name) if tag in NAMED_TYPES else name)
+        return shortened(scoped_name(self._info, place, name) if tag in dw.NAMED_TYPES else name)
 
     def _qualified(self, place: Place, inner: str, depth: int) -> str:
         # All qualifiers in a row; of a pointer they stand behind its star, of others in front.
@@ -147,15 +143,15 @@ class _Namer:
             return self._pointer(here.unit, tag, attributes, behind, depth + 1)
         behind = self.name(here, inner, depth + 1)
         # An array is as constant as its elements are, and some compilers say so of both.
-        return behind if tag == DW_TAG_ARRAY_TYPE and behind.startswith(f"{text} ") else f"{text} {behind}"
+        return behind if tag == dw.DW_TAG_ARRAY_TYPE and behind.startswith(f"{text} ") else f"{text} {behind}"
 
     def _pointer(self, unit: Unit, tag: int, attributes: dict[int, Value], inner: str, depth: int) -> str:
         target = self._target(unit, attributes)
-        if language_of(unit) in FORTRAN_LANGUAGES:
+        if language_of(unit) in dw.FORTRAN_LANGUAGES:
             return _joined(f"PTR TO -> ( {self.name(target, '', depth + 1)} )", inner)
         mark = _POINTING[tag]
-        if tag == DW_TAG_PTR_TO_MEMBER_TYPE and _DW_AT_CONTAINING_TYPE in attributes:
-            owner = self._info.target(unit, attributes[_DW_AT_CONTAINING_TYPE])
+        if tag == dw.DW_TAG_PTR_TO_MEMBER_TYPE and dw.DW_AT_CONTAINING_TYPE in attributes:
+            owner = self._info.target(unit, attributes[dw.DW_AT_CONTAINING_TYPE])
             mark = f"{self.name(owner, '', depth + 1)}::*"
         inner = mark + inner
         if target is not None and self._binds_closer(target):
@@ -165,10 +161,10 @@ class _Namer:
     def _binds_closer(self, place: Place) -> bool:
         for _ in range(_MAX_DEPTH):
             tag, attributes = self._info.index.entry(place)
-            if tag not in _QUALIFIERS or DW_AT_TYPE not in attributes:
+            if tag not in _QUALIFIERS or dw.DW_AT_TYPE not in attributes:
                 break
-            place = self._info.target(place.unit, attributes[DW_AT_TYPE])
-        return tag in (DW_TAG_ARRAY_TYPE, DW_TAG_SUBROUTINE_TYPE)
+            place = self._info.target(place.unit, attributes[dw.DW_AT_TYPE])
+        return tag in (dw.DW_TAG_ARRAY_TYPE, dw.DW_TAG_SUBROUTINE_TYPE)
 
     def _array(self, place: Place, attributes: dict[int, Value], inner: str, depth: int) -> str:
         element = self._target(place.unit, attributes)
@@ -176,8 +172,12 @@ class _Namer:
             bounds = constant_bounds(self._info, place)
         except (MalformedFile, Unsupported):
             bounds = []
-        if language_of(place.unit) in FORTRAN_LANGUAGES:
-            word = ", allocatable" if DW_AT_ALLOCATED in attributes else ", pointer" * (DW_AT_ASSOCIATED in attributes)
+        if language_of(place.unit) in dw.FORTRAN_LANGUAGES:
+            word = (
+                ", allocatable"
+                if dw.DW_AT_ALLOCATED in attributes
+                else ", pointer" * (dw.DW_AT_ASSOCIATED in attributes)
+            )
             texts = [_fortran_bound(lower, count) for lower, count in bounds]
             return f"{self.name(element, '', depth + 1)}{word} ({','.join(texts)})" + (f" {inner}" if inner else "")
         texts = [f"[{count}]" if count else "[]" if count is None else "[0]" for _, count in bounds]
@@ -185,12 +185,12 @@ class _Namer:
 
     def _function(self, place: Place, attributes: dict[int, Value], inner: str, depth: int) -> str:
         texts: list[str] = []
-        tags = (_DW_TAG_FORMAL_PARAMETER, _DW_TAG_UNSPECIFIED_PARAMETERS)
+        tags = (dw.DW_TAG_FORMAL_PARAMETER, dw.DW_TAG_UNSPECIFIED_PARAMETERS)
         for tag, parameter in self._info.index.children(place, tags):
             if len(texts) >= _MAX_PARAMETERS:
                 texts.append("...")
                 break
-            if tag == _DW_TAG_UNSPECIFIED_PARAMETERS:
+            if tag == dw.DW_TAG_UNSPECIFIED_PARAMETERS:
                 texts.append("...")
             else:
                 texts.append(self.name(self._target(place.unit, parameter), "", depth + 1))

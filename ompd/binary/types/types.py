@@ -11,46 +11,28 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles, OtherFiles
-from ompd.binary.dwarf.index import (
-    DW_TAG_BASE_TYPE,
-    DW_TAG_CLASS_TYPE,
-    DW_TAG_ENUMERATION_TYPE,
-    DW_TAG_STRUCTURE_TYPE,
-    DW_TAG_TYPEDEF,
-    DW_TAG_UNION_TYPE,
-    NAMED_TYPES,
-    Place,
-    TypeIndex,
-)
-from ompd.binary.dwarf.units import DW_AT_NAME, DW_AT_SIGNATURE, Unit, Value
+from ompd.binary.dwarf.forms import CONSTANTS, Value
+from ompd.binary.dwarf.index import Place, TypeIndex
+from ompd.binary.dwarf.units import Unit
 from ompd.binary.elf.elf import ElfFile
 from ompd.contract.memory import ByteOrder
 from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
 
-_DW_TAG_ARRAY_TYPE, _DW_TAG_MEMBER, _DW_TAG_POINTER_TYPE, _DW_TAG_REFERENCE_TYPE = 0x01, 0x0D, 0x0F, 0x10
-_DW_TAG_INHERITANCE, _DW_TAG_SUBRANGE_TYPE, _DW_TAG_RVALUE_REFERENCE_TYPE = 0x1C, 0x21, 0x42
 # const, packed, volatile, restrict, shared, atomic, immutable: the type behind them has their size and members
-_QUALIFIERS = frozenset((0x26, 0x2D, 0x35, 0x37, 0x40, 0x47, 0x4B))
-_POINTERS = frozenset((_DW_TAG_POINTER_TYPE, _DW_TAG_REFERENCE_TYPE, _DW_TAG_RVALUE_REFERENCE_TYPE))
-_STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
-_COUNTED = frozenset((_DW_TAG_SUBRANGE_TYPE, DW_TAG_ENUMERATION_TYPE))
+_POINTERS = frozenset((dw.DW_TAG_POINTER_TYPE, dw.DW_TAG_REFERENCE_TYPE, dw.DW_TAG_RVALUE_REFERENCE_TYPE))
+_COUNTED = frozenset((dw.DW_TAG_SUBRANGE_TYPE, dw.DW_TAG_ENUMERATION_TYPE))
 
-_DW_AT_BYTE_SIZE, _DW_AT_BIT_OFFSET, _DW_AT_BIT_SIZE, _DW_AT_LANGUAGE = 0x0B, 0x0C, 0x0D, 0x13
-_DW_AT_LOWER_BOUND, _DW_AT_BYTE_STRIDE, _DW_AT_UPPER_BOUND, _DW_AT_COUNT = 0x22, 0x51, 0x2F, 0x37
-_DW_AT_DATA_MEMBER_LOCATION, _DW_AT_DECLARATION, _DW_AT_EXTERNAL, _DW_AT_TYPE = 0x38, 0x3C, 0x3F, 0x49
-_DW_AT_DATA_BIT_OFFSET = 0x6B
-_DW_OP_PLUS_UCONST, _DW_OP_CONSTU, _DW_OP_PLUS = 0x23, 0x10, b"\x22"
-_FORTRAN = frozenset((0x07, 0x08, 0x0E, 0x22, 0x23))  # DW_LANG_*: arrays begin at 1
 
 # "struct X" asks for those tags alone. A plain name is what the language would take it for: a typedef hides a tag.
 _KEYWORDS = {
-    "struct": (DW_TAG_STRUCTURE_TYPE, DW_TAG_CLASS_TYPE),
-    "class": (DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE),
-    "union": (DW_TAG_UNION_TYPE,),
-    "enum": (DW_TAG_ENUMERATION_TYPE,),
+    "struct": (dw.DW_TAG_STRUCTURE_TYPE, dw.DW_TAG_CLASS_TYPE),
+    "class": (dw.DW_TAG_CLASS_TYPE, dw.DW_TAG_STRUCTURE_TYPE),
+    "union": (dw.DW_TAG_UNION_TYPE,),
+    "enum": (dw.DW_TAG_ENUMERATION_TYPE,),
 }
-_ANY = (frozenset((DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE)), NAMED_TYPES - {DW_TAG_TYPEDEF, DW_TAG_BASE_TYPE})
+_ANY = (frozenset((dw.DW_TAG_TYPEDEF, dw.DW_TAG_BASE_TYPE)), dw.NAMED_TYPES - {dw.DW_TAG_TYPEDEF, dw.DW_TAG_BASE_TYPE})
 _STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
 
 _MAX_CHAIN = 64
@@ -195,8 +177,8 @@ class TypeInfo:
             tag, attributes = self._index.entry(place)
             return (
                 tag in tags
-                and _DW_AT_DECLARATION not in attributes
-                and place.unit.string(attributes.get(DW_AT_NAME)) == name
+                and dw.DW_AT_DECLARATION not in attributes
+                and place.unit.string(attributes.get(dw.DW_AT_NAME)) == name
             )
         except MalformedFile:
             return False  # chance bytes
@@ -217,20 +199,20 @@ class TypeInfo:
         # What is behind typedefs, qualifiers and declarations.
         for _ in range(_MAX_CHAIN):
             tag, attributes = self._index.entry(place)
-            if tag == DW_TAG_TYPEDEF or tag in _QUALIFIERS:
-                if _DW_AT_TYPE not in attributes:
+            if tag == dw.DW_TAG_TYPEDEF or tag in dw.QUALIFIERS:
+                if dw.DW_AT_TYPE not in attributes:
                     raise Unsupported(f"{self._name}: void has neither size nor members")
-                place = self.target(place.unit, attributes[_DW_AT_TYPE])
-            elif DW_AT_SIGNATURE in attributes:
-                place = self.target(place.unit, attributes[DW_AT_SIGNATURE])
-            elif _DW_AT_DECLARATION in attributes and tag in NAMED_TYPES:
+                place = self.target(place.unit, attributes[dw.DW_AT_TYPE])
+            elif dw.DW_AT_SIGNATURE in attributes:
+                place = self.target(place.unit, attributes[dw.DW_AT_SIGNATURE])
+            elif dw.DW_AT_DECLARATION in attributes and tag in dw.NAMED_TYPES:
                 return self._defined_elsewhere(place, tag, attributes)
             else:
                 return place
         raise MalformedFile(f"{self._name}: a chain of types does not end", offset=place.unit.offset + place.offset)
 
     def _defined_elsewhere(self, place: Place, tag: int, attributes: dict[int, Value]) -> Place:
-        name = place.unit.string(attributes.get(DW_AT_NAME)) or ""
+        name = place.unit.string(attributes.get(dw.DW_AT_NAME)) or ""
         # A definition that leads to a declaration again, and so on: no compiler writes that.
         if name in self._searched or len(self._searched) > _MAX_SEARCHES:
             raise MalformedFile(f"{self._name}: declarations of {name!r} lead to each other")
@@ -258,18 +240,18 @@ class TypeInfo:
         for _ in range(_MAX_CHAIN):
             place = self._definition(place)
             tag, attributes = self._index.entry(place)
-            size = place.unit.number(attributes.get(_DW_AT_BYTE_SIZE))
-            if size is None and tag == _DW_TAG_ARRAY_TYPE and _DW_AT_TYPE in attributes:
-                if _DW_AT_BYTE_STRIDE in attributes:
+            size = place.unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
+            if size is None and tag == dw.DW_TAG_ARRAY_TYPE and dw.DW_AT_TYPE in attributes:
+                if dw.DW_AT_BYTE_STRIDE in attributes:
                     raise Unsupported(f"{self._name}: an array whose elements are apart")
                 for count in self.counts(place):
                     total *= count
-                place = self.target(place.unit, attributes[_DW_AT_TYPE])
+                place = self.target(place.unit, attributes[dw.DW_AT_TYPE])
                 continue
             if size is None and tag in _POINTERS:
                 size = place.unit.address_size
-            if size is None and tag == DW_TAG_ENUMERATION_TYPE and _DW_AT_TYPE in attributes:
-                place = self.target(place.unit, attributes[_DW_AT_TYPE])
+            if size is None and tag == dw.DW_TAG_ENUMERATION_TYPE and dw.DW_AT_TYPE in attributes:
+                place = self.target(place.unit, attributes[dw.DW_AT_TYPE])
                 continue
             if size is None:
                 raise Unsupported(f"{self._name}: the size of a type (DWARF tag {tag:#x}) is unknown")
@@ -285,15 +267,15 @@ class TypeInfo:
         unit = place.unit
         counts = []
         for _tag, attributes in self._index.children(place, _COUNTED):
-            for attribute in (_DW_AT_COUNT, _DW_AT_LOWER_BOUND, _DW_AT_UPPER_BOUND):
+            for attribute in (dw.DW_AT_COUNT, dw.DW_AT_LOWER_BOUND, dw.DW_AT_UPPER_BOUND):
                 if attribute in attributes and not _is_constant(attributes[attribute]):
                     raise Unsupported(f"{self._name}: an array whose size is computed at run time")
-            count = unit.number(attributes.get(_DW_AT_COUNT))
-            upper = unit.number(attributes.get(_DW_AT_UPPER_BOUND))
+            count = unit.number(attributes.get(dw.DW_AT_COUNT))
+            upper = unit.number(attributes.get(dw.DW_AT_UPPER_BOUND))
             if count is None and upper is not None:
-                lower = unit.number(attributes.get(_DW_AT_LOWER_BOUND))
+                lower = unit.number(attributes.get(dw.DW_AT_LOWER_BOUND))
                 if lower is None:
-                    lower = 1 if unit.number(unit.top.get(_DW_AT_LANGUAGE)) in _FORTRAN else 0
+                    lower = 1 if unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) in dw.FORTRAN_LANGUAGES else 0
                 # Older gcc writes -1 as the last index of an array of no elements, in as many bytes as it likes.
                 count = 0 if upper in (-1, (1 << 32) - 1, (1 << 64) - 1) else upper - lower + 1
             counts.append(count or 0)
@@ -335,15 +317,15 @@ class TypeInfo:
         for _ in range(_MAX_CHAIN):
             place = self._definition(place)
             tag, attributes = self._index.entry(place)
-            if tag != _DW_TAG_ARRAY_TYPE or _DW_AT_TYPE not in attributes:
+            if tag != dw.DW_TAG_ARRAY_TYPE or dw.DW_AT_TYPE not in attributes:
                 return place
-            place = self.target(place.unit, attributes[_DW_AT_TYPE])
+            place = self.target(place.unit, attributes[dw.DW_AT_TYPE])
         raise MalformedFile(f"{self._name}: a chain of types does not end")
 
     def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
         # Size of the element with these indexes, one for each dimension, and where in the array it is.
         place = self._definition(place)
-        counts = self.counts(place) if self._index.entry(place)[0] == _DW_TAG_ARRAY_TYPE else []
+        counts = self.counts(place) if self._index.entry(place)[0] == dw.DW_TAG_ARRAY_TYPE else []
         if len(counts) != len(indexes):
             raise FieldNotFound(name, path)
         position = 0
@@ -352,30 +334,32 @@ class TypeInfo:
             if index >= count and (count or depth):
                 raise FieldNotFound(name, path)
             position = position * count + index
-        size = self.size_at(self.target(place.unit, self._index.entry(place)[1][_DW_AT_TYPE]))
+        size = self.size_at(self.target(place.unit, self._index.entry(place)[1][dw.DW_AT_TYPE]))
         return size, position * size
 
     def _members_of(self, place: Place) -> _Members:
         key = place.unit.section, place.unit.offset, place.offset
         if key not in self._members:
             tag = self._index.entry(place)[0]
-            self._members[key] = _Members(self, place if tag in _STRUCTURES else None)
+            self._members[key] = _Members(self, place if tag in dw.STRUCTURES else None)
         return self._members[key]
 
     # What _Members, below, asks
 
     def rows(self, place: Place) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
         """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
-        for count, (tag, attributes) in enumerate(self._index.children(place, (_DW_TAG_MEMBER, _DW_TAG_INHERITANCE))):
+        for count, (tag, attributes) in enumerate(
+            self._index.children(place, (dw.DW_TAG_MEMBER, dw.DW_TAG_INHERITANCE))
+        ):
             if count > _MAX_MEMBERS:
                 raise MalformedFile(f"{self._name}: a structure with too many members")
             # Static members of a C++ class are members too, before DWARF 5.
-            if _DW_AT_EXTERNAL not in attributes and _DW_AT_TYPE in attributes:
-                yield place.unit.string(attributes.get(DW_AT_NAME)), tag, attributes
+            if dw.DW_AT_EXTERNAL not in attributes and dw.DW_AT_TYPE in attributes:
+                yield place.unit.string(attributes.get(dw.DW_AT_NAME)), tag, attributes
 
     def type_of(self, unit: Unit, attributes: dict[int, Value]) -> Place:
         """Return the type of a member."""
-        return self.target(unit, attributes[_DW_AT_TYPE])
+        return self.target(unit, attributes[dw.DW_AT_TYPE])
 
     def inner(self, place: Place) -> Place:
         """Return the structure behind typedefs of a base class or a member without a name."""
@@ -383,15 +367,15 @@ class TypeInfo:
 
     def location(self, unit: Unit, attributes: dict[int, Value]) -> tuple[int, int | None, int | None]:
         """Return offset in bytes, first bit from the structure's start and width in bits (None: no bit field)."""
-        bits = unit.number(attributes.get(_DW_AT_BIT_SIZE))
-        first_bit = unit.number(attributes.get(_DW_AT_DATA_BIT_OFFSET))
-        offset = self._member_location(unit, attributes.get(_DW_AT_DATA_MEMBER_LOCATION))
+        bits = unit.number(attributes.get(dw.DW_AT_BIT_SIZE))
+        first_bit = unit.number(attributes.get(dw.DW_AT_DATA_BIT_OFFSET))
+        offset = self._member_location(unit, attributes.get(dw.DW_AT_DATA_MEMBER_LOCATION))
         if bits is None:
             return (first_bit // 8 if first_bit is not None else offset), None, None
         if first_bit is None:
             # DWARF 3, 5.6.6: the bit field is in a storage unit, and bit_offset counts from its most significant bit.
-            skipped = unit.number(attributes.get(_DW_AT_BIT_OFFSET)) or 0
-            size = unit.number(attributes.get(_DW_AT_BYTE_SIZE))
+            skipped = unit.number(attributes.get(dw.DW_AT_BIT_OFFSET)) or 0
+            size = unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
             if size is None:
                 size = self.size_at(self.type_of(unit, attributes))
             from_start = size * 8 - skipped - bits if unit.sections.byte_order == "little" else skipped
@@ -412,9 +396,9 @@ class TypeInfo:
             cursor = Cursor(value.raw, unit.sections.byte_order, what=self._name)
             operation = cursor.byte()
             # The structure's address is pushed first; a constant has to be added to it.
-            offset = cursor.uleb() if operation in (_DW_OP_PLUS_UCONST, _DW_OP_CONSTU) else -1
+            offset = cursor.uleb() if operation in (dw.DW_OP_PLUS_UCONST, dw.DW_OP_CONSTU) else -1
             rest = value.raw[cursor.position :]
-            if offset < 0 or rest != (_DW_OP_PLUS if operation == _DW_OP_CONSTU else b""):
+            if offset < 0 or rest != (bytes((dw.DW_OP_PLUS,)) if operation == dw.DW_OP_CONSTU else b""):
                 raise Unsupported(f"{self._name}: a member whose offset is computed at run time")
         if not 0 <= offset < _MAX_BYTES:
             raise MalformedFile(f"{self._name}: a member at offset {offset}")
@@ -452,7 +436,7 @@ class _Members:
                     raise MalformedFile("a structure contains itself", offset=place.unit.offset + place.offset)
                 seen.add(key)
                 for name, tag, attributes in self._info.rows(place):
-                    embedded = tag == _DW_TAG_INHERITANCE or name is None
+                    embedded = tag == dw.DW_TAG_INHERITANCE or name is None
                     if name is not None and name in found:
                         continue
                     try:
@@ -471,10 +455,7 @@ class _Members:
 
 def _is_constant(value: Value) -> bool:
     # A constant, and no reference to a variable nor, since DWARF 4, an offset of a list of locations.
-    return isinstance(value.raw, int) and value.form in _CONSTANTS
-
-
-_CONSTANTS = frozenset((0x0B, 0x05, 0x06, 0x07, 0x0D, 0x0F, 0x1E, 0x21))  # data1 … data16, sdata, udata, implicit_const
+    return isinstance(value.raw, int) and value.form in CONSTANTS
 
 
 def _is_within(scope: tuple[str, ...] | None, outer: tuple[str, ...]) -> bool:

@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Union
 
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
-from ompd.binary.dwarf.units import DW_AT_NAME, Value
 from ompd.binary.types.arrays import Dimension, is_fortran
 from ompd.binary.types.layouts import (
-    ATE_BOOLEAN,
-    ATE_COMPLEX,
-    ATE_COMPLEX_INTEGER,
-    ATE_FLOAT,
-    ATE_UTF,
     CHARACTERS,
     REFERENCES,
     SIGNED,
-    STRUCTURES,
     WHOLE,
     WIDE,
     Enumeration,
@@ -43,26 +38,11 @@ from ompd.binary.types.scalars import (
     plain_integer,
     split_units,
 )
-from ompd.binary.types.type_names import (
-    DW_AT_BYTE_SIZE,
-    DW_AT_TYPE,
-    DW_TAG_ARRAY_TYPE,
-    DW_TAG_BASE_TYPE,
-    DW_TAG_ENUMERATION_TYPE,
-    DW_TAG_POINTER_TYPE,
-    DW_TAG_PTR_TO_MEMBER_TYPE,
-    DW_TAG_STRING_TYPE,
-    DW_TAG_SUBROUTINE_TYPE,
-    DW_TAG_UNSPECIFIED_TYPE,
-    type_name,
-)
+from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable, Unsupported
 from ompd.records import record
-
-_DW_TAG_SUBRANGE_TYPE = 0x21
-_DW_AT_STRING_LENGTH, _DW_AT_STRING_LENGTH_BYTE_SIZE = 0x19, 0x70
 
 FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 """gdb's letters."""
@@ -198,26 +178,26 @@ class ValueFormatter:
             self._truncated = True
             return "...", None
         found, tag, attributes, names = self._types.resolve(place)
-        if tag == DW_TAG_BASE_TYPE:
+        if tag == dw.DW_TAG_BASE_TYPE:
             return self._base(found, attributes, names, data, offset)
-        if tag in STRUCTURES:
+        if tag in dw.STRUCTURES:
             return self._structure(found, data, offset, depth)
-        if tag == DW_TAG_ARRAY_TYPE:
+        if tag == dw.DW_TAG_ARRAY_TYPE:
             return self._array(found, attributes, data, offset, depth)
-        if tag == DW_TAG_POINTER_TYPE:
+        if tag == dw.DW_TAG_POINTER_TYPE:
             return self._pointer(place, found, attributes, data, offset, top)
         if tag in REFERENCES:
             return self._reference(place, found, attributes, data, offset, depth, top)
-        if tag == DW_TAG_ENUMERATION_TYPE:
+        if tag == dw.DW_TAG_ENUMERATION_TYPE:
             enumeration = self._types.enumeration(found)
             return self._enumerator(enumeration, self._number(found, data, offset, enumeration.size))
-        if tag == DW_TAG_STRING_TYPE:
+        if tag == dw.DW_TAG_STRING_TYPE:
             return self._fortran_string(found, attributes, data, offset)
-        if tag == DW_TAG_PTR_TO_MEMBER_TYPE:
+        if tag == dw.DW_TAG_PTR_TO_MEMBER_TYPE:
             return self._member_pointer(found, attributes, data, offset)
-        if tag == _DW_TAG_SUBRANGE_TYPE and DW_AT_TYPE in attributes:
-            return self._value(self._types.info.target(found.unit, attributes[DW_AT_TYPE]), data, offset, depth + 1)
-        if tag == DW_TAG_UNSPECIFIED_TYPE:
+        if tag == dw.DW_TAG_SUBRANGE_TYPE and dw.DW_AT_TYPE in attributes:
+            return self._value(self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]), data, offset, depth + 1)
+        if tag == dw.DW_TAG_UNSPECIFIED_TYPE:
             return "0", "0x0"
         raise Unsupported(f"values of {type_name(self._types.info, place)} (DWARF tag {tag:#x}) are not supported")
 
@@ -234,32 +214,32 @@ class ValueFormatter:
         if scalar.order is not None and scalar.order != place.unit.sections.byte_order:
             raw = raw[::-1]
         order = place.unit.sections.byte_order
-        if scalar.encoding in (ATE_COMPLEX, ATE_COMPLEX_INTEGER) and scalar.size % 2 == 0:
+        if scalar.encoding in (dw.DW_ATE_COMPLEX_FLOAT, dw.DW_ATE_LO_USER) and scalar.size % 2 == 0:
             return self._complex(scalar, raw, order, is_fortran(place.unit))
-        if scalar.encoding == ATE_FLOAT:
+        if scalar.encoding == dw.DW_ATE_FLOAT:
             number = parse_float(raw, float_format(scalar.name, scalar.size, x87=self._options.x87), order)
             return self._float_text(number, raw, scalar.size, order), number.plain
-        if scalar.encoding not in WHOLE | CHARACTERS | {ATE_BOOLEAN}:
+        if scalar.encoding not in WHOLE | CHARACTERS | {dw.DW_ATE_BOOLEAN}:
             raise Unsupported(f"numbers of type {scalar.name} (DWARF encoding {scalar.encoding:#x}) are not supported")
         return self._whole(scalar, int.from_bytes(raw, order), is_fortran(place.unit))
 
     def _whole(self, scalar: Scalar, word: int, fortran: bool, bits: int | None = None) -> tuple[str, Json]:
         # An integer, a character or a truth value; of *bits* bits if it is a bit field.
         letter, width = self._options.letter, bits if bits is not None else 8 * scalar.size
-        signed = scalar.encoding in SIGNED or (fortran and scalar.encoding == ATE_BOOLEAN)
+        signed = scalar.encoding in SIGNED or (fortran and scalar.encoding == dw.DW_ATE_BOOLEAN)
         value = word - (1 << width) if signed and word >> width - 1 else word
         plain = plain_integer(value)
-        if scalar.encoding == ATE_BOOLEAN and value in (0, 1):
+        if scalar.encoding == dw.DW_ATE_BOOLEAN and value in (0, 1):
             plain = bool(value)
         if letter not in ("", "s"):
             return self._lettered(value, scalar.size, signed, bits), plain
-        if scalar.encoding == ATE_BOOLEAN and value in (0, 1):
+        if scalar.encoding == dw.DW_ATE_BOOLEAN and value in (0, 1):
             texts = (".FALSE.", ".TRUE.") if fortran else ("false", "true")
             return texts[value], plain
         is_character = scalar.encoding in CHARACTERS or scalar.prefix or scalar.name == "char8_t"
         if is_character and not fortran and bits is None:
             prefix = scalar.prefix
-            if scalar.encoding == ATE_UTF:
+            if scalar.encoding == dw.DW_ATE_UTF:
                 prefix = {2: "u", 4: "U"}.get(scalar.size, "")
             return format_character(value, scalar.size, prefix), plain
         return str(value), plain
@@ -295,7 +275,7 @@ class ValueFormatter:
         texts: list[str] = []
         plains: list[Json] = []
         for part in (raw[:half], raw[half:]):
-            if scalar.encoding == ATE_COMPLEX:
+            if scalar.encoding == dw.DW_ATE_COMPLEX_FLOAT:
                 kind = float_format(scalar.name, half, x87=self._options.x87)
                 number = parse_float(part, kind, order)
                 texts.append(self._float_text(number, part, half, order))
@@ -316,12 +296,12 @@ class ValueFormatter:
         word = int.from_bytes(data.take(start, end - start), order)
         word >>= first_bit - 8 * start if order == "little" else 8 * end - first_bit - bits
         word &= (1 << bits) - 1
-        if tag == DW_TAG_ENUMERATION_TYPE:
+        if tag == dw.DW_TAG_ENUMERATION_TYPE:
             enumeration = self._types.enumeration(found)
             negative = word >> bits - 1 and any(value < 0 for value in enumeration.names)
             mask = (1 << 8 * enumeration.size) - 1
             return self._enumerator(enumeration, (word - (1 << bits) if negative else word) & mask)
-        if tag != DW_TAG_BASE_TYPE:
+        if tag != dw.DW_TAG_BASE_TYPE:
             raise Unsupported(f"a bit field of type {type_name(self._types.info, place)}")
         return self._whole(self._types.scalar(found, attributes, names), word, is_fortran(found.unit), bits)
 
@@ -355,7 +335,7 @@ class ValueFormatter:
     def _pointer(
         self, place: Place, found: Place, attributes: dict[int, Value], data: _Bytes, offset: int, top: bool
     ) -> tuple[str, Json]:
-        size = found.unit.number(attributes.get(DW_AT_BYTE_SIZE)) or found.unit.address_size
+        size = found.unit.number(attributes.get(dw.DW_AT_BYTE_SIZE)) or found.unit.address_size
         if not 0 < size <= 16:
             raise MalformedFile(f"a pointer of {size} bytes")
         address = self._number(found, data, offset, size)
@@ -365,7 +345,7 @@ class ValueFormatter:
         text = self._address_text(address)
         if letter == "a":
             return text, plain
-        target = self._types.info.target(found.unit, attributes[DW_AT_TYPE]) if DW_AT_TYPE in attributes else None
+        target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
         string = self._pointed_string(target, address)
         prefix = f"({type_name(self._types.info, place)}) " if top and not self._is_plain_string(target) else ""
         if string is None:
@@ -381,9 +361,9 @@ class ValueFormatter:
             found, tag, attributes, names = self._types.resolve(target)
         except OmpdError:
             return False
-        if tag != DW_TAG_BASE_TYPE:
+        if tag != dw.DW_TAG_BASE_TYPE:
             return False
-        return names[0] in WIDE if names else found.unit.string(attributes.get(DW_AT_NAME)) in ("char", *WIDE)
+        return names[0] in WIDE if names else found.unit.string(attributes.get(dw.DW_AT_NAME)) in ("char", *WIDE)
 
     def _pointed_string(self, target: Place | None, address: int) -> tuple[str, Json] | None:
         kind = self._types.character(target)
@@ -436,7 +416,7 @@ class ValueFormatter:
     def _pointed_fortran_string(self, target: Place, address: int) -> tuple[str, Json] | None:
         try:
             found, tag, attributes, _ = self._types.resolve(target)
-            if tag != DW_TAG_STRING_TYPE or _DW_AT_STRING_LENGTH not in attributes:
+            if tag != dw.DW_TAG_STRING_TYPE or dw.DW_AT_STRING_LENGTH not in attributes:
                 return None
             return self._fortran_string(found, attributes, _Bytes(self._read, address), 0)
         except (MemoryFault, Unsupported):
@@ -447,12 +427,12 @@ class ValueFormatter:
     ) -> tuple[str, Json]:
         # The Itanium ABI: an offset, -1 for none; of a member function its address and an adjustment of this.
         size = found.unit.address_size
-        target = self._types.info.target(found.unit, attributes[DW_AT_TYPE]) if DW_AT_TYPE in attributes else None
+        target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
         order = found.unit.sections.byte_order
         word = int.from_bytes(data.take(offset, size), order, signed=True)
         if (
             target is not None
-            and self._types.info.index.entry(self._types.info.inner(target))[0] == DW_TAG_SUBROUTINE_TYPE
+            and self._types.info.index.entry(self._types.info.inner(target))[0] == dw.DW_TAG_SUBROUTINE_TYPE
         ):
             return ("NULL", "0x0") if not word else (self._address_text(word & (1 << 8 * size) - 1), f"{word:#x}")
         return ("NULL", None) if word == -1 else (str(word), word)
@@ -461,9 +441,9 @@ class ValueFormatter:
         self, place: Place, found: Place, attributes: dict[int, Value], data: _Bytes, offset: int, depth: int, top: bool
     ) -> tuple[str, Json]:
         address = self._number(found, data, offset, found.unit.address_size)
-        if not top or DW_AT_TYPE not in attributes:
+        if not top or dw.DW_AT_TYPE not in attributes:
             return f"@{address:#x}", f"{address:#x}"
-        target = self._types.info.target(found.unit, attributes[DW_AT_TYPE])
+        target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE])
         prefix = f"({type_name(self._types.info, place)}) @{address:#x}: "
         try:
             text, value = self._value(target, self._source(target, address), 0, depth + 1)
@@ -521,7 +501,7 @@ class ValueFormatter:
             data, at = _Bytes(self._read, base, size=self._types.size_of(member.type) or 0), 0
         if member.is_base and depth < _MAX_DEPTH:
             found, tag, _, _ = self._types.resolve(member.type)
-            if tag in STRUCTURES:
+            if tag in dw.STRUCTURES:
                 self._parts += 1
                 return self._structure(found, data, at, depth + 1, seen)
         return self._value(member.type, data, at, depth + 1)
@@ -531,13 +511,13 @@ class ValueFormatter:
     def _array(
         self, place: Place, attributes: dict[int, Value], data: _Bytes, offset: int, depth: int
     ) -> tuple[str, Json]:
-        if DW_AT_TYPE not in attributes:
+        if dw.DW_AT_TYPE not in attributes:
             raise MalformedFile("an array without a type of its elements")
         address = data.at(offset)
         missing = self._types.missing(place, attributes, address)
         if missing is not None:
             return missing, None
-        element = self._types.info.target(place.unit, attributes[DW_AT_TYPE])
+        element = self._types.info.target(place.unit, attributes[dw.DW_AT_TYPE])
         shape = self._types.dimensions(place, attributes, element, address)
         start = self._types.data_start(place, attributes, address)
         if start is not None:
@@ -651,7 +631,7 @@ class ValueFormatter:
         return text, _decoded(raw[: shown * width], width, order)
 
     def _is_signed(self, place: Place) -> bool:
-        element = self._types.info.target(place.unit, self._types.info.index.entry(place)[1][DW_AT_TYPE])
+        element = self._types.info.target(place.unit, self._types.info.index.entry(place)[1][dw.DW_AT_TYPE])
         found, _, attributes, names = self._types.resolve(element)
         return self._types.scalar(found, attributes, names).encoding in SIGNED
 
@@ -660,12 +640,12 @@ class ValueFormatter:
     ) -> tuple[str, Json]:
         unit = place.unit
         address = data.at(offset)
-        length = unit.number(attributes.get(DW_AT_BYTE_SIZE))
-        told = attributes.get(_DW_AT_STRING_LENGTH)
+        length = unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
+        told = attributes.get(dw.DW_AT_STRING_LENGTH)
         if told is not None:
             if not isinstance(told.raw, bytes) or address is None:
                 raise Unsupported("a string whose length is in another variable")
-            size = unit.number(attributes.get(_DW_AT_STRING_LENGTH_BYTE_SIZE)) or unit.address_size
+            size = unit.number(attributes.get(dw.DW_AT_STRING_LENGTH_BYTE_SIZE)) or unit.address_size
             where = self._types.evaluate(place, told.raw, address)
             length = int.from_bytes(self._read(where, min(size, 8)), unit.sections.byte_order)
         if length is None:

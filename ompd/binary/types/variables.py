@@ -7,31 +7,18 @@ arrays, and in structures. Bytes only, no target; what is followed and how much 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from ompd.binary.cursor import Cursor
-from ompd.binary.dwarf.index import NAMED_TYPES, Place
-from ompd.binary.dwarf.units import (
-    DW_AT_ABSTRACT_ORIGIN,
-    DW_AT_NAME,
-    DW_AT_SPECIFICATION,
-    DW_FORM_ADDRX,
-    Unit,
-    Value,
-)
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.units import Unit
+from ompd.binary.dwarf.walk import iter_entries
+from ompd.binary.types.storage import parse_location
 from ompd.binary.types.types import TypeInfo
 from ompd.errors import MalformedFile, TypeNotFound, Unsupported
-
-_DW_TAG_ARRAY_TYPE, _DW_TAG_INHERITANCE, _DW_TAG_VARIABLE = 0x01, 0x1C, 0x34
-_DW_TAG_CLASS_TYPE, _DW_TAG_STRUCTURE_TYPE, _DW_TAG_TYPEDEF, _DW_TAG_UNION_TYPE = 0x02, 0x13, 0x16, 0x17
-_DW_AT_LOCATION, _DW_AT_LANGUAGE, _DW_AT_DECLARATION, _DW_AT_TYPE = 0x02, 0x13, 0x3C, 0x49
-_DW_AT_BYTE_STRIDE, _DW_AT_SIGNATURE = 0x51, 0x69
-_DW_OP_ADDR, _DW_OP_PLUS_UCONST, _DW_OP_ADDRX = 0x03, 0x23, 0xA1
-_QUALIFIERS = frozenset((0x26, 0x35, 0x37, 0x47))  # const, volatile, restrict, atomic
-_STRUCTURES = frozenset((_DW_TAG_CLASS_TYPE, _DW_TAG_STRUCTURE_TYPE, _DW_TAG_UNION_TYPE))
-_C = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C))  # DW_LANG_C89 … C17: no scopes but functions
 
 _MAX_ELEMENTS = 1 << 16
 _MAX_EXPRESSIONS = 1 << 18
@@ -99,18 +86,18 @@ class _Search:
     # Variables
 
     def _variables(self, unit: Unit) -> Iterator[_Found]:
-        for entry in unit.iter_entries(_DW_TAG_VARIABLE):
-            location = entry.attributes.get(_DW_AT_LOCATION)
+        for entry in iter_entries(unit, dw.DW_TAG_VARIABLE, only=(dw.DW_AT_LOCATION,)):
+            location = entry.attributes.get(dw.DW_AT_LOCATION)
             if location is None or not isinstance(location.raw, bytes):
                 continue
             try:
-                address = _address(unit, location.raw)
-                if not address:  # none, or of a section that the linker dropped
+                found = parse_location(unit, location.raw)
+                if found.kind != "address":
                     continue
                 place, name, type_ = self._declaration(Place(unit, entry.offset))
                 inside = self._inside(type_) if type_ is not None else []
                 if name and len(name) <= _MAX_TEXT and inside:
-                    yield _Found(address, name, place, inside)
+                    yield _Found(found.number, name, place, inside)
             except (MalformedFile, Unsupported, TypeNotFound):
                 continue
 
@@ -120,28 +107,22 @@ class _Search:
         for _ in range(_MAX_ORIGINS):
             unit = place.unit
             _, attributes = self._index.entry(place)
-            name = name if name is not None else unit.string(attributes.get(DW_AT_NAME))
-            if type_ is None and _DW_AT_TYPE in attributes:
-                type_ = self._info.target(unit, attributes[_DW_AT_TYPE])
-            origin = attributes.get(DW_AT_SPECIFICATION) or attributes.get(DW_AT_ABSTRACT_ORIGIN)
+            name = name if name is not None else unit.string(attributes.get(dw.DW_AT_NAME))
+            if type_ is None and dw.DW_AT_TYPE in attributes:
+                type_ = self._info.target(unit, attributes[dw.DW_AT_TYPE])
+            origin = attributes.get(dw.DW_AT_SPECIFICATION) or attributes.get(dw.DW_AT_ABSTRACT_ORIGIN)
             if origin is None:
                 break
             place = self._info.target(unit, origin)
         return place, name, type_
 
     def _scopes(self, variables: Collection[_Found]) -> dict[_Key, tuple[str, ...]]:
-        wanted: dict[tuple[str, int], tuple[Unit, set[int]]] = {}
-        for variable in variables:
-            unit, offset = variable.declared
-            if unit.number(unit.top.get(_DW_AT_LANGUAGE)) not in _C:
-                wanted.setdefault((unit.section, unit.offset), (unit, set()))[1].add(offset)
         found: dict[_Key, tuple[str, ...]] = {}
-        for unit, offsets in wanted.values():
-            try:
-                around = self._index.scopes_around(unit, offsets)
-            except MalformedFile:
-                continue
-            found.update(((unit.section, unit.offset, offset), names) for offset, names in around.items())
+        for variable in variables:
+            unit = variable.declared.unit
+            if unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) not in dw.C_LANGUAGES:
+                with suppress(MalformedFile):
+                    found[_key(variable.declared)] = self._index.scopes_around(variable.declared)
         return found
 
     # Types
@@ -177,25 +158,25 @@ class _Search:
 
     def _is_wanted(self, place: Place) -> bool:
         tag, attributes = self._index.entry(place)
-        return tag in NAMED_TYPES and place.unit.string(attributes.get(DW_AT_NAME)) in self._names
+        return tag in dw.NAMED_TYPES and place.unit.string(attributes.get(dw.DW_AT_NAME)) in self._names
 
     def _parts(self, place: Place) -> Iterator[_Part]:
         unit = place.unit
         tag, attributes = self._index.entry(place)
-        if tag == _DW_TAG_TYPEDEF or tag in _QUALIFIERS:
-            if _DW_AT_TYPE in attributes:
-                yield _Part("", 0, self._info.target(unit, attributes[_DW_AT_TYPE]))
-        elif tag == _DW_TAG_ARRAY_TYPE:
-            if _DW_AT_TYPE in attributes and _DW_AT_BYTE_STRIDE not in attributes:
+        if tag == dw.DW_TAG_TYPEDEF or tag in dw.QUALIFIERS:
+            if dw.DW_AT_TYPE in attributes:
+                yield _Part("", 0, self._info.target(unit, attributes[dw.DW_AT_TYPE]))
+        elif tag == dw.DW_TAG_ARRAY_TYPE:
+            if dw.DW_AT_TYPE in attributes and dw.DW_AT_BYTE_STRIDE not in attributes:
                 counts = tuple(self._info.counts(place))
                 if 0 < prod(counts) <= _MAX_ELEMENTS:
-                    yield _Part("", 0, self._info.target(unit, attributes[_DW_AT_TYPE]), counts)
-        elif tag in _STRUCTURES and (_DW_AT_DECLARATION in attributes or _DW_AT_SIGNATURE in attributes):
+                    yield _Part("", 0, self._info.target(unit, attributes[dw.DW_AT_TYPE]), counts)
+        elif tag in dw.STRUCTURES and (dw.DW_AT_DECLARATION in attributes or dw.DW_AT_SIGNATURE in attributes):
             try:
                 yield _Part("", 0, self._info.inner(place))
             except (TypeNotFound, Unsupported):
                 return  # nobody can have a variable of a type that is nowhere defined
-        elif tag in _STRUCTURES:
+        elif tag in dw.STRUCTURES:
             yield from self._members(place)
 
     def _members(self, place: Place) -> Iterator[_Part]:
@@ -206,7 +187,7 @@ class _Search:
             except Unsupported:
                 continue  # a virtual base class, a type of another file
             if bits is None:
-                yield _Part("" if name is None or tag == _DW_TAG_INHERITANCE else f".{name}", offset, type_)
+                yield _Part("" if name is None or tag == dw.DW_TAG_INHERITANCE else f".{name}", offset, type_)
 
     def _joined(self, parts: Sequence[_Part]) -> list[tuple[str, int]]:
         rows: list[tuple[str, int]] = []
@@ -229,18 +210,3 @@ class _Search:
 
 def _key(place: Place) -> _Key:
     return place.unit.section, place.unit.offset, place.offset
-
-
-def _address(unit: Unit, expression: bytes) -> int | None:
-    # The address of an expression that is no more than one; None of others, as those of thread-local variables.
-    cursor = Cursor(expression, unit.sections.byte_order, what="DWARF expression")
-    operation = cursor.byte()
-    if operation == _DW_OP_ADDR:
-        address: int | None = cursor.unsigned(unit.address_size)
-    elif operation == _DW_OP_ADDRX:
-        address = unit.address(Value(DW_FORM_ADDRX, cursor.uleb()))
-    else:
-        return None
-    if address and not cursor.at_end and cursor.byte() == _DW_OP_PLUS_UCONST:
-        address += cursor.uleb()
-    return address if cursor.at_end else None

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from ompd.binary.dwarf.units import DW_AT_COMP_DIR
+from ompd.binary.dwarf.constants import DW_AT_COMP_DIR
 from ompd.binary.elf.elf import EM_AARCH64, EM_X86_64, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, ElfFile, check_elf_magic
 from ompd.binary.types.members import FlatMember, flat_members
 from ompd.binary.types.types import DwarfType, TypeInfo

@@ -12,7 +12,7 @@ import mmap
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from operator import ne
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ompd.binary.cfi.tables import Row, UnwindTable
 from ompd.binary.core.notes import AT_PHDR, AT_SYSINFO_EHDR, NT_OMPD_DEBUG_FILE, NT_OMPD_FILE, FileMapping
 from ompd.binary.dwarf.files import DebugFiles
-from ompd.binary.dwarf.lines import LineInfo
+from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.elf.elf import (
     ELF_MAGIC,
     ET_EXEC,
@@ -89,7 +89,9 @@ class LoadedModule:
         located: tuple[str | None] | None,
         program: bool,
         cache: DiskCache | None = None,
+        is_outlined: Callable[[str], bool],
     ) -> None:
+        self._is_outlined = is_outlined
         self._target = target
         self._cache = cache
         self._finder = finder
@@ -474,7 +476,7 @@ class LoadedModule:
             elf = self.debug_elf
         if elf is None or elf.section(".debug_line") is None:
             return None
-        return ToldPlaces(LineInfo(elf, self.companions, self.debug_files(elf)), self._kept(elf))
+        return ToldPlaces(LineInfo(elf, self.companions, self.debug_files(elf), self._is_outlined), self._kept(elf))
 
     @cached_property
     def types_elf(self) -> ElfFile | None:
@@ -625,9 +627,13 @@ def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
 
 
 class ModuleList:
-    """All modules of a target, by address."""
+    """All modules of a target, by address.
 
-    def __init__(self, target: Target, finder: FileFinder, exe: str | None = None) -> None:
+    :param exe: the program's file, where it is named by hand
+    :param is_outlined: tells by its name whether a compiler made a function of a construct in another
+    """
+
+    def __init__(self, target: Target, finder: FileFinder, exe: str | None, is_outlined: Callable[[str], bool]) -> None:
         vector, mappings = target.auxiliary_vector(), target.mappings()
         program_headers, vdso = vector.get(AT_PHDR, 0), vector.get(AT_SYSINFO_EHDR)
         located: Mapping[int, str | None] = {}
@@ -653,7 +659,16 @@ class ModuleList:
             program = group[0].start <= program_headers < group[-1].end
             start, by_hand = group[0].start, exe if program else None
             at = (located[start],) if start in located else None
-            module = LoadedModule(target, finder, group, exe=by_hand, located=at, program=program, cache=cache)
+            module = LoadedModule(
+                target,
+                finder,
+                group,
+                exe=by_hand,
+                located=at,
+                program=program,
+                cache=cache,
+                is_outlined=is_outlined,
+            )
             if program or _is_module(module):
                 self._modules.append(module)
         self._starts = [m.start for m in self._modules]

@@ -11,12 +11,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ompd.binary.dwarf.lines import Function, LineInfo
+from ompd.binary.dwarf.source.lines import Function, LineInfo
 from ompd.binary.dwarf.units import Unit
 from ompd.debugger.files.cache import FileCache
 
 if TYPE_CHECKING:
-    from ompd.binary.dwarf.calls import Call
+    from ompd.binary.dwarf.source.calls import Call
 
 _WHAT = "places-2"  # another one where what is known changes
 # A stack has some dozen addresses, a process with many threads some thousand.

@@ -17,7 +17,7 @@ from ompd.debugger.symbols import Symbols
 from ompd.errors import MalformedFile, OmpdError
 
 if TYPE_CHECKING:
-    from ompd.binary.dwarf.calls import Call
+    from ompd.binary.dwarf.source.calls import Call
     from ompd.debugger.stacks.tail_calls import Chain, TailCalls
 
 

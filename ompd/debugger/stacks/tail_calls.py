@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ompd.binary.dwarf.calls import Call
+from ompd.binary.dwarf.source.calls import Call
 from ompd.errors import OmpdError
 
 _MAX_STEPS = 4096

@@ -7,19 +7,20 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
+from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
     derefs_through,
     evaluate_type,
-    expression_at,
     find_pieces,
     read_pieces,
 )
-from ompd.binary.dwarf.units import DW_AT_NAME, Value
 from ompd.binary.types.layouts import REFERENCES, TypeReader
 from ompd.binary.types.locals import Key, LocalVariable, declared_in, find_around, find_scopes
-from ompd.binary.types.type_names import DW_AT_TYPE, type_name
+from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values import Options, Shown, ValueFormatter
 from ompd.contract.process import Frame
@@ -32,9 +33,8 @@ from ompd.debugger.variables.types import Types
 from ompd.errors import OmpdError, Unavailable, Unsupported
 from ompd.records import record
 
-_OP_REG0 = 0x50
-_ADDRESS_OPERATIONS = frozenset((0x03, 0xA1, 0xFB))  # DW_OP_addr, DW_OP_addrx, DW_OP_GNU_addr_index
-_TLS_OPERATIONS = frozenset((0x9B, 0xE0))  # DW_OP_form_tls_address, DW_OP_GNU_push_tls_address
+_ADDRESS_OPERATIONS = frozenset((dw.DW_OP_ADDR, dw.DW_OP_ADDRX, dw.DW_OP_GNU_ADDR_INDEX))
+_TLS_OPERATIONS = frozenset((dw.DW_OP_FORM_TLS_ADDRESS, dw.DW_OP_GNU_PUSH_TLS_ADDRESS))
 _WORD, _STACK_ALIGNMENT = 8, 16  # of the processors whose code has no frame pointer and pushes arguments
 _MAX_ROWS = 512
 _MAX_REFERENCES = 64
@@ -205,7 +205,7 @@ class _ModuleLocals:
         function = Place(*entry)
         scopes = find_scopes(self._info, function, address)
         base = scopes[-1].frame_base
-        frame_base = expression_at(function.unit, base, address) if base is not None else None
+        frame_base = location_at(function.unit, base, address) if base is not None else None
         found: list[list[_Prepared]] = []
         for scope in scopes:
             outer = self._declared_around(scope.place)
@@ -225,7 +225,7 @@ class _ModuleLocals:
             # What is declared in an inner block hides others, as a variable does that has the name of a parameter.
             rows.sort(key=lambda row: (-row.told.depth, row.told.is_parameter))
             found.append(rows)
-        by_stack_pointer = frame_base == bytes((_OP_REG0 + self._stack_pointer,))
+        by_stack_pointer = frame_base == bytes((dw.DW_OP_REG0 + self._stack_pointer,))
         known = {key: row for rows in found for row in rows for key in row.variable.entries}
         return _Code(
             found, known, frame_base, by_stack_pointer, self._frame_size(address) if by_stack_pointer else None
@@ -255,8 +255,9 @@ class _ModuleLocals:
         # Names and lines of what the functions around declare, where a compiler may have described them once more.
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
-            name = function.unit.string(self._info.index.entry(function)[1].get(DW_AT_NAME))
-            around = find_around(function) if name is not None and self._shares_variables(name) else []
+            name = function.unit.string(self._info.index.entry(function)[1].get(dw.DW_AT_NAME))
+            shares = name is not None and self._shares_variables(name)
+            around = find_around(self._info.index.files, function) if shares else []
             found: set[tuple[str, int | None]] = set()
             for place in around:
                 found |= declared_in(self._info, place)
@@ -267,7 +268,7 @@ class _ModuleLocals:
         if variable.location is None:
             return None, None
         try:
-            return expression_at(variable.unit, variable.location, address), None
+            return location_at(variable.unit, variable.location, address), None
         except OmpdError as error:
             return None, str(error)
 
@@ -308,9 +309,9 @@ class _ModuleLocals:
         try:
             for _ in range(_MAX_REFERENCES):
                 found, tag, attributes, _ = self._types.resolve(target or place)
-                if tag not in REFERENCES or DW_AT_TYPE not in attributes:
+                if tag not in REFERENCES or dw.DW_AT_TYPE not in attributes:
                     break
-                target = self._info.target(found.unit, attributes[DW_AT_TYPE])
+                target = self._info.target(found.unit, attributes[dw.DW_AT_TYPE])
         except OmpdError:
             return target
         return target

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from ompd.binary.dwarf.index import Place
 from ompd.binary.elf.elf import PT_TLS
 from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
-from ompd.binary.types.named import CommonBlock, Location, NamedVariable, Scope, find_common, find_named
+from ompd.binary.types.named import CommonBlock, NamedVariable, Scope, find_common, find_named
+from ompd.binary.types.storage import Location
 from ompd.binary.types.type_names import shortened
 from ompd.binary.types.types import TypeInfo
 from ompd.contract.process import Module

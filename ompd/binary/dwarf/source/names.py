@@ -7,43 +7,34 @@ Fortran have no scopes to tell: names there are ``DW_AT_name`` alone.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Callable
 
+from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles
-from ompd.binary.dwarf.units import (
-    DW_AT_ABSTRACT_ORIGIN,
-    DW_AT_LANGUAGE,
-    DW_AT_LINKAGE_NAME,
-    DW_AT_MIPS_LINKAGE_NAME,
-    DW_AT_NAME,
-    DW_AT_SIGNATURE,
-    DW_AT_SPECIFICATION,
-    DW_TAG_SUBPROGRAM,
-    Unit,
-    Value,
-)
+from ompd.binary.dwarf.forms import Value
+from ompd.binary.dwarf.units import Unit
 from ompd.errors import MalformedFile, Unsupported
-from ompd.naming import is_construct
 
-_DW_TAG_NAMESPACE = 0x39
-_TYPES = frozenset((0x02, 0x04, 0x13, 0x17, 0x38))  # class, enumeration, structure, union, interface
-# DW_LANG_C89 … C17, C11 among them; Fortran 77 … 18
-_WITHOUT_SCOPES = frozenset((0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D))
+_TYPES = dw.STRUCTURES | {dw.DW_TAG_ENUMERATION_TYPE, dw.DW_TAG_INTERFACE_TYPE}
+_WITHOUT_SCOPES = dw.C_LANGUAGES | dw.FORTRAN_LANGUAGES
 
 _MAX_REFERENCES = 8
 _MAX_SCOPES = 32
 _MAX_NAME = 1 << 16
-_MAX_PASSES = 64
 
 Known = dict[int, tuple[Unit, Value]]
 
 
 class Names:
-    """The names of functions in one module's debug information."""
+    """The names of functions in one module's debug information.
 
-    def __init__(self, files: DebugFiles) -> None:
+    :param is_outlined: tells by its name whether a compiler made a function of a construct in another: such functions
+        keep the name that the linker knows
+    """
+
+    def __init__(self, files: DebugFiles, is_outlined: Callable[[str], bool]) -> None:
         self._files = files
-        self._trees: dict[tuple[str, int], _Tree] = {}
+        self._is_outlined = is_outlined
         self._known: dict[tuple[str, int, int], str | None] = {}
 
     def described(self, unit: Unit, offset: int) -> tuple[Known, Unit, int]:
@@ -60,7 +51,7 @@ class Names:
             _, entry = unit.entry_at(offset)
             for attribute, value in entry.items():
                 known.setdefault(attribute, (unit, value))
-            origin = entry.get(DW_AT_ABSTRACT_ORIGIN) or entry.get(DW_AT_SPECIFICATION)
+            origin = entry.get(dw.DW_AT_ABSTRACT_ORIGIN) or entry.get(dw.DW_AT_SPECIFICATION)
             if origin is None:
                 return known, unit, offset
             unit, offset = self._files.target(unit, origin)
@@ -68,8 +59,6 @@ class Names:
 
     def function(self, unit: Unit, offset: int) -> str | None:
         """Return the name of the function whose entry is at *offset* of *unit*, None if it is unknown.
-
-        What compilers make of OpenMP constructs keeps the name that the linker knows.
 
         :raises MalformedFile: if the entries that lead there are malformed
         """
@@ -83,9 +72,9 @@ class Names:
 
     def _function(self, unit: Unit, offset: int) -> str | None:
         known, unit, offset = self.described(unit, offset)
-        name = text_of(known, DW_AT_NAME)
-        linkage = text_of(known, DW_AT_LINKAGE_NAME) or text_of(known, DW_AT_MIPS_LINKAGE_NAME)
-        if name is None or is_construct(name):
+        name = text_of(known, dw.DW_AT_NAME)
+        linkage = text_of(known, dw.DW_AT_LINKAGE_NAME) or text_of(known, dw.DW_AT_MIPS_LINKAGE_NAME)
+        if name is None or self._is_outlined(name):
             return linkage or name
         if has_no_scopes(unit):
             return name
@@ -100,35 +89,35 @@ class Names:
         return qualified if len(qualified) <= _MAX_NAME else None
 
     def _add_scopes(self, parts: list[str], unit: Unit, offset: int) -> bool:
-        # The names of what is around an entry, from inside out. False if a function around it is unknown: what is in an
-        # OpenMP construct is in the function that clang made of that, and this one in none.
+        # The names of what is around an entry, from inside out. False if a function around it is unknown: what is in a
+        # construct is in the function that clang made of that, and this one in none.
         inner: int | None = None  # tag of the scope that was found before
         is_told = True
         for _ in range(_MAX_SCOPES):
-            around = self._around(unit, offset)
+            around = self._files.around(unit, offset)
             if around is None:
                 return is_told
             offset = around
             tag, _ = unit.entry_at(offset)
-            if tag == DW_TAG_SUBPROGRAM and inner not in _TYPES:
+            if tag == dw.DW_TAG_SUBPROGRAM and inner not in _TYPES:
                 return True  # a function in a function, as gcc has them in C, and what it outlines
-            if tag == DW_TAG_SUBPROGRAM or tag in _TYPES:
+            if tag == dw.DW_TAG_SUBPROGRAM or tag in _TYPES:
                 # The scope may itself be declared elsewhere.
                 known, unit, offset = self.described(unit, offset)
-                if DW_AT_SIGNATURE in known:  # of a type in a unit of its own, where its name and scopes are
-                    unit, offset = self._files.target(*known[DW_AT_SIGNATURE])
+                if dw.DW_AT_SIGNATURE in known:  # of a type in a unit of its own, where its name and scopes are
+                    unit, offset = self._files.target(*known[dw.DW_AT_SIGNATURE])
                     known, unit, offset = self.described(unit, offset)
-                name = text_of(known, DW_AT_NAME)
-                if tag == DW_TAG_SUBPROGRAM:
-                    is_told = name is not None and not is_construct(name)
+                name = text_of(known, dw.DW_AT_NAME)
+                if tag == dw.DW_TAG_SUBPROGRAM:
+                    is_told = name is not None and not self._is_outlined(name)
                     if name is None or not is_told:
                         continue  # its own place, by gcc, is in the function that the construct is in
                     parts.append(name)
                 else:
                     parts.append(name or ("{lambda}" if parts[-1].startswith("operator()") else "{unnamed}"))
-            elif tag == _DW_TAG_NAMESPACE:
+            elif tag == dw.DW_TAG_NAMESPACE:
                 known, unit, offset = self.described(unit, offset)
-                parts.append(text_of(known, DW_AT_NAME) or "(anonymous namespace)")
+                parts.append(text_of(known, dw.DW_AT_NAME) or "(anonymous namespace)")
             else:
                 continue  # a block, a unit
             inner = tag
@@ -141,21 +130,15 @@ class Names:
         :raises MalformedFile: if the entries that lead there are malformed
         """
         for _ in range(_MAX_SCOPES):
-            around = self._around(unit, offset)
+            around = self._files.around(unit, offset)
             if around is None:
                 return None
             offset = around
-            if unit.entry_at(offset)[0] == DW_TAG_SUBPROGRAM:
+            if unit.entry_at(offset)[0] == dw.DW_TAG_SUBPROGRAM:
                 name = self.function(unit, offset)
                 known, _, _ = self.described(unit, offset)
-                return (name, text_of(known, DW_AT_LINKAGE_NAME)) if name is not None else None
+                return (name, text_of(known, dw.DW_AT_LINKAGE_NAME)) if name is not None else None
         return None
-
-    def _around(self, unit: Unit, offset: int) -> int | None:
-        key = unit.section, unit.offset
-        if key not in self._trees:
-            self._trees[key] = _Tree(unit)
-        return self._trees[key].around(offset)
 
 
 def text_of(known: Known, attribute: int) -> str | None:
@@ -174,38 +157,4 @@ def text_of(known: Known, attribute: int) -> str | None:
 
 def has_no_scopes(unit: Unit) -> bool:
     """Return whether the functions of a unit are in no scopes of the source, as in C."""
-    return unit.number(unit.top.get(DW_AT_LANGUAGE)) in _WITHOUT_SCOPES
-
-
-class _Tree:
-    # Which entry of a unit is in which, as far as that was requested: of an entry those in it that have others in them.
-    # Where the file gives an entry's end (gcc does), nothing in it is looked at before something there is needed.
-
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
-        self._inside: dict[int, list[tuple[int, int]]] = {}
-        start, first, end = unit.bounds
-        self._top = first - start
-        # Entries whose ends are about each other may be walked through again and again.
-        self._left = _MAX_PASSES * (end - start)
-
-    def around(self, offset: int) -> int | None:
-        # The entry in which the one at *offset* is, None for the unit's own.
-        parent, found = None, self._top
-        while found != offset:
-            parent = found
-            rows = self._rows(parent)
-            index = bisect_right(rows, (offset, 1 << 63)) - 1
-            if index < 0 or offset >= rows[index][1]:
-                break
-            found = rows[index][0]
-        return parent
-
-    def _rows(self, offset: int) -> list[tuple[int, int]]:
-        if offset not in self._inside:
-            found, end = self._unit.nesting(offset)
-            self._left -= end - offset
-            if self._left < 0:
-                raise MalformedFile(".debug_info: ends of entries that contradict each other", offset=offset)
-            self._inside.update(found)
-        return self._inside[offset]
+    return unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) in _WITHOUT_SCOPES

@@ -10,31 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles
-from ompd.binary.dwarf.names import Names, text_of
-from ompd.binary.dwarf.units import (
-    DW_AT_ABSTRACT_ORIGIN,
-    DW_AT_LINKAGE_NAME,
-    DW_AT_LOW_PC,
-    DW_AT_MIPS_LINKAGE_NAME,
-    DW_AT_NAME,
-    Unit,
-    Value,
-)
+from ompd.binary.dwarf.forms import Value
+from ompd.binary.dwarf.lists import ranges_of
+from ompd.binary.dwarf.source.names import Names, text_of
+from ompd.binary.dwarf.units import Unit
+from ompd.binary.dwarf.walk import iter_entries
 from ompd.errors import MalformedFile, Unsupported
 
-_DW_TAG_CALL_SITE, _DW_TAG_GNU_CALL_SITE = 0x48, 0x4109
-_DW_TAG_CALL_SITE_PARAMETER, _DW_TAG_GNU_CALL_SITE_PARAMETER = 0x49, 0x410A
-_DW_AT_CALL_VALUE, _DW_AT_GNU_CALL_SITE_VALUE, _DW_OP_ADDR = 0x7E, 0x2111, 0x03
-_DW_AT_CALL_RETURN_PC, _DW_AT_CALL_ORIGIN, _DW_AT_CALL_PC, _DW_AT_CALL_TAIL_CALL = 0x7D, 0x7F, 0x81, 0x82
-_DW_AT_GNU_TAIL_CALL = 0x2115
 _ATTRIBUTES = frozenset(
     (
-        *(DW_AT_ABSTRACT_ORIGIN, DW_AT_LOW_PC, _DW_AT_GNU_TAIL_CALL),
-        *(_DW_AT_CALL_RETURN_PC, _DW_AT_CALL_ORIGIN, _DW_AT_CALL_PC, _DW_AT_CALL_TAIL_CALL),
+        *(dw.DW_AT_ABSTRACT_ORIGIN, dw.DW_AT_LOW_PC, dw.DW_AT_GNU_TAIL_CALL),
+        *(dw.DW_AT_CALL_RETURN_PC, dw.DW_AT_CALL_ORIGIN, dw.DW_AT_CALL_PC, dw.DW_AT_CALL_TAIL_CALL),
     )
 )
-_DW_FORM_FLAG_PRESENT = 0x19
+_VALUES = (dw.DW_AT_CALL_VALUE, dw.DW_AT_GNU_CALL_SITE_VALUE)
 _MAX_CALLS = 1 << 14
 _MAX_ARGUMENTS = 64
 
@@ -59,7 +50,7 @@ def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list
 
     :raises MalformedFile: if the entries are malformed, or are very many
     """
-    code = unit.ranges(unit.entry_at(offset)[1])
+    code = ranges_of(unit, unit.entry_at(offset)[1])
     calls = []
     for at, attributes in _call_sites(unit, offset):
         call = _call(files, names, unit, at, attributes)
@@ -75,34 +66,34 @@ def read_passed(unit: Unit, call: Call) -> list[int]:
     :raises MalformedFile: if the entries are malformed
     """
     found = []
-    for tag in (_DW_TAG_CALL_SITE_PARAMETER, _DW_TAG_GNU_CALL_SITE_PARAMETER):
-        for entry in islice(unit.iter_entries(tag, below=call.entry), _MAX_ARGUMENTS):
-            value = entry.attributes.get(_DW_AT_CALL_VALUE) or entry.attributes.get(_DW_AT_GNU_CALL_SITE_VALUE)
+    for tag in (dw.DW_TAG_CALL_SITE_PARAMETER, dw.DW_TAG_GNU_CALL_SITE_PARAMETER):
+        for entry in islice(iter_entries(unit, tag, below=call.entry, only=_VALUES), _MAX_ARGUMENTS):
+            value = entry.attributes.get(dw.DW_AT_CALL_VALUE) or entry.attributes.get(dw.DW_AT_GNU_CALL_SITE_VALUE)
             expression = value.raw if value is not None else None
             if not isinstance(expression, bytes) or not expression:
                 continue
-            if expression[0] == _DW_OP_ADDR and len(expression) == 1 + unit.address_size:
+            if expression[0] == dw.DW_OP_ADDR and len(expression) == 1 + unit.address_size:
                 found.append(int.from_bytes(expression[1:], unit.sections.byte_order))
     return found
 
 
 def _call_sites(unit: Unit, offset: int) -> Iterator[tuple[int, Mapping[int, Value]]]:
-    for tag in (_DW_TAG_CALL_SITE, _DW_TAG_GNU_CALL_SITE):
-        for count, entry in enumerate(unit.iter_entries(tag, below=offset, only=_ATTRIBUTES)):
+    for tag in (dw.DW_TAG_CALL_SITE, dw.DW_TAG_GNU_CALL_SITE):
+        for count, entry in enumerate(iter_entries(unit, tag, below=offset, only=_ATTRIBUTES)):
             if count >= _MAX_CALLS:
                 raise MalformedFile(".debug_info: a function has too many calls", offset=offset)
             yield entry.offset, entry.attributes
 
 
 def _call(files: DebugFiles, names: Names, unit: Unit, offset: int, attributes: Mapping[int, Value]) -> Call | None:
-    at = unit.address(attributes.get(_DW_AT_CALL_PC))
-    behind = unit.address(attributes.get(_DW_AT_CALL_RETURN_PC) or attributes.get(DW_AT_LOW_PC))
+    at = unit.address(attributes.get(dw.DW_AT_CALL_PC))
+    behind = unit.address(attributes.get(dw.DW_AT_CALL_RETURN_PC) or attributes.get(dw.DW_AT_LOW_PC))
     inside = at if at is not None else behind - 1 if behind else None
     if inside is None:
         return None
-    tail = attributes.get(_DW_AT_CALL_TAIL_CALL) or attributes.get(_DW_AT_GNU_TAIL_CALL)
-    is_tail = tail is not None and (tail.form == _DW_FORM_FLAG_PRESENT or bool(unit.number(tail)))
-    origin = attributes.get(_DW_AT_CALL_ORIGIN) or attributes.get(DW_AT_ABSTRACT_ORIGIN)
+    tail = attributes.get(dw.DW_AT_CALL_TAIL_CALL) or attributes.get(dw.DW_AT_GNU_TAIL_CALL)
+    is_tail = tail is not None and (tail.form == dw.DW_FORM_FLAG_PRESENT or bool(unit.number(tail)))
+    origin = attributes.get(dw.DW_AT_CALL_ORIGIN) or attributes.get(dw.DW_AT_ABSTRACT_ORIGIN)
     start, name = _called(files, names, unit, origin) if origin is not None else (None, None)
     return Call(inside, behind, is_tail, start, name, offset)
 
@@ -110,11 +101,11 @@ def _call(files: DebugFiles, names: Names, unit: Unit, offset: int, attributes: 
 def _called(files: DebugFiles, names: Names, unit: Unit, origin: Value) -> tuple[int | None, str | None]:
     try:
         unit, offset = files.target(unit, origin)
-        ranges: Sequence[tuple[int, int]] = unit.ranges(unit.entry_at(offset)[1])
+        ranges: Sequence[tuple[int, int]] = ranges_of(unit, unit.entry_at(offset)[1])
         if ranges:
             return ranges[0][0], None
         known, _, _ = names.described(unit, offset)
     except Unsupported:
         return None, None  # it is in a file that is not here
-    linkage = text_of(known, DW_AT_LINKAGE_NAME) or text_of(known, DW_AT_MIPS_LINKAGE_NAME)
-    return None, linkage or text_of(known, DW_AT_NAME)
+    linkage = text_of(known, dw.DW_AT_LINKAGE_NAME) or text_of(known, dw.DW_AT_MIPS_LINKAGE_NAME)
+    return None, linkage or text_of(known, dw.DW_AT_NAME)

@@ -1,0 +1,148 @@
+"""Values of attributes, and how they are read: DWARF 5, 7.5.6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import constants as dw
+
+_SIZES = {
+    **{dw.DW_FORM_DATA1: 1, dw.DW_FORM_DATA2: 2, dw.DW_FORM_DATA4: 4, dw.DW_FORM_DATA8: 8, dw.DW_FORM_DATA16: 16},
+    **{dw.DW_FORM_REF1: 1, dw.DW_FORM_REF2: 2, dw.DW_FORM_REF4: 4, dw.DW_FORM_REF8: 8},
+    **{dw.DW_FORM_REF_SIG8: 8, dw.DW_FORM_REF_SUP4: 4, dw.DW_FORM_REF_SUP8: 8},
+    **{dw.DW_FORM_STRX1: 1, dw.DW_FORM_STRX2: 2, dw.DW_FORM_STRX3: 3, dw.DW_FORM_STRX4: 4},
+    **{dw.DW_FORM_ADDRX1: 1, dw.DW_FORM_ADDRX2: 2, dw.DW_FORM_ADDRX3: 3, dw.DW_FORM_ADDRX4: 4},
+    **{dw.DW_FORM_FLAG: 1, dw.DW_FORM_FLAG_PRESENT: 0, dw.DW_FORM_IMPLICIT_CONST: 0},
+}
+_ULEB128 = frozenset(
+    (
+        *(dw.DW_FORM_UDATA, dw.DW_FORM_REF_UDATA, dw.DW_FORM_STRX, dw.DW_FORM_ADDRX),
+        *(dw.DW_FORM_LOCLISTX, dw.DW_FORM_RNGLISTX, dw.DW_FORM_GNU_ADDR_INDEX, dw.DW_FORM_GNU_STR_INDEX),
+    )
+)
+_READERS: dict[int, Callable[[Cursor], int | bytes]] = {
+    **dict.fromkeys(_ULEB128, Cursor.uleb),
+    dw.DW_FORM_SDATA: Cursor.sleb,
+    dw.DW_FORM_STRING: Cursor.string,
+    **dict.fromkeys((dw.DW_FORM_BLOCK, dw.DW_FORM_EXPRLOC), lambda cursor: cursor.take(cursor.uleb())),
+    dw.DW_FORM_BLOCK1: lambda cursor: cursor.take(cursor.byte()),
+    dw.DW_FORM_BLOCK2: lambda cursor: cursor.take(cursor.unsigned(2)),
+    dw.DW_FORM_BLOCK4: lambda cursor: cursor.take(cursor.unsigned(4)),
+}
+
+SUPPLEMENTARY_STRINGS = frozenset((dw.DW_FORM_STRP_SUP, dw.DW_FORM_GNU_STRP_ALT))
+"""Strings in another file (dwz's)."""
+SUPPLEMENTARY_REFERENCES = frozenset((dw.DW_FORM_REF_SUP4, dw.DW_FORM_REF_SUP8, dw.DW_FORM_GNU_REF_ALT))
+UNIT_REFERENCES = frozenset((dw.DW_FORM_REF1, dw.DW_FORM_REF2, dw.DW_FORM_REF4, dw.DW_FORM_REF8, dw.DW_FORM_REF_UDATA))
+"""References that count from the unit's start."""
+STRING_INDEXES = frozenset(
+    (
+        *(dw.DW_FORM_STRX, dw.DW_FORM_STRX1, dw.DW_FORM_STRX2, dw.DW_FORM_STRX3, dw.DW_FORM_STRX4),
+        dw.DW_FORM_GNU_STR_INDEX,
+    )
+)
+ADDRESS_INDEXES = frozenset(
+    (
+        *(dw.DW_FORM_ADDRX, dw.DW_FORM_ADDRX1, dw.DW_FORM_ADDRX2, dw.DW_FORM_ADDRX3, dw.DW_FORM_ADDRX4),
+        dw.DW_FORM_GNU_ADDR_INDEX,
+    )
+)
+CONSTANTS = frozenset(
+    (
+        *(dw.DW_FORM_DATA1, dw.DW_FORM_DATA2, dw.DW_FORM_DATA4, dw.DW_FORM_DATA8, dw.DW_FORM_DATA16),
+        *(dw.DW_FORM_SDATA, dw.DW_FORM_UDATA, dw.DW_FORM_IMPLICIT_CONST),
+    )
+)
+"""Numbers that the attribute itself holds."""
+_OFFSETS = frozenset((dw.DW_FORM_STRP, dw.DW_FORM_LINE_STRP, dw.DW_FORM_SEC_OFFSET, dw.DW_FORM_GNU_REF_ALT))
+
+Steps = int | tuple[int, ...]
+"""How values are passed over: so many bytes, or several steps, of which those below 0 stand for a form."""
+
+
+class Value(NamedTuple):
+    """An attribute's value as it is in the file: a number, or the bytes of a string or block."""
+
+    form: int
+    raw: int | bytes
+
+
+class Forms:
+    """The forms in units of one version, format and size of addresses; see :func:`forms_of`."""
+
+    __slots__ = ("sizes",)
+
+    def __init__(self, version: int, offset_size: int, address_size: int) -> None:
+        self.sizes = dict.fromkeys(_OFFSETS | SUPPLEMENTARY_STRINGS, offset_size) | _SIZES
+        """How many bytes a value of a form takes, of those forms of which that is always the same."""
+        self.sizes[dw.DW_FORM_ADDR] = address_size
+        self.sizes[dw.DW_FORM_REF_ADDR] = address_size if version == 2 else offset_size
+
+    def read(self, cursor: Cursor, form: int, implicit: int = 0) -> Value:
+        """Return the value of *form* at *cursor*.
+
+        :param implicit: the value that the abbreviation has, of ``DW_FORM_implicit_const``
+        :raises MalformedFile: if the form is unknown or does not fit
+        """
+        if form == dw.DW_FORM_INDIRECT:
+            form = cursor.uleb()
+        size = self.sizes.get(form)
+        if size is not None:
+            return Value(form, cursor.unsigned(size) if size else implicit)
+        read = _READERS.get(form)
+        if read is None:
+            cursor.fail(f"unknown form {form:#x}")
+        return Value(form, read(cursor))
+
+    def steps(self, cursor: Cursor, attributes: Sequence[tuple[int, int, int]]) -> Steps:
+        """Return how to pass over the values of *attributes*.
+
+        :raises MalformedFile: if a form is unknown
+        """
+        steps = [0]
+        for _, form, _ in attributes:
+            size = self.sizes.get(form)
+            if size is None and form not in _READERS and form != dw.DW_FORM_INDIRECT:
+                cursor.fail(f"unknown form {form:#x}")
+            if size is None:
+                steps.append(-1 if form in _ULEB128 or form == dw.DW_FORM_SDATA else -form)
+            elif steps[-1] >= 0:
+                steps[-1] += size
+            else:
+                steps.append(size)
+        return steps[0] if len(steps) == 1 else tuple(steps)
+
+    def passed(self, cursor: Cursor, position: int, steps: Steps) -> int:
+        """Return the position in the cursor's data behind values that :meth:`steps` describe, from *position* on.
+
+        :raises MalformedFile: if they do not fit
+        """
+        if isinstance(steps, int):
+            return position + steps
+        data, end = cursor.data, cursor.end
+        for step in steps:
+            if step >= 0:
+                position += step
+            elif position < end and data[position] < 0x80 and step in _SHORT:
+                position += 1 if step == -1 else 1 + data[position]
+            else:
+                cursor.position = position
+                if step == -1:
+                    cursor.uleb()
+                else:
+                    self.read(cursor, -step)
+                position = cursor.position
+        return position
+
+
+# Steps of which a first byte below 0x80 says how long they are: LEB128 (-1), blocks with such a length before them
+_SHORT = (-1, -dw.DW_FORM_BLOCK, -dw.DW_FORM_EXPRLOC)
+
+
+@cache
+def forms_of(version: int, offset_size: int, address_size: int) -> Forms:
+    """Return how values are read in units of that version, format (4: 32 bits, 8) and size of addresses."""
+    return Forms(version, offset_size, address_size)

@@ -1,0 +1,142 @@
+"""Which functions have the code at an address: one, and those that were inlined into it there.
+
+All addresses are link-time addresses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.files import INFO, DebugFiles
+from ompd.binary.dwarf.forms import Value
+from ompd.binary.dwarf.lists import OF_RANGES, ranges_of, read_aranges
+from ompd.binary.dwarf.units import Unit
+from ompd.binary.dwarf.walk import Entry, Walk, iter_entries, with_tag
+from ompd.errors import MalformedFile
+
+_MAX_RANGES = 1 << 21
+_MAX_INLINED = 1 << 16
+
+
+class _Known(NamedTuple):
+    # The functions of a unit, as far as they were requested, and the walk that finds the others.
+
+    known: list[tuple[int, int, int]]  # start, end, offset of the entry
+    others: Iterator[Entry]
+
+
+class _Inlined(NamedTuple):
+    # A function that was inlined: how many others it was inlined into.
+
+    depth: int
+    outer: _Inlined | None
+    offset: int
+    attributes: Mapping[int, Value]
+
+
+class FunctionFinder:
+    """The entries of functions in one module's debug information, by addresses of their code."""
+
+    def __init__(self, files: DebugFiles) -> None:
+        self._files = files
+        self._functions: dict[tuple[str, int, bool], _Known] = {}
+        self._inlined: dict[tuple[str, int, int], list[tuple[int, int, _Inlined]]] = {}
+
+    def entry_at(self, link_address: int) -> tuple[Unit, int] | None:
+        """Return unit, and offset in it, of the entry of the function whose code is at *link_address*, None where the
+        debug information has none.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        skeleton = self.unit_at(link_address)
+        unit = None if skeleton is None else self._files.whole(skeleton)
+        offset = None if unit is None else self._function_at(unit, link_address)
+        return None if unit is None or offset is None else (unit, offset)
+
+    def entries_at(self, link_address: int) -> list[tuple[Unit, int, Mapping[int, Value] | None]]:
+        """Return unit and offset of the entries of the functions at *link_address*, innermost first, with the
+        attributes of those that were inlined.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        entry = self.entry_at(link_address)
+        if entry is None:
+            return []
+        unit, offset = entry
+        covering = [row[2] for row in self._inlined_in(unit, offset) if row[0] <= link_address < row[1]]
+        found: list[tuple[Unit, int, Mapping[int, Value] | None]] = []
+        inlined = max(covering, key=lambda inlined: inlined.depth, default=None)
+        while inlined is not None:
+            found.append((unit, inlined.offset, inlined.attributes))
+            inlined = inlined.outer
+        return [*found, (unit, offset, None)]
+
+    def unit_at(self, address: int) -> Unit | None:
+        """Return the unit that has the code at *address*, None if there is none.
+
+        :raises MalformedFile: if what tells it is malformed
+        """
+        for ranges in ("_aranges", "_unit_ranges"):
+            rows: list[tuple[int, int, int]] = getattr(self, ranges)
+            index = bisect_right(rows, address, key=lambda row: row[0]) - 1
+            if index >= 0 and address < rows[index][1]:
+                return self._files.unit(self._files.main, rows[index][2])
+        return None
+
+    @cached_property
+    def _aranges(self) -> list[tuple[int, int, int]]:
+        return read_aranges(self._files.main)
+
+    @cached_property
+    def _unit_ranges(self) -> list[tuple[int, int, int]]:
+        # Like _aranges, of the units that are not there: clang writes none.
+        known = {offset for _, _, offset in self._aranges}
+        rows = []
+        for unit in self._files.units(self._files.main, INFO):
+            if unit.has_code and unit.offset not in known:
+                rows += [(start, end, unit.offset) for start, end in ranges_of(unit, unit.top)]
+                if len(rows) > _MAX_RANGES:
+                    raise MalformedFile(".debug_info: units have too many ranges")
+        rows.sort()
+        return rows
+
+    def _function_at(self, unit: Unit, address: int) -> int | None:
+        # Offset of the entry of the function at an address. In a large unit the walk to it is what takes time, so it
+        # goes no further than it has to, and into functions (Fortran has them in others) only at the second try.
+        for outer in (True, False):
+            key = unit.section, unit.offset, outer
+            if key not in self._functions:
+                self._functions[key] = _Known([], iter_entries(unit, dw.DW_TAG_SUBPROGRAM, outer=outer, only=OF_RANGES))
+            known, others = self._functions[key]
+            for start, end, offset in known:
+                if start <= address < end:
+                    return offset
+            for offset, attributes in others:
+                ranges = ranges_of(unit, attributes)
+                known += [(start, end, offset) for start, end in ranges]
+                if any(start <= address < end for start, end in ranges):
+                    return offset
+        return None
+
+    def _inlined_in(self, unit: Unit, offset: int) -> list[tuple[int, int, _Inlined]]:
+        # Start and end of the code of what is inlined in one function.
+        key = unit.section, unit.offset, offset
+        if key not in self._inlined:
+            rows: list[tuple[int, int, _Inlined]] = []
+            around: list[tuple[int, _Inlined]] = []
+            walk = Walk(unit, with_tag(dw.DW_TAG_INLINED_SUBROUTINE), begin=offset)
+            for count, abbreviation in enumerate(walk):
+                if count >= _MAX_INLINED:
+                    raise MalformedFile(".debug_info: too many functions are inlined into one", offset=offset)
+                while around and not walk.is_in(around[-1][0], around[-1][1].offset):
+                    around.pop()
+                outer = around[-1][1] if around else None
+                inlined = _Inlined(len(around), outer, walk.offset, walk.attributes(abbreviation))
+                around.append((len(walk.around), inlined))
+                rows += [(start, end, inlined) for start, end in ranges_of(unit, inlined.attributes)]
+            self._inlined[key] = rows
+        return self._inlined[key]

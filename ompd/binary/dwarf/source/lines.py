@@ -1,0 +1,274 @@
+"""What the source has at addresses of one file: file and line, by the line tables of DWARF 2 to 5, and the functions,
+those that were inlined there too.
+
+Our own reader, since the library that reads all of DWARF takes longer to import than a debugger may take to answer. All
+addresses are link-time addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import starmap
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.files import DebugFiles, OtherFiles
+from ompd.binary.dwarf.forms import Value
+from ompd.binary.dwarf.source.functions import FunctionFinder
+from ompd.binary.dwarf.source.names import Names, has_no_scopes, text_of
+from ompd.binary.dwarf.source.table import LineTable, Rows
+from ompd.binary.dwarf.units import Unit
+from ompd.binary.dwarf.walk import iter_entries
+from ompd.binary.elf.elf import ElfFile
+
+if TYPE_CHECKING:
+    from ompd.binary.dwarf.source.calls import Call
+
+_MAX_PARAMETERS = 64
+_MAX_FIRST_ROWS = 8
+
+
+class Function(NamedTuple):
+    """A function that the source has at an address. ``name`` is None where only its place is known.
+
+    ``call`` is file and line where it was inlined, None of the function that the others were inlined into, and of one
+    whose place is unknown.
+    """
+
+    name: str | None
+    is_inlined: bool
+    call: tuple[str, int] | None
+
+
+class LineInfo:
+    """The line tables and functions of one file: a module, or its separate debug file, and the files it refers to.
+
+    What a lookup needs is read at the first one and kept.
+
+    :param others: finds split and supplementary files, None: there are none
+    :param files: the file's debug information, if others read it too
+    :param is_outlined: tells by its name whether a compiler made a function of a construct in another
+    """
+
+    def __init__(
+        self,
+        elf: ElfFile,
+        others: OtherFiles | None = None,
+        files: DebugFiles | None = None,
+        is_outlined: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self._files = files if files is not None else DebugFiles(elf, others)
+        self._is_outlined = is_outlined
+        self._names = Names(self._files, is_outlined)
+        self._functions = FunctionFinder(self._files)
+        self._tables: dict[int, LineTable] = {}
+        self._rows = Rows(elf.disk_size)
+        self._declarations: dict[tuple[str, int], list[tuple[str | None, int, str, str | None]]] = {}
+        self._calls: dict[tuple[str, int, int], list[Call]] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file was there that was needed for what was found so far."""
+        return self._files.is_whole
+
+    def locate(self, link_address: int, *, entry: bool = False) -> tuple[str, int] | None:
+        """Return file and line of the code at *link_address*, None if the tables have none for it.
+
+        The file is the table's path, made absolute by the unit's compilation directory where that is known. The line is
+        the one that gdb shows: of the last row at or before the address, in the sequence that holds it.
+
+        :param entry: take the first row at the address instead, the function's own line where one begins there:
+            optimisers put the first statement's at the same place
+        :raises MalformedFile: if the tables that lead there are malformed
+        """
+        unit = self._functions.unit_at(link_address)
+        table = None if unit is None else self._table(unit)
+        if table is None:
+            return None
+        row = table.row_at(link_address, entry)
+        if row is None:
+            return None
+        file, line, _ = row
+        return (table.path(file), line) if line > 0 else None
+
+    def construct(self, link_address: int) -> tuple[str, int] | None:
+        """Return file and line of the construct of which a compiler made the function that begins at *link_address*,
+        None if that is unknown.
+
+        clang declares such a function there; what is optimised begins with the lines of what was inlined into it. gcc
+        says by the first row of its lines. For a loop of tasks releases before 12 put the last line of another
+        function into that row, and the construct's into the next.
+
+        :raises MalformedFile: if the entries or tables that lead there are malformed
+        """
+        entry = self.function_entry(link_address)
+        name = self._names.function(*entry) if entry is not None else None
+        if entry is None or name is None:
+            return self.locate(link_address, entry=True)
+        unit, offset = entry
+        file, line = self._declared(unit, offset)
+        if file is not None and line and self._is_outlined(name):
+            return file, line
+        table = self._table(unit.skeleton or unit)
+        if not self._is_outlined(name) or table is None:
+            return self.locate(link_address, entry=True)
+        around = name.partition(".")[0]
+        rows = table.first_rows(link_address, _MAX_FIRST_ROWS)
+        if not rows:
+            return None
+        row = rows[0]
+        other = next((other for other in rows if other[1] != row[1]), None)
+        # In a large unit of C++ it takes long to find out which function has a line.
+        if other is not None and other[0] == row[0] and (has_no_scopes(unit) or other[1] < row[1]):
+            file = table.path(row[0])
+            if not self._is_in(unit, around, file, row[1]) and self._is_in(unit, around, file, other[1]):
+                row = other
+        return (table.path(row[0]), row[1]) if row[1] > 0 else None
+
+    def _is_in(self, unit: Unit, name: str, file: str, line: int) -> bool:
+        found = self._function_with_line(unit, file, line)
+        return found is not None and name in found[1:]
+
+    def functions(self, link_address: int) -> list[Function]:
+        """Return the functions that the source has at *link_address*, innermost first: those that were inlined, and
+        the one that they were inlined into. Empty where the debug information has none.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        return [
+            Function(self._names.function(unit, offset), call is not None, self._call(unit, call) if call else None)
+            for unit, offset, call in self._functions.entries_at(link_address)
+        ]
+
+    def has_parameter(self, link_address: int, name: str) -> bool:
+        """Return whether the function at *link_address*, or one that is inlined there, has a parameter called *name*.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        for function in self._functions.entries_at(link_address):
+            # Where it is inlined, parameters without a place may be left out.
+            _, unit, offset = self._names.described(*function[:2])
+            for count, entry in enumerate(iter_entries(unit, dw.DW_TAG_FORMAL_PARAMETER, below=offset, only=())):
+                if count >= _MAX_PARAMETERS:
+                    break
+                if text_of(self._names.described(unit, entry.offset)[0], dw.DW_AT_NAME) == name:
+                    return True
+        return False
+
+    def declared_inside(self, link_address: int) -> str | None:
+        """Return the name of the function in whose lines the construct is of which a compiler made the function at
+        *link_address*, or one that is inlined there: it is declared where the construct is. None if that is unknown,
+        where there is none, and for languages whose functions may be in each other.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        entries = [(unit, offset) for unit, offset, _ in self._functions.entries_at(link_address)]
+        # clang from 19 on does not say where the code of a task is declared, but where the function around it is.
+        made = [entry for entry in entries if self._is_outlined(self._names.function(*entry) or "")]
+        if not made or not has_no_scopes(made[0][0]):
+            return None
+        file, line = next((place for place in starmap(self._declared, made) if place[1] is not None), (None, None))
+        if line is None:
+            return None
+        found = self._function_with_line(made[0][0], file, line)
+        return found[1] if found is not None else None
+
+    def function_around(self, link_address: int, linkage: str) -> str | None:
+        """Return the name of the function *linkage* of which a compiler made the one at *link_address*, by a construct
+        in it. None where it is unknown: gcc has the entry of the one in that of the other, clang in the same unit.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        entry = self.function_entry(link_address)
+        if entry is None:
+            return None
+        around = self._names.function_around(*entry)
+        if around is not None and around[1] in (None, linkage) and not self._is_outlined(around[0]):
+            return around[0]
+        unit = entry[0]
+        for offset, attributes in iter_entries(unit, dw.DW_TAG_SUBPROGRAM, only=(dw.DW_AT_LINKAGE_NAME,)):
+            value = attributes.get(dw.DW_AT_LINKAGE_NAME)
+            if value is not None and unit.string(value) == linkage:
+                return self._names.function(unit, offset)
+        return None
+
+    def _function_with_line(self, unit: Unit, file: str | None, line: int) -> tuple[int, str, str | None] | None:
+        # Line and names of the function of the source that begins last before a line: in languages whose functions are
+        # not in each other the line is its own.
+        key = unit.section, unit.offset
+        if key not in self._declarations:
+            self._declarations[key] = list(self._iter_declarations(unit))
+        rows = [row[1:] for row in self._declarations[key] if row[0] == file and row[1] <= line]
+        return max(rows, key=itemgetter(0), default=None)
+
+    def _iter_declarations(self, unit: Unit) -> Iterator[tuple[str | None, int, str, str | None]]:
+        for offset, attributes in iter_entries(unit, dw.DW_TAG_SUBPROGRAM, only=(dw.DW_AT_DECLARATION,)):
+            if dw.DW_AT_DECLARATION in attributes:
+                continue
+            file, line = self._declared(unit, offset)
+            name = self._names.function(unit, offset)
+            # What compilers make has names that begin with a dot.
+            if line is not None and name is not None and not name.startswith(".") and not self._is_outlined(name):
+                yield file, line, name, text_of(self._names.described(unit, offset)[0], dw.DW_AT_LINKAGE_NAME)
+
+    def _declared(self, unit: Unit, offset: int) -> tuple[str | None, int | None]:
+        known, _, _ = self._names.described(unit, offset)
+        file, line = known.get(dw.DW_AT_DECL_FILE), known.get(dw.DW_AT_DECL_LINE)
+        number = line[0].number(line[1]) if line is not None else None
+        return self._file(file[0], file[0].number(file[1])) if file is not None else None, number
+
+    def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
+        """See :meth:`FunctionFinder.entry_at`."""
+        return self._functions.entry_at(link_address)
+
+    def _call(self, unit: Unit, attributes: Mapping[int, Value]) -> tuple[str, int] | None:
+        line, number = unit.number(attributes.get(dw.DW_AT_CALL_LINE)), unit.number(attributes.get(dw.DW_AT_CALL_FILE))
+        file = self._file(unit, number)
+        return (file, line) if line and file is not None else None
+
+    def _file(self, unit: Unit, number: int | None) -> str | None:
+        # Split units have their files in the skeleton's table.
+        table = self._table(unit.skeleton or unit) if number is not None else None
+        # Before DWARF 5 files were counted from 1, and 0 stood for none.
+        if number is None or table is None or (number == 0 and table.version < 5):
+            return None
+        return table.path(number)
+
+    def calls(self, link_address: int) -> list[Call]:
+        """Return the calls that are described of the function at *link_address*, none where nothing describes it.
+
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        entry = self.function_entry(link_address)
+        if entry is None:
+            return []
+        unit, offset = entry
+        key = unit.section, unit.offset, offset
+        if key not in self._calls:
+            from ompd.binary.dwarf.source.calls import read_calls  # noqa: PLC0415  for one question alone
+
+            self._calls[key] = read_calls(self._files, self._names, unit, offset)
+        return self._calls[key]
+
+    def passed(self, inside: int) -> list[int]:
+        """Return the functions and variables, by their addresses, that a call passes as arguments.
+
+        :param inside: :attr:`Call.inside` of it
+        :raises MalformedFile: if the entries that lead there are malformed
+        """
+        call = next((call for call in self.calls(inside) if call.inside == inside), None)
+        entry = self.function_entry(inside) if call is not None else None
+        if call is None or entry is None:
+            return []
+        from ompd.binary.dwarf.source.calls import read_passed  # noqa: PLC0415  for one question alone
+
+        return read_passed(entry[0], call)
+
+    def _table(self, unit: Unit) -> LineTable | None:
+        offset = unit.number(unit.top.get(dw.DW_AT_STMT_LIST))
+        if offset is None or unit.sections is not self._files.main:
+            return None
+        if offset not in self._tables:
+            self._tables[offset] = LineTable(unit, offset, self._rows)
+        return self._tables[offset]

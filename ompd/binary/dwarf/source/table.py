@@ -1,0 +1,352 @@
+"""Line tables of DWARF 2 to 5: the file and line of each address of one unit's code. DWARF 5, 6.2.
+
+All addresses are link-time addresses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from operator import gt
+from typing import NamedTuple
+
+from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import constants as dw
+from ompd.binary.dwarf.forms import Value, forms_of
+from ompd.binary.dwarf.units import Unit, read_length
+from ompd.errors import MalformedFile
+from ompd.safety import limits
+
+# Rows that are read at once and remembered by where they begin; how many rows are kept of all tables of a file; how
+# many a run of code may have whose rows are not in the order of their addresses, which no compiler writes.
+_CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
+_SEQUENCE_COST = 32  # what is remembered of one is worth some rows
+
+# A path that is somewhere, or its bytes.
+_Path = Value | bytes | None
+# Number of the file in its table, line, is_stmt. No class of its own: there are very many.
+Row = tuple[int, int, bool]
+
+
+# Addresses of some rows that follow one another, and the rows.
+_Chunk = tuple[list[int], list[Row]]
+# Where the program goes on with the next row: place in the buffer, then the registers address, file, line, is_stmt.
+_State = tuple[int, int, int, int, bool]
+
+
+class _Sequence(NamedTuple):
+    # One run of code: where its rows are read again, chunk by chunk, and the address of each chunk's first.
+
+    start: int
+    end: int  # the first address behind it
+    firsts: list[int]
+    states: list[_State]
+    is_ordered: bool
+
+
+class Rows:
+    # The rows that were read last, of all tables of a file, and how many bytes of tables may still be read.
+
+    def __init__(self, size: int) -> None:
+        self.left = limits.Budget(limits.line_bytes(size), ".debug_line: has more rows than its file justifies")
+        self._kept: dict[tuple[int, int], _Chunk] = {}
+        self._count = 0
+
+    def get(self, table: int, position: int) -> _Chunk | None:
+        return self._kept.get((table, position))
+
+    def keep(self, table: int, position: int, chunk: _Chunk) -> None:
+        self._kept[table, position] = chunk
+        self._count += len(chunk[1])
+        while self._count > _MAX_KEPT and len(self._kept) > 1:
+            self._count -= len(self._kept.pop(next(iter(self._kept)))[1])
+
+
+class LineTable:
+    # The line number program at one offset of .debug_line (6.2), and its lists of folders and files.
+
+    def __init__(self, unit: Unit, offset: int, kept: Rows) -> None:
+        self._unit = unit
+        self._kept = kept
+        self._offset = offset
+        # Paths are where they are until one is requested: many may share their bytes.
+        self._directories: list[_Path] = []
+        self._files: list[tuple[_Path, int]] = []  # path, and number of its folder
+        cursor = unit.sections.cursor(".debug_line", offset)
+        self._offset_size, length = read_length(cursor)
+        if length > cursor.end - cursor.position:
+            cursor.fail("a line table does not fit")
+        cursor.end = cursor.position + length
+        self.version = cursor.unsigned(2)
+        if not 2 <= self.version <= 5:
+            cursor.fail(f"a line table of unknown version {self.version}")
+        if self.version >= 5:
+            cursor.take(2)  # sizes of addresses, which each instruction says too, and of segments, which no one has
+        header_length = cursor.unsigned(self._offset_size)
+        self._program = cursor.position + header_length
+        self._minimum_length = cursor.byte()
+        if self.version >= 4 and cursor.byte() != 1:
+            cursor.fail("a line table of a machine with several operations in one instruction")
+        self._default_is_stmt = bool(cursor.byte())
+        self._line_base, self._line_range, self._opcode_base = cursor.signed(1), cursor.byte(), cursor.byte()
+        self._lengths = cursor.take(max(self._opcode_base - 1, 0))
+        if self._opcode_base == 0 or self._line_range == 0:
+            cursor.fail("a line table without a range of lines")
+        if self.version >= 5:
+            self._read_lists(cursor)
+        else:
+            self._read_old_lists(cursor)
+        if not cursor.position <= self._program <= cursor.end:
+            cursor.fail("a line table's header is longer than it says")
+        self._cursor = cursor
+
+    # Files
+
+    def _read_lists(self, cursor: Cursor) -> None:
+        self._directories = [path for path, _ in self._read_list(cursor)]
+        self._files = self._read_list(cursor)
+
+    def _read_list(self, cursor: Cursor) -> list[tuple[_Path, int]]:
+        # 6.2.4.1: a format, then entries that follow it.
+        unit = self._unit
+        # The assembler that made this table need not have chosen the unit's format of 32 or 64 bits.
+        forms = forms_of(unit.version, self._offset_size, unit.address_size)
+        formats = [(cursor.uleb(), cursor.uleb()) for _ in range(cursor.byte())]
+        count = cursor.uleb()
+        if count > cursor.end - cursor.position:
+            cursor.fail(f"a list of {count} files does not fit")
+        entries: list[tuple[_Path, int]] = []
+        for _ in range(count):
+            entry = {kind: forms.read(cursor, form) for kind, form in formats}
+            entries.append((entry.get(dw.DW_LNCT_PATH), unit.number(entry.get(dw.DW_LNCT_DIRECTORY_INDEX)) or 0))
+        return entries
+
+    def _read_old_lists(self, cursor: Cursor) -> None:
+        # DWARF 4, 6.2.4: strings up to an empty one; folder 0 is the compilation directory, and there is no file 0.
+        self._directories = [b""]
+        while directory := cursor.string():
+            self._directories.append(directory)
+        self._files = [(b"", 0)]
+        while path := cursor.string():
+            self._define_file(cursor, path)
+
+    def _define_file(self, cursor: Cursor, path: bytes) -> None:
+        directory, _time, _size = cursor.uleb(), cursor.uleb(), cursor.uleb()
+        self._files.append((path, directory))
+
+    def _text(self, path: _Path) -> str:
+        if isinstance(path, bytes):
+            found = path[: limits.MAX_PATH + 1].decode("utf-8", "replace")
+        else:
+            found = self._unit.string(path) or ""
+        return found if len(found) <= limits.MAX_PATH else f"{found[: limits.MAX_PATH]}…"
+
+    def path(self, number: int) -> str:
+        """The path of a file, absolute where the compilation directory is known."""
+        if not 0 <= number < len(self._files):
+            raise MalformedFile(f".debug_line: no file {number}")
+        path, directory = self._files[number]
+        name = self._text(path)
+        if not name or not 0 <= directory < len(self._directories):
+            raise MalformedFile(f".debug_line: file {number} has no name or no folder")
+        compilation = self._text(self._unit.top.get(dw.DW_AT_COMP_DIR))
+        return _join(compilation, _join(self._text(self._directories[directory]), name))
+
+    # Rows
+
+    def row_at(self, address: int, entry: bool = False) -> Row | None:
+        found = self._last_at(address)
+        if found is None:
+            return None
+        if entry:
+            sequence, number, index = self._first_of_function(*found)
+            return self._chunk(sequence, number)[1][index]
+        # As gdb does: of the rows at one address the last, but one that begins a statement before one that does not.
+        statements = (row for _, _, row in self._at_same_address(*found) if row[2])
+        sequence, number, index = found
+        return next(statements, self._chunk(sequence, number)[1][index])
+
+    def first_rows(self, address: int, most: int) -> list[Row]:
+        """Return some rows from the first one at *address* on, none where a sequence has none there."""
+        found = self._last_at(address)
+        if found is None:
+            return []
+        sequence, number, index = self._first_of_function(*found)
+        rows = self._chunk(sequence, number)[1][index : index + most]
+        while len(rows) < most and number + 1 < len(sequence.firsts):
+            number += 1
+            rows += self._chunk(sequence, number)[1][: most - len(rows)]
+        return rows
+
+    def _last_at(self, address: int) -> tuple[_Sequence, int, int] | None:
+        # The last row at or before an address: its sequence, the number of its chunk, its index there.
+        sequences = self._sequences
+        index = bisect_right(sequences, address, key=lambda sequence: sequence.start) - 1
+        if index < 0 or address >= sequences[index].end:
+            return None
+        sequence = sequences[index]
+        number = bisect_right(sequence.firsts, address) - 1
+        return sequence, number, bisect_right(self._chunk(sequence, number)[0], address) - 1
+
+    def _at_same_address(self, sequence: _Sequence, number: int, index: int) -> Iterator[tuple[int, int, Row]]:
+        # The rows at the address of one, from that one backwards, each with its place.
+        addresses, rows = self._chunk(sequence, number)
+        address = addresses[index]
+        while True:
+            for at in range(index, -1, -1):
+                if addresses[at] != address:
+                    return
+                yield number, at, rows[at]
+            number -= 1
+            if number < 0:
+                return
+            addresses, rows = self._chunk(sequence, number)
+            index = len(rows) - 1
+
+    def _first_of_function(self, sequence: _Sequence, number: int, index: int) -> tuple[_Sequence, int, int]:
+        # The row with which a function begins, from the last one at its address. gcc closes a function that ends by a
+        # jump with a row at the address behind it, where another may begin; that row begins no statement.
+        first, statement = (number, index), None
+        for at_number, at, row in self._at_same_address(sequence, number, index):
+            first = at_number, at
+            statement = first if row[2] else statement
+        return sequence, *(statement or first)
+
+    @cached_property
+    def _sequences(self) -> list[_Sequence]:
+        cursor = self._cursor
+        cursor.position = self._program
+        sequences = []
+        while not cursor.at_end:
+            found = self._read_sequence(cursor)
+            if found is not None and 0 < found.start < found.end:  # at 0 is what the linker dropped
+                sequences.append(found)
+        sequences.sort(key=lambda sequence: sequence.start)
+        return sequences
+
+    def _read_sequence(self, cursor: Cursor) -> _Sequence | None:
+        # None of one without rows, and where the program ends before it.
+        state: _State | None = (cursor.position, 0, 1, 1, self._default_is_stmt)
+        end: int | None = None
+        firsts: list[int] = []
+        states: list[_State] = []
+        lowest, last, is_ordered = 1 << 64, 0, True
+        self._kept.left.spend(_SEQUENCE_COST)
+        while state is not None:
+            here = state
+            addresses: list[int] = []
+            rows: list[Row] = []
+            state, end = self._run(cursor, here, addresses, rows, define=True)
+            if addresses:
+                firsts.append(addresses[0])
+                states.append(here)
+                self._kept.keep(self._offset, here[0], (addresses, rows))
+                if addresses[0] < last or any(map(gt, addresses, addresses[1:])):
+                    is_ordered = False
+                lowest, last = min(lowest, addresses[0] if is_ordered else min(addresses)), addresses[-1]
+        if end is None or not firsts:
+            return None
+        return _Sequence(lowest, end, firsts if is_ordered else [lowest], states, is_ordered)
+
+    def _chunk(self, sequence: _Sequence, number: int) -> _Chunk:
+        # The rows of a chunk; all rows, in order, of a sequence that is not.
+        state = sequence.states[number]
+        if sequence.is_ordered:
+            return self._kept.get(self._offset, state[0]) or self._read_again(state)
+        key = -1 - state[0]
+        found = self._kept.get(self._offset, key)
+        if found is None:
+            if len(sequence.states) * _CHUNK > _MAX_UNORDERED:
+                raise MalformedFile(".debug_line: too many rows that are not in the order of their addresses")
+            addresses: list[int] = []
+            rows: list[Row] = []
+            for each in sequence.states:
+                chunk = self._kept.get(self._offset, each[0]) or self._read_again(each)
+                addresses += chunk[0]
+                rows += chunk[1]
+            order = sorted(range(len(rows)), key=addresses.__getitem__)
+            found = [addresses[i] for i in order], [rows[i] for i in order]
+            self._kept.keep(self._offset, key, found)
+        return found
+
+    def _read_again(self, state: _State) -> _Chunk:
+        addresses: list[int] = []
+        rows: list[Row] = []
+        self._cursor.position = state[0]
+        self._run(self._cursor, state, addresses, rows, define=False)
+        self._kept.keep(self._offset, state[0], (addresses, rows))
+        return addresses, rows
+
+    def _run(
+        self, cursor: Cursor, state: _State, addresses: list[int], rows: list[Row], *, define: bool
+    ) -> tuple[_State | None, int | None]:
+        # Some rows of one sequence: they are added, and where the next ones begin is returned. If there are none, where
+        # the sequence ends, None if the program ends before. One long function, because this is where all the time of a
+        # lookup goes. As in gdb, a row of line 0 (nothing in the source stands for this instruction) is as if it were
+        # not there: the line before it goes on.
+        begin, address, file, line, is_stmt = state
+        opcode_base, line_base, line_range = self._opcode_base, self._line_base, self._line_range
+        scale = self._minimum_length
+        data = cursor.data
+        limit = min(cursor.end, begin + self._kept.left.left + 1)
+        end: int | None = None
+        following_state: _State | None = None
+        while cursor.position < limit:
+            opcode = data[cursor.position]
+            cursor.position += 1
+            if opcode >= opcode_base:
+                steps, delta = divmod(opcode - opcode_base, line_range)
+                address += steps * scale
+                line += line_base + delta
+                if line == 0:
+                    continue
+                addresses.append(address)
+                rows.append((file, line, is_stmt))
+                if len(rows) >= _CHUNK:
+                    following_state = cursor.position, address, file, line, is_stmt
+                    break
+            elif opcode == dw.DW_LNS_SET_COLUMN:
+                cursor.uleb()
+            elif opcode == dw.DW_LNS_ADVANCE_LINE:
+                line += cursor.sleb()
+            elif opcode == dw.DW_LNS_COPY and line:
+                addresses.append(address)
+                rows.append((file, line, is_stmt))
+                if len(rows) >= _CHUNK:
+                    following_state = cursor.position, address, file, line, is_stmt
+                    break
+            elif opcode == dw.DW_LNS_NEGATE_STMT:
+                is_stmt = not is_stmt
+            elif opcode == dw.DW_LNS_ADVANCE_PC:
+                address += cursor.uleb() * scale
+            elif opcode == dw.DW_LNS_SET_FILE:
+                file = cursor.uleb()
+            elif opcode == dw.DW_LNS_CONST_ADD_PC:
+                address += (255 - opcode_base) // line_range * scale
+            elif opcode == dw.DW_LNS_FIXED_ADVANCE_PC:
+                address += cursor.unsigned(2)
+            elif opcode > dw.DW_LNS_COPY:
+                for _ in range(self._lengths[opcode - 1]):
+                    cursor.uleb()
+            elif opcode == 0:
+                size = cursor.uleb()
+                following = cursor.position + size
+                extended = cursor.byte() if size else 0
+                if extended == dw.DW_LNE_END_SEQUENCE:
+                    cursor.position = following
+                    end = address
+                    break
+                if extended == dw.DW_LNE_SET_ADDRESS:
+                    address = cursor.unsigned(size - 1)
+                elif extended == dw.DW_LNE_DEFINE_FILE and define:
+                    self._define_file(cursor, cursor.string())
+                if following > cursor.end:
+                    cursor.fail("an instruction of a line table does not fit")
+                cursor.position = following
+        self._kept.left.spend(max(cursor.position - begin, 0))
+        return following_state, end
+
+
+def _join(folder: str, path: str) -> str:
+    return path if path.startswith("/") or not folder else f"{folder}/{path}"
