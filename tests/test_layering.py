@@ -50,7 +50,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.targets.lldb.target", "lldb"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.compressed"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.coredumps"),
-    ("ompd.binary.elf.elf", "ompd.binary.elf.zstd"),
+    ("ompd.binary.elf.elf", "ompd.binary.elf.compressed"),
+    ("ompd.binary.elf.compressed", "ompd.binary.elf.zstd"),
     ("ompd.debugger.files.compressed", "lz4.frame"),
     ("ompd.debugger.files.compressed", "ompd.binary.elf.zstd"),
     ("ompd.debugger.files.finder", "ompd.debugger.files.debuginfod"),
@@ -170,7 +171,6 @@ def test_imports_of_the_stubs_plugin_have_an_order() -> None:
 def test_formats_know_bytes_only(module: str) -> None:
     ours = {name for name in imports(MODULES[module]) if name.startswith("ompd.")} - {"ompd.safety"}
     below = (
-        "ompd.contract.memory",
         "ompd.errors",
         "ompd.records",
         "ompd.safety.limits",
@@ -271,7 +271,7 @@ def test_threads_as_json_loads_no_slow_package() -> None:
         "try: main()\nexcept SystemExit as end: assert end.code == 0"
     )
     slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "backports", "lz4", "tomllib", "subprocess", "asyncio"}
-    slow |= {"itanium_demangler", "ompd.binary.elf.zstd"}
+    slow |= {"itanium_demangler", "ompd.binary.elf.compressed", "ompd.binary.elf.zstd"}
     slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
     slow |= {f"ompd.debugger.files.{name}" for name in ("compressed", "coredumps", "debuginfod")}
     slow |= {

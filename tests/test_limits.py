@@ -37,7 +37,8 @@ from ompd.binary.elf.elf import (
     SHT_STRTAB,
     ElfFile,
 )
-from ompd.binary.elf.symbols import SymbolTable, _Table
+from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import SymbolSection
 from ompd.debugger.files import compressed
 from ompd.debugger.files.compressed import SparseFile, unpack
 from ompd.debugger.files.finder import FileFinder
@@ -169,7 +170,7 @@ def with_symbols(count: int, strings: bytes) -> ElfFile:
 def test_a_name_is_looked_for_without_copying_longer_ones() -> None:
     made = with_symbols(20_000, b"\0" + b"s" * 100_000 + b"\0")
     symbols = SymbolTable.load(made)
-    single: _Table = symbols._own_tables[0]
+    single: SymbolSection = symbols._own_tables[0]
     single.__dict__["_strings"] = Counted(single._strings)
     Counted.copied = 0
     assert symbols.find_many(["wanted", "s" * 10]) == {} and Counted.copied < 20_000 * 32
@@ -644,7 +645,7 @@ REASONS = {
         "range(number, number + _MAX_CHAIN)": _OWN,
         "range(min(count, left))": "at most _MAX_VERSIONS",
     },
-    "binary/elf/elf.py": {"bytes(descriptor)": "of memory, at most 64 KB"},
+    "binary/elf/notes.py": {"bytes(descriptor)": "of memory, at most 64 KB"},
     "binary/core/extract.py": {
         "bytearray(16 + header.size + len(elf.segments) * program.size)": _HELD,
         "bytes(out)": _HELD,

@@ -59,7 +59,8 @@ def test_with_thread_sanitizer() -> None:
 def test_the_label_is_one() -> None:
     # In the second library the place is neither a function nor has it a size.
     from ompd.binary.elf.elf import ElfFile  # noqa: PLC0415
-    from ompd.binary.elf.symbols import STT_FUNC, SymbolTable  # noqa: PLC0415
+    from ompd.binary.elf.symbol_table import SymbolTable  # noqa: PLC0415
+    from ompd.binary.elf.symbols import STT_FUNC  # noqa: PLC0415
     from ompd.debugger.files.finder import open_mapped  # noqa: PLC0415
 
     for name, kind in (("libomp_stub.so", STT_FUNC), ("libomp_stub_label.so", 0)):

@@ -1,15 +1,24 @@
-"""A place in bytes that moves forward: integers, strings and LEB128 numbers of DWARF, bounds checked."""
+"""Bytes, their order, and a place in them that moves forward: integers, strings and LEB128 numbers of DWARF, bounds
+checked.
+"""
 
 from __future__ import annotations
 
 import mmap
-from typing import NoReturn
+from typing import Literal, NoReturn
 
-from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile
+
+ByteOrder = Literal["little", "big"]
+Buffer = bytes | mmap.mmap | memoryview
 
 # A number of 64 bits takes 10 bytes; some assemblers pad numbers that they fill in later.
 _MAX_LEB128_BYTES = 16
+
+
+def order_mark(byte_order: ByteOrder) -> str:
+    """Return the prefix by which :mod:`struct` reads *byte_order* without padding."""
+    return "<" if byte_order == "little" else ">"
 
 
 class Cursor:

@@ -30,6 +30,7 @@ _MODULES = (
     "ompd.debugger.files.compressed",
     "ompd.binary.dwarf.files",
     "ompd.binary.elf.minidebuginfo",
+    "ompd.binary.elf.compressed",
     "ompd.binary.elf.zstd",
     "ompd.debugger.variables.locals",
     "ompd.debugger.files.opening",

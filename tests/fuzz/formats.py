@@ -30,8 +30,9 @@ from ompd.binary.dwarf.location import (
 from ompd.binary.dwarf.sections import Sections
 from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.binary.dwarf.units import Unit
-from ompd.binary.elf.elf import ElfFile, iter_notes
-from ompd.binary.elf.symbols import SymbolTable
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.elf.notes import iter_notes
+from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.locals import declared_in, find_around, find_scopes
 from ompd.binary.types.named import find_common, find_named

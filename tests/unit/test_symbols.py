@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from ompd.binary.elf.elf import SHT_STRTAB, SHT_SYMTAB, ElfFile
-from ompd.binary.elf.symbols import STT_FUNC, STT_TLS, Symbol, SymbolTable
+from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import STT_FUNC, STT_TLS, Symbol
 from ompd.errors import MalformedFile
 from tests.support import intel_runtime, require
 from tests.unit.samples import compiled, libc, mapped, run, survives

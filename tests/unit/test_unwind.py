@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ompd.binary.cfi.tables import UnwindTable
-from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile, iter_notes
+from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile
+from ompd.binary.elf.notes import iter_notes
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.unwind import MAX_FRAMES, Frame, Stack, Steps, Unwinder
 from ompd.errors import MalformedFile, MemoryFault

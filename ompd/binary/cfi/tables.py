@@ -35,9 +35,8 @@ from ompd.binary.cfi.program import (
     fixed_format,
     read_pointer,
 )
-from ompd.binary.cursor import Cursor
-from ompd.binary.elf.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, Buffer, ElfFile, order_mark
-from ompd.contract.memory import ByteOrder
+from ompd.binary.cursor import Buffer, ByteOrder, Cursor
+from ompd.binary.elf.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, ElfFile, order_mark
 from ompd.errors import MalformedFile
 
 # More than the largest programs have. .debug_frame has a CIE for each file that was compiled.

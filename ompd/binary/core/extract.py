@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 import zlib
 
+from ompd.binary.elf.compressed import ELFCOMPRESS_ZLIB
 from ompd.binary.elf.elf import (
-    ELFCOMPRESS_ZLIB,
     PT_LOAD,
     SHF_ALLOC,
     SHF_COMPRESSED,

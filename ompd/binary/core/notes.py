@@ -7,7 +7,7 @@ from __future__ import annotations
 import mmap
 import struct
 
-from ompd.contract.memory import ByteOrder
+from ompd.binary.cursor import ByteOrder
 from ompd.errors import MalformedFile
 from ompd.records import record
 from ompd.safety import limits

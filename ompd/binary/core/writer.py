@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from ompd.binary.core.notes import FileMapping
+from ompd.binary.cursor import ByteOrder
 from ompd.binary.elf.elf import (
     ELFDATA2LSB,
     ELFDATA2MSB,
@@ -18,7 +19,6 @@ from ompd.binary.elf.elf import (
     SHT_NULL,
     order_mark,
 )
-from ompd.contract.memory import ByteOrder
 from ompd.records import record
 
 PAGE = 4096

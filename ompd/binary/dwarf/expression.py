@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ompd.binary.cursor import Cursor
+from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.binary.dwarf import constants as dw
-from ompd.contract.memory import ByteOrder
 from ompd.errors import Unavailable
 
 # Expressions of real programs have some ten operations. These bounds end what jumps back for ever.

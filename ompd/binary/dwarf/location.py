@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ompd.binary.cursor import Cursor
+from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.expression import StackMachine
 from ompd.binary.dwarf.units import Unit
-from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile, Unavailable
 from ompd.records import record
 

@@ -13,9 +13,8 @@ from functools import cached_property
 from sys import intern
 from typing import NamedTuple, TypeVar, cast
 
-from ompd.binary.cursor import Cursor
-from ompd.binary.elf.elf import SHT_NOBITS, Buffer, ElfFile, order_mark
-from ompd.contract.memory import ByteOrder
+from ompd.binary.cursor import Buffer, ByteOrder, Cursor
+from ompd.binary.elf.elf import SHT_NOBITS, ElfFile, order_mark
 from ompd.errors import MalformedFile
 from ompd.safety import limits
 

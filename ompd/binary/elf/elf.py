@@ -8,18 +8,15 @@ touched until it is requested: a core may be a sparse file of many gigabytes.
 
 from __future__ import annotations
 
-import mmap
 import struct
-import zlib
-from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from ompd.binary.cursor import Buffer, ByteOrder
+from ompd.binary.cursor import order_mark as order_mark
+from ompd.binary.elf.notes import NT_GNU_BUILD_ID, iter_note_places
 from ompd.errors import MalformedFile
 from ompd.safety import limits
-
-Buffer = bytes | mmap.mmap | memoryview
-ByteOrder = Literal["little", "big"]
 
 ELF_MAGIC = b"\x7fELF"
 ELFCLASS32, ELFCLASS64 = 1, 2
@@ -39,23 +36,16 @@ SHT_REL, SHT_DYNSYM = 9, 11
 SHT_SYMTAB_SHNDX = 18
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_COMPRESSED = 0x1, 0x2, 0x4, 0x400, 0x800
 SHN_UNDEF, SHN_ABS, SHN_COMMON, SHN_XINDEX = 0, 0xFFF1, 0xFFF2, 0xFFFF
-ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD = 1, 2
 
 DT_NULL, DT_NEEDED, DT_PLTGOT, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME = 0, 1, 3, 5, 6, 10, 14
 DT_RPATH, DT_DEBUG, DT_RUNPATH = 15, 21, 29
 
-NT_GNU_BUILD_ID = 3  # owner "GNU"
-
-_OLD_COMPRESSED, _OLD_MAGIC = ".zdebug_", b"ZLIB"
+_OLD_COMPRESSED = ".zdebug_"
 
 # Linux allows some 65,000 mappings unless configured otherwise (vm.max_map_count), and people do configure that. Beyond
 # these bounds a file is taken to be false, because believing it would fill memory with empty rows.
 MAX_SEGMENTS = 1 << 20
 MAX_SECTIONS = 1 << 17
-# Deflate codes at most 258 bytes in two bits (RFC 1951), so a section that claims more than this is false.
-MAX_DEFLATE_RATIO = 1032
-# zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
-MAX_ZSTD_RATIO = 1 << 15
 
 
 class Header(NamedTuple):
@@ -109,12 +99,6 @@ _PHDR = {32: "III4xIIII", 64: "IIQQ8xQQQ"}
 _SHDR = {32: "IIIIIIII4xI", 64: "IIQQQQII8xQ"}
 _DYN = {32: "iI", 64: "qQ"}
 _CHDR = {32: "III", 64: "I4xQQ"}
-_NOTE = "III"
-
-
-def order_mark(byte_order: ByteOrder) -> str:
-    """Return the prefix by which :mod:`struct` reads *byte_order* without padding."""
-    return "<" if byte_order == "little" else ">"
 
 
 def check_elf_magic(data: Buffer) -> bool:
@@ -174,70 +158,6 @@ def parse_segments(header: Header, table: Buffer, count: int, name: str = "ELF i
         Segment(p_type, p_flags, p_offset, p_vaddr, p_filesz, p_memsz, p_align)
         for p_type, p_offset, p_vaddr, p_filesz, p_memsz, p_flags, p_align in rows
     )
-
-
-class NotePlace(NamedTuple):
-    """Where a note is in a buffer: its descriptor has *size* bytes from *start*, and the next note begins at
-    *following*. ``owner`` is cut where no owner's name is so long.
-    """
-
-    owner: str
-    n_type: int
-    start: int
-    size: int
-    following: int
-
-
-def iter_note_places(data: Buffer, byte_order: ByteOrder, start: int, end: int, align: int = 4) -> Iterator[NotePlace]:
-    """Yield the notes from *start* to *end* of *data*, what a PT_NOTE segment or SHT_NOTE section holds. Nothing but
-    their headers and owners' names is touched.
-
-    *align* is the segment's ``p_align`` where that is 8; all else, core files included, pads to 4 (gABI, "Note
-    Section", asks for 8 in 64-bit files, but Linux and GNU never did that).
-
-    :raises MalformedFile: when the walk reaches a note that does not end before *end*
-    """
-    layout = struct.Struct(order_mark(byte_order) + _NOTE)
-    header_size, unpack = layout.size, layout.unpack
-    padding = align - 1 if align in (4, 8) else 3
-    offset, room = start, end - header_size
-    while offset <= room:
-        n_namesz, n_descsz, n_type = unpack(data[offset : offset + header_size])
-        name_start = offset + header_size
-        desc_start = name_start + n_namesz + (-(header_size + n_namesz) & padding)
-        if n_descsz == 0:  # nothing follows the name, so its padding may be cut off too
-            desc_start = min(desc_start, max(end, name_start + n_namesz))
-        desc_end = desc_start + n_descsz
-        if desc_end > end:
-            raise MalformedFile(f"a note of {n_namesz} + {n_descsz} bytes does not fit", offset=offset - start)
-        owner = bytes(data[name_start : name_start + min(n_namesz, limits.MAX_NOTE_OWNER)]).split(b"\0", 1)[0]
-        offset = desc_end + (-(desc_end - desc_start) & padding)
-        yield NotePlace(_text(owner), n_type, desc_start, n_descsz, offset)
-    if any(data[offset:end]):
-        raise MalformedFile("a note's header is cut off", offset=offset - start)
-
-
-def iter_notes(data: Buffer, byte_order: ByteOrder, align: int = 4) -> Iterator[tuple[str, int, memoryview]]:
-    """Yield owner name, type and descriptor of each note in *data*; see :func:`iter_note_places`.
-
-    Descriptors are views into *data*, not copies.
-
-    :raises MalformedFile: when the walk reaches a note that does not end inside *data*
-    """
-    view = memoryview(data)
-    for note in iter_note_places(view, byte_order, 0, len(view), align):
-        yield note.owner, note.n_type, view[note.start : note.start + note.size]
-
-
-def find_build_id(notes: Buffer, byte_order: ByteOrder, align: int = 4) -> bytes | None:
-    """Return the build-id (``NT_GNU_BUILD_ID`` of owner GNU) among *notes*, or None if there is none.
-
-    :raises MalformedFile: if the notes before it are malformed
-    """
-    for owner, n_type, descriptor in iter_notes(notes, byte_order, align):
-        if n_type == NT_GNU_BUILD_ID and owner == "GNU":
-            return bytes(descriptor)
-    return None
 
 
 def _text(raw: bytes) -> str:
@@ -389,39 +309,17 @@ class ElfFile:
         return self._copy(start, end - start, f"section {section.name}")
 
     def _inflate(self, section: Section, most: int) -> bytes:
-        # gABI, "Section Compression": an ElfN_Chdr, then the compressed bytes. Older files have four letters and the
-        # size (most significant byte first) instead.
-        what = f"{self.name}: compressed section {section.name}"
-        raw = self._copy(section.sh_offset, section.sh_size, f"section {section.name}")
-        if section.sh_flags & SHF_COMPRESSED:
-            layout = struct.Struct(order_mark(self.byte_order) + _CHDR[self.ident_class])
-            header_size = layout.size
-            ch_type, ch_size, _align = layout.unpack_from(raw) if len(raw) >= header_size else (0, 0, 0)
-        else:
-            header_size = len(_OLD_MAGIC) + 8
-            ch_type = ELFCOMPRESS_ZLIB if raw.startswith(_OLD_MAGIC) else 0
-            ch_size = int.from_bytes(raw[len(_OLD_MAGIC) : header_size], "big")
-        if len(raw) < header_size:
-            raise MalformedFile(f"{what} has no header", offset=section.sh_offset)
-        if ch_type not in (ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD):
-            raise MalformedFile(f"{what} uses unknown method {ch_type}", offset=section.sh_offset)
-        ratio = MAX_DEFLATE_RATIO if ch_type == ELFCOMPRESS_ZLIB else MAX_ZSTD_RATIO
-        if ch_size > min(len(raw) * ratio, limits.inflated(len(raw)), most):
-            raise MalformedFile(f"{what} claims {ch_size} bytes", offset=section.sh_offset)
-        try:
-            if ch_type == ELFCOMPRESS_ZLIB:
-                inflated = zlib.decompressobj().decompress(memoryview(raw)[header_size:], ch_size + 1)
-            else:
-                from ompd.binary.elf.zstd import inflate  # noqa: PLC0415  for such sections only
+        from ompd.binary.elf.compressed import inflate  # noqa: PLC0415  for such sections only
 
-                inflated = inflate(raw[header_size:], ch_size + 1)
-        except ImportError as error:
-            raise MalformedFile(f"{what} needs the Python package backports.zstd", offset=section.sh_offset) from error
-        except (zlib.error, MalformedFile) as error:
-            raise MalformedFile(f"{what}: {error}", offset=section.sh_offset) from error
-        if len(inflated) != ch_size:
-            raise MalformedFile(f"{what} does not hold {ch_size} bytes", offset=section.sh_offset)
-        return inflated
+        raw = self._copy(section.sh_offset, section.sh_size, f"section {section.name}")
+        has_header = bool(section.sh_flags & SHF_COMPRESSED)
+        layout = struct.Struct(order_mark(self.byte_order) + _CHDR[self.ident_class]) if has_header else None
+        try:
+            return inflate(raw, layout, most)
+        except MalformedFile as error:
+            raise MalformedFile(
+                f"{self.name}: compressed section {section.name} {error}", offset=section.sh_offset
+            ) from error
 
     # What the file says about itself
 

@@ -1,8 +1,8 @@
-"""Symbol tables of ELF files (gABI, "Symbol Table"): by name, by prefix and by address.
+"""One symbol table in an ELF file (gABI, "Symbol Table"): by name, by prefix and by address.
 
-Of some thousand symbols a handful is looked up by name, at the start of a command that has to be quick. So
-nothing else is decoded: a name is searched as bytes in the string table, and its offset there among
-all ``st_name``, which are taken out of the table in bulk.
+Of some thousand symbols a handful is looked up by name, at the start of a command that has to be quick. So nothing else
+is decoded: a name is searched as bytes in the string table, and its offset there among all ``st_name``, which are taken
+out of the table in bulk.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from ompd.binary.elf.elf import (
     SHN_UNDEF,
-    SHT_DYNSYM,
-    SHT_SYMTAB,
     ElfFile,
     Section,
     order_mark,
@@ -81,7 +79,7 @@ class Kept(Protocol):
         """Keep something as *what*."""
 
 
-class _Table:
+class SymbolSection:
     """One SHT_SYMTAB or SHT_DYNSYM with its strings."""
 
     def __init__(self, elf: ElfFile, section: Section, kept: Kept | None = None) -> None:
@@ -178,10 +176,10 @@ class _Table:
     def preferred(self, name: str) -> Symbol | None:
         # The one that is meant by a name. Each question looks in all modules for what runtimes have, and few have it.
         if not self._keeps_absences:
-            return _preferred(self.find(name))
+            return preferred_of(self.find(name))
         if name in self._absences:
             return None
-        found = _preferred(self.find(name))
+        found = preferred_of(self.find(name))
         is_plain = name.isascii() and name.isprintable()
         if found is None and is_plain and len(self._absences) < _MAX_ABSENCES and self._kept is not None:
             self._absences.add(name)
@@ -346,157 +344,6 @@ class _Table:
         return [s for s in symbols if s.name and not (s.type == STT_NOTYPE and s.name.startswith("$"))]
 
 
-class SymbolTable:
-    """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
-
-    Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
-    Tables are read at first need and in that order, and a table that answers ends the search.
-    """
-
-    def __init__(
-        self,
-        elf: ElfFile,
-        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
-        kept: Callable[[ElfFile], Kept | None] | None = None,
-    ) -> None:
-        self._elf = elf
-        self._kept = kept
-        self._debug_elf = debug_elf
-        self._at: dict[int, Symbol | None] = {}
-        self._found: dict[str, Symbol | None] = {}
-
-    @classmethod
-    def load(
-        cls,
-        elf: ElfFile,
-        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
-        kept: Callable[[ElfFile], Kept | None] | None = None,
-    ) -> SymbolTable:
-        """Return the joined table of *elf* and its separate debug file.
-
-        :param debug_elf: the file, or a function that finds it (None: there is none), which is called once, when the
-            module's own tables did not answer
-        :param kept: finds what is kept of a file from before
-        """
-        return cls(elf, debug_elf, kept)
-
-    @cached_property
-    def _own_tables(self) -> list[_Table]:
-        return self._read_tables(self._elf, SHT_DYNSYM, SHT_SYMTAB)
-
-    @cached_property
-    def _debug_tables(self) -> list[_Table]:
-        elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
-        return self._read_tables(elf, SHT_SYMTAB) if elf is not None else []
-
-    def _read_tables(self, elf: ElfFile, *kinds: int) -> list[_Table]:
-        found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
-        if len(found) > limits.MAX_SYMBOL_TABLES:
-            raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
-        return [self._table(elf, section) for section in found]
-
-    def _table(self, elf: ElfFile, section: Section) -> _Table:
-        return _Table(elf, section, self._kept(elf) if self._kept is not None else None)
-
-    def _tables(self) -> Iterator[_Table]:
-        yield from self._own_tables
-        yield from self._debug_tables
-
-    def contains_string(self, name: str) -> bool:
-        """Tell quickly whether *name* can be a symbol: False is certain, True means only that the string is there.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        return any(table.contains_string(name) for table in self._tables())
-
-    def find(self, name: str) -> Symbol | None:
-        """Return the symbol called exactly *name*, or None; of several the global one, then weak, then local.
-
-        Undefined symbols, sections and file names are no symbols here.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        if name not in self._found:
-            self._found[name] = next(filter(None, (t.preferred(name) for t in self._tables())), None)
-        return self._found[name]
-
-    def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
-        """Return those of *names* that there are, each as :meth:`find` would, in one pass over a table.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        missing = set(names)
-        answer: dict[str, Symbol] = {}
-        for table in self._tables():
-            if not missing:
-                break
-            candidates: dict[str, list[Symbol]] = {}
-            for symbol in table.find_many(missing):
-                candidates.setdefault(symbol.name, []).append(symbol)
-            for name, symbols in candidates.items():
-                best = _preferred(symbols)
-                if best is not None:
-                    answer[name] = best
-                    missing.discard(name)
-        return answer
-
-    def data_names(self) -> list[str]:
-        """Return the names of variables: of the first table that has some, at most some hundred thousand.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        for table in reversed(list(self._tables())):
-            names = table.data_names()
-            if names:
-                return names
-        return []
-
-    @cached_property
-    def exported_variables(self) -> Mapping[str, Symbol]:
-        """The variables in ``.dynsym``, by name: what the loader binds references of other modules to.
-
-        :raises MalformedFile: if the table or its strings are malformed
-        """
-        tables = self._read_tables(self._elf, SHT_DYNSYM)
-        return {symbol.name: symbol for table in tables for symbol in table.variables()}
-
-    def thread_local_at(self, offset: int) -> Symbol | None:
-        """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        return next(filter(None, (table.thread_local_at(offset) for table in self._tables())), None)
-
-    def find_prefix(self, prefix: str) -> list[Symbol]:
-        """Return every symbol whose name begins with *prefix*, by name, then address; the same one of two tables once.
-
-        All tables are read for it.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        symbols: dict[tuple[str, int], Symbol] = {}
-        for table in self._tables():
-            for symbol in filter(_is_symbol, table.find_prefix(prefix)):
-                symbols.setdefault((symbol.name, symbol.address), symbol)
-        return [symbols[key] for key in sorted(symbols)]
-
-    def at(self, address: int) -> Symbol | None:
-        """Return the function or object that covers the link-time *address*, or None.
-
-        A symbol covers ``st_size`` bytes; one of size 0 reaches to the next symbol or the end of its section. Of
-        symbols that begin at one address functions come before objects, global before weak and local. A version in the
-        name (``name@@VERSION``) is cut off. TLS symbols have no address.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        if address not in self._at:
-            symbol = next(filter(None, (table.covering(address) for table in self._tables())), None)
-            if symbol is None:
-                symbol = next(filter(None, (table.preceding(address) for table in self._tables())), None)
-            self._at[address] = symbol and symbol._replace(name=symbol.name.partition("@")[0] or symbol.name)
-        return self._at[address]
-
-
 def _has_address(kind: int, section: int) -> bool:
     return kind in _ADDRESSED and 0 < section < _SHN_LORESERVE
 
@@ -505,7 +352,8 @@ def _key(name: str) -> bytes:
     return name.encode("utf-8", "replace") + b"\0"
 
 
-def _is_symbol(symbol: Symbol) -> bool:
+def is_symbol(symbol: Symbol) -> bool:
+    """Return whether *symbol* is defined, and of code or data."""
     return symbol.section != SHN_UNDEF and symbol.type not in (STT_SECTION, STT_FILE)
 
 
@@ -514,5 +362,6 @@ def _preference(symbol: Symbol) -> tuple[int, int, bool, str]:
     return _TYPE_RANK.get(symbol.type, 2), _BIND_RANK.get(symbol.bind, 2), symbol.name.startswith("_"), symbol.name
 
 
-def _preferred(symbols: list[Symbol]) -> Symbol | None:
-    return min(filter(_is_symbol, symbols), key=lambda symbol: _BIND_RANK.get(symbol.bind, 2), default=None)
+def preferred_of(symbols: list[Symbol]) -> Symbol | None:
+    """Return which of several symbols by one name is meant by it, None if there is none."""
+    return min(filter(is_symbol, symbols), key=lambda symbol: _BIND_RANK.get(symbol.bind, 2), default=None)

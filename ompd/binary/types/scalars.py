@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import NamedTuple
 
-from ompd.contract.memory import ByteOrder
+from ompd.binary.cursor import ByteOrder
 from ompd.errors import Unsupported
 
 LARGEST_EXACT = 1 << 53

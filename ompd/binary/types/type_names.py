@@ -173,11 +173,8 @@ class _Namer:
         except (MalformedFile, Unsupported):
             bounds = []
         if language_of(place.unit) in dw.FORTRAN_LANGUAGES:
-            word = (
-                ", allocatable"
-                if dw.DW_AT_ALLOCATED in attributes
-                else ", pointer" * (dw.DW_AT_ASSOCIATED in attributes)
-            )
+            pointer = ", pointer" if dw.DW_AT_ASSOCIATED in attributes else ""
+            word = ", allocatable" if dw.DW_AT_ALLOCATED in attributes else pointer
             texts = [_fortran_bound(lower, count) for lower, count in bounds]
             return f"{self.name(element, '', depth + 1)}{word} ({','.join(texts)})" + (f" {inner}" if inner else "")
         texts = [f"[{count}]" if count else "[]" if count is None else "[0]" for _, count in bounds]

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from ompd.binary.cursor import Cursor
+from ompd.binary.cursor import ByteOrder, Cursor
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.files import DebugFiles, OtherFiles
 from ompd.binary.dwarf.forms import CONSTANTS, Value
 from ompd.binary.dwarf.index import Place, TypeIndex
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.elf.elf import ElfFile
-from ompd.contract.memory import ByteOrder
 from ompd.errors import FieldNotFound, MalformedFile, TypeNotFound, Unsupported
 
 # const, packed, volatile, restrict, shared, atomic, immutable: the type behind them has their size and members

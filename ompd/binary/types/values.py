@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Union
 
+from ompd.binary.cursor import ByteOrder
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.index import Place
@@ -40,7 +41,6 @@ from ompd.binary.types.scalars import (
 )
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.contract.memory import ByteOrder
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable, Unsupported
 from ompd.records import record
 

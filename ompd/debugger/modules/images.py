@@ -40,7 +40,7 @@ from ompd.binary.elf.elf import (
     parse_header,
     parse_segments,
 )
-from ompd.binary.elf.symbols import SymbolTable
+from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.files.finder import FileFinder, open_mapped
 from ompd.debugger.modules.loader import LinkMap, iter_link_maps

@@ -33,11 +33,11 @@ from ompd.binary.elf.elf import (
     ElfFile,
     Header,
     Segment,
-    find_build_id,
     parse_header,
     parse_segments,
 )
-from ompd.binary.elf.symbols import SymbolTable
+from ompd.binary.elf.notes import find_build_id
+from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.process import Module
 from ompd.debugger.files.cache import DiskCache, FileCache
 from ompd.debugger.files.finder import Companions, FileFinder, open_mapped

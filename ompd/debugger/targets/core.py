@@ -21,14 +21,13 @@ from ompd.binary.elf.elf import (
     PT_LOAD,
     PT_NOTE,
     ElfFile,
-    NotePlace,
     Segment,
     check_elf_magic,
-    iter_note_places,
     parse_header,
     sizeof_header,
     sizeof_segment,
 )
+from ompd.binary.elf.notes import NotePlace, iter_note_places
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.files.finder import MappedFile, open_mapped

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ompd.binary.dwarf.index import Place
 from ompd.binary.elf.elf import PT_TLS
-from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol, SymbolTable
+from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol
 from ompd.binary.types.named import CommonBlock, NamedVariable, Scope, find_common, find_named
 from ompd.binary.types.storage import Location
 from ompd.binary.types.type_names import shortened

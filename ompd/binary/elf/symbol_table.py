@@ -1,0 +1,162 @@
+"""The symbols of a module, whichever of its tables and files they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+
+from ompd.binary.elf.elf import SHT_DYNSYM, SHT_SYMTAB, ElfFile, Section
+from ompd.binary.elf.symbols import Kept, Symbol, SymbolSection, is_symbol, preferred_of
+from ompd.errors import MalformedFile
+from ompd.safety import limits
+
+
+class SymbolTable:
+    """The defined symbols of one module: ``.dynsym``, ``.symtab`` and ``.symtab`` of its separate debug file, as one.
+
+    Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
+    Tables are read at first need and in that order, and a table that answers ends the search.
+    """
+
+    def __init__(
+        self,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> None:
+        self._elf = elf
+        self._kept = kept
+        self._debug_elf = debug_elf
+        self._at: dict[int, Symbol | None] = {}
+        self._found: dict[str, Symbol | None] = {}
+
+    @classmethod
+    def load(
+        cls,
+        elf: ElfFile,
+        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
+        kept: Callable[[ElfFile], Kept | None] | None = None,
+    ) -> SymbolTable:
+        """Return the joined table of *elf* and its separate debug file.
+
+        :param debug_elf: the file, or a function that finds it (None: there is none), which is called once, when the
+            module's own tables did not answer
+        :param kept: finds what is kept of a file from before
+        """
+        return cls(elf, debug_elf, kept)
+
+    @cached_property
+    def _own_tables(self) -> list[SymbolSection]:
+        return self._read_tables(self._elf, SHT_DYNSYM, SHT_SYMTAB)
+
+    @cached_property
+    def _debug_tables(self) -> list[SymbolSection]:
+        elf = self._debug_elf() if callable(self._debug_elf) else self._debug_elf
+        return self._read_tables(elf, SHT_SYMTAB) if elf is not None else []
+
+    def _read_tables(self, elf: ElfFile, *kinds: int) -> list[SymbolSection]:
+        found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
+        if len(found) > limits.MAX_SYMBOL_TABLES:
+            raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
+        return [self._table(elf, section) for section in found]
+
+    def _table(self, elf: ElfFile, section: Section) -> SymbolSection:
+        return SymbolSection(elf, section, self._kept(elf) if self._kept is not None else None)
+
+    def _tables(self) -> Iterator[SymbolSection]:
+        yield from self._own_tables
+        yield from self._debug_tables
+
+    def contains_string(self, name: str) -> bool:
+        """Tell quickly whether *name* can be a symbol: False is certain, True means only that the string is there.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return any(table.contains_string(name) for table in self._tables())
+
+    def find(self, name: str) -> Symbol | None:
+        """Return the symbol called exactly *name*, or None; of several the global one, then weak, then local.
+
+        Undefined symbols, sections and file names are no symbols here.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if name not in self._found:
+            self._found[name] = next(filter(None, (t.preferred(name) for t in self._tables())), None)
+        return self._found[name]
+
+    def find_many(self, names: Iterable[str]) -> dict[str, Symbol]:
+        """Return those of *names* that there are, each as :meth:`find` would, in one pass over a table.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        missing = set(names)
+        answer: dict[str, Symbol] = {}
+        for table in self._tables():
+            if not missing:
+                break
+            candidates: dict[str, list[Symbol]] = {}
+            for symbol in table.find_many(missing):
+                candidates.setdefault(symbol.name, []).append(symbol)
+            for name, symbols in candidates.items():
+                best = preferred_of(symbols)
+                if best is not None:
+                    answer[name] = best
+                    missing.discard(name)
+        return answer
+
+    def data_names(self) -> list[str]:
+        """Return the names of variables: of the first table that has some, at most some hundred thousand.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        for table in reversed(list(self._tables())):
+            names = table.data_names()
+            if names:
+                return names
+        return []
+
+    @cached_property
+    def exported_variables(self) -> Mapping[str, Symbol]:
+        """The variables in ``.dynsym``, by name: what the loader binds references of other modules to.
+
+        :raises MalformedFile: if the table or its strings are malformed
+        """
+        tables = self._read_tables(self._elf, SHT_DYNSYM)
+        return {symbol.name: symbol for table in tables for symbol in table.variables()}
+
+    def thread_local_at(self, offset: int) -> Symbol | None:
+        """Return the thread-local variable *offset* bytes from the start of the module's TLS block, or None.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        return next(filter(None, (table.thread_local_at(offset) for table in self._tables())), None)
+
+    def find_prefix(self, prefix: str) -> list[Symbol]:
+        """Return every symbol whose name begins with *prefix*, by name, then address; the same one of two tables once.
+
+        All tables are read for it.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        symbols: dict[tuple[str, int], Symbol] = {}
+        for table in self._tables():
+            for symbol in filter(is_symbol, table.find_prefix(prefix)):
+                symbols.setdefault((symbol.name, symbol.address), symbol)
+        return [symbols[key] for key in sorted(symbols)]
+
+    def at(self, address: int) -> Symbol | None:
+        """Return the function or object that covers the link-time *address*, or None.
+
+        A symbol covers ``st_size`` bytes; one of size 0 reaches to the next symbol or the end of its section. Of
+        symbols that begin at one address functions come before objects, global before weak and local. A version in the
+        name (``name@@VERSION``) is cut off. TLS symbols have no address.
+
+        :raises MalformedFile: if a table or its strings are malformed
+        """
+        if address not in self._at:
+            symbol = next(filter(None, (table.covering(address) for table in self._tables())), None)
+            if symbol is None:
+                symbol = next(filter(None, (table.preceding(address) for table in self._tables())), None)
+            self._at[address] = symbol and symbol._replace(name=symbol.name.partition("@")[0] or symbol.name)
+        return self._at[address]
