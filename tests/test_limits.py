@@ -637,10 +637,8 @@ REASONS = {
         "range(self._lengths[opcode - 1])": "at most 255",
     },
     "binary/dwarf/sections.py": {"bytes(joined)": _HELD, "range(1, self._rows + 1)": _CHECKED},
-    "binary/types/values.py": {
-        "[value] * shown": "at most as many as are shown",
-        "range(limit)": "at most _MAX_STRING",
-    },
+    "binary/types/values/formatter.py": {"[value] * shown": "at most as many as are shown"},
+    "binary/types/values/strings.py": {"range(limit)": "at most _MAX_STRING"},
     "binary/elf/dynamic.py": {
         "range(number, number + _MAX_CHAIN)": _OWN,
         "range(min(count, left))": "at most _MAX_VERSIONS",
@@ -651,7 +649,7 @@ REASONS = {
         "bytes(out)": _HELD,
     },
     "binary/core/notes.py": {"range(0, len(data) - size + 1, size)": _HELD},
-    "binary/types/scalars.py": {
+    "binary/types/values/scalars.py": {
         "range(0, len(raw) - width + 1, width)": _HELD,
         "'0' * (-power - 1)": "as an exponent of a float has digits",
     },

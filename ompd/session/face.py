@@ -15,7 +15,7 @@ from ompd.debugger.signals import has_failed as has_failed
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.binary.types.values import Shown as Shown
+    from ompd.binary.types.values.shown import Shown as Shown
     from ompd.debugger.snapshot.snapshot import Snapshot as Snapshot
     from ompd.debugger.variables.locals import FunctionLocals as FunctionLocals
     from ompd.debugger.variables.locals import LocalValue as LocalValue

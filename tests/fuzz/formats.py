@@ -39,7 +39,8 @@ from ompd.binary.types.named import find_common, find_named
 from ompd.binary.types.parts import PartFinder, parse_steps
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.values import Options, ValueFormatter
+from ompd.binary.types.values.formatter import ValueFormatter
+from ompd.binary.types.values.shown import Options
 from ompd.binary.types.variables import find_variables
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.unwind import Unwinder

@@ -18,10 +18,11 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.named import NamedVariable, find_named
 from ompd.binary.types.parts import Dereference, Field, Index, PartFinder, parse_steps
-from ompd.binary.types.scalars import format_string, parse_float, plain_integer
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.values import Options, Shown, ValueFormatter, format_value
+from ompd.binary.types.values.formatter import ValueFormatter
+from ompd.binary.types.values.scalars import format_string, parse_float, plain_integer
+from ompd.binary.types.values.shown import Options, Shown
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
@@ -67,15 +68,9 @@ class Sample:
     def show(self, name: str, letter: str = "", **options: int) -> Shown:
         variable = self.variable(name)
         assert variable.type is not None and variable.location.kind == "address"
-        return format_value(
-            self.info,
-            variable.type,
-            self.process.read_data,
-            variable.location.number + self.bias,
-            options=Options(letter=letter, **options),
-            symbolize=self.process.symbolize,
-            bias=self.bias,
-        )
+        types = TypeReader(self.info, self.process.read_data, self.bias)
+        formatter = ValueFormatter(types, Options(letter=letter, **options), self.process.symbolize)
+        return formatter.show(variable.type, variable.location.number + self.bias)
 
 
 _samples: dict[str, Sample] = {}
@@ -261,12 +256,12 @@ def test_bytes_need_not_come_from_memory() -> None:
     def nothing(address: int, size: int) -> bytes:
         raise MemoryFault(address, size)
 
-    shown = format_value(taken.info, place, nothing, struct.pack("<ii", 7, -8))
+    shown = ValueFormatter(TypeReader(taken.info, nothing)).show(place, struct.pack("<ii", 7, -8))
     assert (shown.text, shown.value) == ("{x = 7, y = -8}", {"x": 7, "y": -8})
     with pytest.raises(OmpdError):
-        format_value(taken.info, place, nothing, b"\0\0\0")  # of a part of it nothing is made up
+        ValueFormatter(TypeReader(taken.info, nothing)).show(place, b"\0\0\0")  # of a part of it nothing is made up
     with pytest.raises(MemoryFault):
-        format_value(taken.info, place, nothing, 0x1000)
+        ValueFormatter(TypeReader(taken.info, nothing)).show(place, 0x1000)
 
 
 def test_references_are_followed_to_what_they_refer_to() -> None:
@@ -316,7 +311,7 @@ def test_no_memory_is_no_value() -> None:
         assert place is not None
         if name not in ("v_empty",):
             with pytest.raises(MemoryFault):
-                format_value(taken.info, place, nothing, 0x1000)
+                ValueFormatter(TypeReader(taken.info, nothing)).show(place, 0x1000)
 
 
 # Numbers

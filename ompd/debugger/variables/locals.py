@@ -22,7 +22,8 @@ from ompd.binary.types.layouts import REFERENCES, TypeReader
 from ompd.binary.types.locals import Key, LocalVariable, declared_in, find_around, find_scopes
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.binary.types.values import Options, Shown, ValueFormatter
+from ompd.binary.types.values.formatter import ValueFormatter
+from ompd.binary.types.values.shown import Options, Shown
 from ompd.contract.process import Frame
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory

@@ -9,9 +9,10 @@ from zlib import crc32
 from ompd.binary.elf.symbols import Symbol
 from ompd.binary.types.layouts import TypeReader
 from ompd.binary.types.parts import Part, PartFinder, Step
-from ompd.binary.types.scalars import format_integer
 from ompd.binary.types.type_names import type_name
-from ompd.binary.types.values import Json, Options, Shown, ValueFormatter
+from ompd.binary.types.values.formatter import ValueFormatter
+from ompd.binary.types.values.scalars import format_integer
+from ompd.binary.types.values.shown import Json, Options, Shown
 from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Module
 from ompd.debugger.threads.emutls import EmulatedTls

@@ -1,0 +1,1 @@
+"""Values by their types, as text and as what JSON can hold."""
