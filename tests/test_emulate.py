@@ -697,7 +697,7 @@ def test_a_core_of_gdbs_answers(tmp_path: Path) -> None:
 UNDER_LLDB = """
 import json, sys
 import ompd
-from ompd.debugger.targets.lldb.target import load_lldb
+from ompd.debugger.targets.lldb.loading import load_lldb
 from tests.test_emulate import answer, compared
 lldb = load_lldb()
 debugger = lldb.SBDebugger.Create()

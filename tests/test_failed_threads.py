@@ -347,7 +347,7 @@ def test_only_a_fault_or_its_own_signal_is_a_threads_failure() -> None:
 ASK = """
 import json, sys
 import ompd
-from ompd.debugger.targets.lldb.target import load_lldb
+from ompd.debugger.targets.lldb.loading import load_lldb
 from ompd.render.json import format_answer
 lldb = load_lldb()
 debugger = lldb.SBDebugger.Create()

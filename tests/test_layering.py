@@ -47,7 +47,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
-    ("ompd.debugger.targets.lldb.target", "lldb"),
+    ("ompd.debugger.targets.lldb.loading", "lldb"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.compressed"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.coredumps"),
     ("ompd.binary.elf.elf", "ompd.binary.elf.compressed"),
@@ -93,7 +93,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.runtimes.discovery", "ompd.runtimes.libomp.plugin"),
 }
 ONLY_IN = {
-    "lldb": {"ompd.debugger.targets.lldb.target", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
+    "lldb": {"ompd.debugger.targets.lldb.loading", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
     "unicorn": {"ompd.debugger.emulation.emulate"},
     "ctypes": {"ompd.runtimes.hosted", "ompd.debugger.targets.live.ptrace"},
     "click": {"ompd.commands.main", "ompd.commands.prompt"},
@@ -120,8 +120,6 @@ KNOWN_TO_BE_CROWDED: dict[str, int] = {}
 KNOWN_TO_BE_LONG = {
     "debugger/modules/modules.py",
     "debugger/stacks/unwind.py",
-    "debugger/targets/live/live.py",
-    "debugger/targets/lldb/target.py",
     "debugger/variables/static.py",
 }
 KNOWN_TO_BE_IN_CIRCLES: set[str] = set()

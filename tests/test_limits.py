@@ -687,13 +687,15 @@ REASONS = {
         "bytes(arch.prpsinfo_pid)": _OWN,
     },
     "debugger/targets/core.py": {"'s' * (threads != 1)": "once, or not at all"},
-    "debugger/targets/live/live.py": {
+    "debugger/targets/live/copying.py": {
         "range(start, start + size, ptrace.MAX_PIECE)": _COUNTED,
         "range(0, size - PAGE + 1, PAGE)": _HELD,
-        "range(address >> _SHIFT, (address + size - 1 >> _SHIFT) + 1)": _COUNTED,
+        "range(address >> PAGE_BITS, (address + size - 1 >> PAGE_BITS) + 1)": _COUNTED,
+    },
+    "debugger/targets/live/moment.py": {
         "range(first, last + 1)": _COUNTED,
-        "range(max(low, mapping.start >> _SHIFT), low + block)": "one block of pages",
-        "range(mapping.start >> _SHIFT, (mapping.end >> _SHIFT) + _GROWS)": "counted before (_MAX_EXPANDED)",
+        "range(max(low, mapping.start >> PAGE_BITS), low + block)": "one block of pages",
+        "range(mapping.start >> PAGE_BITS, (mapping.end >> PAGE_BITS) + _GROWS)": "counted before (_MAX_EXPANDED)",
     },
     "debugger/targets/lldb/target.py": {
         "range(regions.GetSize())": "the debugger's own list",

@@ -20,7 +20,9 @@ from ompd.binary.core.procfs import MemoryMapping
 from ompd.debugger.architecture import X86_64
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.targets.live import live, ptrace
-from ompd.debugger.targets.live.live import STOP_TRIES, LiveProcess, Moment
+from ompd.debugger.targets.live.copying import Copy
+from ompd.debugger.targets.live.live import STOP_TRIES, LiveProcess
+from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.tracer import NotStopped
 from ompd.errors import BadInput, TargetGone
 from ompd.inspection import Inspection
@@ -245,7 +247,7 @@ def test_where_a_program_moves_on_its_heap_is_copied_as_a_whole() -> None:
 
 def test_stacks_are_copied_as_far_as_they_are_used() -> None:
     shallow, deep, deeper = mapping(0x100000, 100), mapping(0x1000000, 5000), mapping(0x8000000, 9000)
-    copying = live._Copy.__new__(live._Copy)
+    copying = Copy.__new__(Copy)
     copying._memory = [shallow, deep, deeper]
     copying._starts = [each.start for each in copying._memory]
     copying._all_stacks = 6000 * PAGE

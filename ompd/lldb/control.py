@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from ompd.contract.memory import read_unsigned
 from ompd.debugger.process import StoppedProcess
+from ompd.debugger.targets.lldb.files import LldbFiles
 from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
-from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget
+from ompd.debugger.targets.lldb.target import LldbTarget
 from ompd.errors import BadInput, Unavailable
 from ompd.inspection import Inspection
 from ompd.naming import CONSTRUCT_EXPRESSION

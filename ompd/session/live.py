@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.live.files import LiveFiles
-from ompd.debugger.targets.live.live import LiveProcess, Moment
+from ompd.debugger.targets.live.live import LiveProcess
+from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.tracer import LONGER_STOPS, NotStopped
 from ompd.errors import BadInput, BadProcess, OmpdError, TargetGone
 from ompd.model import Answer

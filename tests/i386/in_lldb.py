@@ -8,7 +8,9 @@ from pathlib import Path
 
 import ompd
 from ompd.debugger.process import StoppedProcess
-from ompd.debugger.targets.lldb.target import LldbFiles, LldbTarget, load_lldb
+from ompd.debugger.targets.lldb.files import LldbFiles
+from ompd.debugger.targets.lldb.loading import load_lldb
+from ompd.debugger.targets.lldb.target import LldbTarget
 from tests.test_i386 import check_process, check_stacks, check_variables
 
 

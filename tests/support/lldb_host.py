@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ompd
-from ompd.debugger.targets.lldb.target import load_lldb
+from ompd.debugger.targets.lldb.loading import load_lldb
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 from tests.support.runs import Stopped

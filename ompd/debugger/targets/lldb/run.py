@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ompd.debugger.targets.lldb.target import check_stopped, load_lldb
+from ompd.debugger.targets.lldb.loading import load_lldb
+from ompd.debugger.targets.lldb.target import check_stopped
 from ompd.errors import BadInput, TargetError, TargetGone, Unavailable
 from ompd.naming import FIRST_ENTRIES, FORKS
 

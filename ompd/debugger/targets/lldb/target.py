@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, SignalInfo, parse_auxv
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, parse_header
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
-from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
 from ompd.debugger.targets.core import CoreTarget
-from ompd.debugger.targets.lldb.install import LldbInstall, find_installs
+from ompd.debugger.targets.lldb.files import path_of, target_name
+from ompd.debugger.targets.lldb.loading import load_lldb
 from ompd.errors import (
     BadInput,
     MalformedFile,
@@ -36,7 +32,6 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
-from ompd.safety.isolation import AwayFromHere
 
 _PAGE = 4096
 # LLDB allocates as much memory as a read asks for before it looks whether that can be read.
@@ -45,108 +40,10 @@ _MAX_READ = 1 << 28
 _MAX_STACK_TOP = 6 << 20
 _MAX_AUXV_KEY = 1 << 10
 _MAX_ARGUMENTS = 1 << 12
-# What LLDB calls otherwise than the kernel's elf_gregset_t.
 # Members of LLDB's own siginfo_t, in the order of SignalInfo's.
 _SIGINFO = (".si_signo", ".si_code", "._sifields._kill.si_pid", "._sifields._sigfault.si_addr")
+# What LLDB calls otherwise than the kernel's elf_gregset_t.
 _REGISTER_NAMES = {"rflags": "eflags"}
-# Where Debian has the package six, which LLDB 14 imports and no virtual environment has.
-_DISTRIBUTION = "/usr/lib/python3/dist-packages"
-_INSTALL_HINT = (
-    "install LLDB with its Python module (Debian: lldb) for Python {0}.{1}, or run this in LLDB itself:"
-    " see `ompd lldb-init`"
-)
-
-
-def load_lldb() -> ModuleType:
-    """Return LLDB's Python module: the one that is there, else that of the newest LLDB of this machine that fits.
-
-    :raises Unsupported: if there is none
-    """
-    try:
-        with AwayFromHere():  # a notebook looks for it in the current folder first
-            import lldb  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
-    except ImportError as error:
-        reason = error
-    else:
-        return lldb  # type: ignore[no-any-return, unused-ignore]
-    for install in find_installs():
-        for name in [name for name in sys.modules if name == "lldb" or name.startswith("lldb.")]:
-            del sys.modules[name]  # what is left of an import that failed
-        try:
-            return _import_from(install)
-        except ImportError as error:
-            reason = error
-    raise Unsupported(
-        f"LLDB's Python module cannot be loaded: {reason}", hint=_INSTALL_HINT.format(*sys.version_info[:2])
-    ) from reason
-
-
-def _import_from(found: LldbInstall) -> ModuleType:
-    if found.server is not None:
-        # LLDB looks for its server beside the program that loaded it, which is Python.
-        os.environ.setdefault("LLDB_DEBUGSERVER_PATH", found.server)
-    sys.path += [found.folder, _DISTRIBUTION]
-    try:
-        if found.extension is not None and not _has_extension(Path(found.folder, "lldb")):
-            _load_extension(found.extension)
-        import lldb  # noqa: PLC0415
-    except ImportError:
-        sys.path.remove(found.folder)
-        raise
-    finally:
-        sys.path.remove(_DISTRIBUTION)
-    return lldb  # type: ignore[no-any-return, unused-ignore]
-
-
-def _has_extension(package: Path) -> bool:
-    return any(path.exists() for path in package.rglob("_lldb*.so"))
-
-
-def _load_extension(file: str) -> None:
-    # The packages of Debian have a link to liblldb.so here, which only comes with LLDB's headers. The library is the
-    # same as the extension module.
-    loader = ExtensionFileLoader("_lldb", file)
-    spec = spec_from_loader("_lldb", loader)
-    if spec is not None:
-        module = module_from_spec(spec)
-        loader.exec_module(module)
-        sys.modules["_lldb"] = module
-
-
-class LldbFiles(FileFinder):
-    """Files as LLDB has found them, before they are looked for as elsewhere. They have to prove themselves all the
-    same.
-    """
-
-    def __init__(self, process: Any) -> None:
-        self._local: dict[str, str] = {}
-        self._symbols: dict[str, str] = {}
-        super().__init__()
-        for module in process.GetTarget().module_iter():
-            name, path = _target_name(module), _path(module.GetFileSpec())
-            self._local[name] = path
-            symbols = _path(module.GetSymbolFileSpec())
-            if symbols not in ("", path):
-                self._symbols[path] = symbols
-
-    def resolve(self, name: str) -> str:
-        """Return where the target's file *name* is on this machine."""
-        return self._local.get(name) or super().resolve(name)
-
-    def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
-        if path in self._symbols:
-            yield self._symbols[path]
-        yield from super()._debug_candidates(path, target_name, name, build_id)
-
-
-def _path(spec: Any) -> str:
-    return str(spec.fullpath or "") if spec.IsValid() else ""
-
-
-def _target_name(module: Any) -> str:
-    # What the kernel calls the file, behind all links, where LLDB read it under the name that the target has for it.
-    name, local = _path(module.GetPlatformFileSpec()), _path(module.GetFileSpec())
-    return os.path.realpath(name) if name and name == local and os.path.exists(name) else name or local  # noqa: PTH110
 
 
 class LldbTarget:
@@ -172,7 +69,7 @@ class LldbTarget:
         self.is_core = process.GetPluginName().endswith("-core")
         self.process_id: int | None = process.GetProcessID() or None
         core = process.GetCoreFile() if self.is_core and hasattr(process, "GetCoreFile") else None
-        self.name = (_path(core) if core is not None else "") or f"process {self.process_id}"
+        self.name = (path_of(core) if core is not None else "") or f"process {self.process_id}"
         self.architecture = self._find_architecture()
         if self.is_core and not self.mappings():
             raise TargetError(
@@ -380,7 +277,7 @@ class LldbTarget:
         return tuple(sorted(rows, key=lambda m: m.start))
 
     def _segments(self, module: Any) -> Iterator[FileMapping]:
-        name = _target_name(module)
+        name = target_name(module)
         if not name.startswith("/"):
             return
         for section in module.section_iter():

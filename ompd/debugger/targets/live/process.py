@@ -1,0 +1,177 @@
+"""What Linux says of a process that runs, in ``/proc``, and its memory as it is now."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ompd.binary.core.notes import parse_auxv
+from ompd.binary.core.procfs import parse_status, parse_syscall
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.targets.live import ptrace
+from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
+from ompd.debugger.targets.live.tracer import stop_error
+from ompd.errors import BadProcess, TargetGone
+
+PAGE = mmap.PAGESIZE
+PAGE_BITS = PAGE.bit_length() - 1
+_MOST_TRIES, _PAUSE = 200, 1e-3
+
+
+class RunningProcess:
+    """A process of this machine, as it runs.
+
+    ``note`` is what to tell the user about the number that was given, or None; ``constants`` pages that nobody writes
+    to, which are the same as long as the process executes the same program.
+
+    :raises BadProcess: if it cannot be looked into
+    """
+
+    def __init__(self, process_id: int) -> None:
+        findings = examine(process_id)
+        self.process_id = findings.process_id
+        self.note = findings.note
+        self.architecture: Architecture = findings.architecture
+        self.constants: dict[int, bytes] = {}
+        self._pages = ptrace.Reader(ptrace.MAX_PIECE)
+        self.reader = self.process_id
+        """A thread that has the memory: the first one may have ended before the others."""
+        # The folder is of this process for ever, and not of another one that gets its number.
+        self.folder = _open(f"/proc/{self.process_id}", None, os.O_DIRECTORY, self.process_id)
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the process; it is not stopped."""
+        if self.folder >= 0:
+            os.close(self.folder)
+            self.folder = -1
+
+    def refresh(self) -> None:
+        """Read anew what stays the same until a library is loaded or another program executed."""
+        self.constants.clear()
+        arguments = self._read("cmdline").rstrip(b"\0").replace(b"\0", b" ")
+        self.command: str | None = arguments.decode("utf-8", "surrogateescape") or None
+        auxv = self._read_of_program("auxv")
+        self.auxiliary_vector: Mapping[int, int] = parse_auxv(
+            auxv, self.architecture.pointer_size, self.architecture.byte_order
+        )
+
+    def _read(self, name: str) -> bytes:
+        descriptor = _open(name, self.folder, 0, self.process_id)
+        try:
+            pieces = []
+            while piece := os.read(descriptor, 1 << 16):
+                pieces.append(piece)
+            return b"".join(pieces)
+        except OSError as error:
+            raise stop_error(error, self.process_id) from error
+        finally:
+            os.close(descriptor)
+
+    def _read_of_program(self, name: str) -> bytes:
+        # The first thread may have ended before the others, and only one that has not has these. While a thread
+        # executes another program no thread may have them, for a moment.
+        for _ in range(_MOST_TRIES):
+            with suppress(TargetGone):
+                found = self._read(f"task/{self.reader}/{name}")
+                if found:
+                    return found
+            try:
+                alive = living_thread(Path(f"/proc/{self.process_id}"))
+            except OSError:
+                break
+            if alive is None:
+                break
+            if alive == self.reader:
+                time.sleep(_PAUSE)
+            self.reader = alive
+        raise TargetGone(f"process {self.process_id} ended while it was looked at")
+
+    def thread_ids(self) -> list[int]:
+        """Return the threads, by their numbers.
+
+        :raises TargetGone: if the process has ended
+        """
+        descriptor = _open("task", self.folder, os.O_DIRECTORY, self.process_id)
+        try:
+            return sorted(map(int, os.listdir(descriptor)))  # noqa: PTH208  Path has no descriptors
+        except OSError as error:
+            raise stop_error(error, self.process_id) from error
+        finally:
+            os.close(descriptor)
+
+    def maps(self) -> bytes:
+        """Return ``/proc/PID/maps``.
+
+        :raises TargetGone: if the process has ended
+        """
+        return self._read_of_program("maps")
+
+    def maps_of(self, thread: int, is_over: Callable[[], bool]) -> bytes | None:
+        """Return the maps as a thread has them that stands still; None where there is no time for it."""
+        try:
+            descriptor = _open(f"task/{thread}/maps", self.folder, 0, self.process_id)
+        except TargetGone:
+            return None
+        try:
+            pieces: list[bytes] = []
+            while not is_over():
+                piece = os.read(descriptor, 1 << 16)
+                if not piece:
+                    return b"".join(pieces)
+                pieces.append(piece)
+            return None
+        except OSError as error:
+            raise stop_error(error, self.process_id) from error
+        finally:
+            os.close(descriptor)
+
+    def read_page(self, number: int) -> bytes | None:
+        """Return a page as it is now, None if there is none or the process has ended."""
+        return self.read_now(number << PAGE_BITS, PAGE)
+
+    def read_now(self, address: int, size: int) -> bytes | None:
+        """Return bytes as they are now, at most :data:`ptrace.MAX_PIECE`; None if some are not there or the process has
+        ended.
+        """
+        return self._pages.read(self.reader, address, size)
+
+    def own_thread_ids(self) -> dict[int, int]:
+        """Return the numbers that the threads have in their own namespace, empty if that is ours."""
+        found = {}
+        with suppress(TargetGone):
+            for thread in self.thread_ids():
+                with suppress(TargetGone, ValueError):
+                    numbers = parse_status(self._read(f"task/{thread}/status")).get("NSpid", "").split()
+                    if len(numbers) < 2:
+                        return {}
+                    found[thread] = int(numbers[-1])
+        return found
+
+    def blocked_at(self, thread: int) -> Mapping[str, int] | None:
+        """Return stack pointer and program counter of a thread that sleeps in the kernel, None of another one."""
+        try:
+            blocked = parse_syscall(self._read(f"task/{thread}/syscall"))
+        except (TargetGone, BadProcess):
+            return None
+        return {self.architecture.sp: blocked[0], self.architecture.pc: blocked[1]} if blocked is not None else None
+
+
+def _open(name: str, folder: int | None, flags: int, process_id: int) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESRCH):
+            raise TargetGone(f"process {process_id} ended while it was looked at") from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise refusal(process_id) from error
+        raise BadProcess(process_id, f"cannot be looked into: {os.strerror(error.errno or 0)}") from error

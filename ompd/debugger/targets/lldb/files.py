@@ -1,0 +1,48 @@
+"""The files of a process under LLDB, where LLDB has found them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ompd.debugger.files.finder import FileFinder
+
+
+class LldbFiles(FileFinder):
+    """Files as LLDB has found them, before they are looked for as elsewhere. They have to prove themselves all the
+    same.
+    """
+
+    def __init__(self, process: Any) -> None:
+        self._local: dict[str, str] = {}
+        self._symbols: dict[str, str] = {}
+        super().__init__()
+        for module in process.GetTarget().module_iter():
+            name, path = target_name(module), path_of(module.GetFileSpec())
+            self._local[name] = path
+            symbols = path_of(module.GetSymbolFileSpec())
+            if symbols not in ("", path):
+                self._symbols[path] = symbols
+
+    def resolve(self, name: str) -> str:
+        """Return where the target's file *name* is on this machine."""
+        return self._local.get(name) or super().resolve(name)
+
+    def _debug_candidates(self, path: str, target_name: str, name: str, build_id: bytes | None) -> Iterator[str]:
+        if path in self._symbols:
+            yield self._symbols[path]
+        yield from super()._debug_candidates(path, target_name, name, build_id)
+
+
+def path_of(spec: Any) -> str:
+    """Return the path of an ``SBFileSpec``, ``""`` without one."""
+    return str(spec.fullpath or "") if spec.IsValid() else ""
+
+
+def target_name(module: Any) -> str:
+    """Return the name that the target has for the file of an ``SBModule``: what the kernel calls it, behind all links,
+    where LLDB read it under that name.
+    """
+    name, local = path_of(module.GetPlatformFileSpec()), path_of(module.GetFileSpec())
+    return os.path.realpath(name) if name and name == local and os.path.exists(name) else name or local  # noqa: PTH110
