@@ -670,11 +670,13 @@ REASONS = {
         "[FunctionLocals((), str(error))] * count": "of functions that were found",
         "[missing] * (count - len(found))": "of functions that were found",
     },
-    "debugger/modules/modules.py": {
+    "debugger/modules/lost.py": {"range(segment.p_vaddr // _PAGE * _PAGE, end, _PAGE)": "at most _MAX_CHECKED"},
+    "debugger/modules/proof.py": {
         "range(0, len(raw) - 2 * size + 1, 2 * size)": _HELD,
         "range(0, end, _MANY_PAGES)": "what limits.pages() leaves of it",
         "range(start, end, _PAGE)": "at most _MANY_PAGES",
-        "range(start // _PAGE * _PAGE, min(end, start + _MAX_CHECKED), _PAGE)": "at most _MAX_CHECKED",
+    },
+    "debugger/modules/modules.py": {
         "bytes(data)": _HELD,
         "bytes(size - len(data))": "less than a page",
     },

@@ -1,0 +1,244 @@
+"""Whether a file here is the one that was mapped in the target: by build-id, or by every page that the target holds of
+what no one writes to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import ne
+from typing import NamedTuple
+
+from ompd.binary.core.notes import FileMapping
+from ompd.binary.elf.elf import (
+    ET_EXEC,
+    PF_W,
+    PT_DYNAMIC,
+    PT_LOAD,
+    PT_NOTE,
+    ElfFile,
+    Header,
+    Segment,
+    parse_header,
+    parse_segments,
+)
+from ompd.binary.elf.notes import find_build_id
+from ompd.debugger.targets.base import Loss, Target
+from ompd.errors import MalformedFile, MemoryFault
+from ompd.safety import limits
+
+_ANOTHER = "is another build than the one that ran"
+_MAX_HEADERS = 64 * 1024
+_MAX_NOTES = 64 * 1024
+_PAGE = 4096
+_MANY_PAGES = 16 * _PAGE  # are compared at once
+# A core in which bytes were changed, on a bad disk or by a bad cable, holds some bytes of a module with another value.
+# Builds differ in most of their pages, and in most bytes of these; in a build-id in all of its bytes.
+_MAX_DAMAGED = 2
+_DAMAGE_RATIO = 400
+
+
+class Proof(NamedTuple):
+    """What a comparison of a file with the target's memory has shown: why it is not the one that was mapped, None if
+    nothing says so; whether there was anything to compare; how many bytes the target holds with another value.
+    """
+
+    fault: str | None
+    has_evidence: bool = False
+    damaged_bytes: int = 0
+
+
+class MappedImage:
+    """A module as it is in the target's memory: *mappings*, which follow one another."""
+
+    def __init__(self, target: Target, mappings: Sequence[FileMapping]) -> None:
+        self._target = target
+        self.mappings = mappings
+        self.name = mappings[0].name
+        self.start = mappings[0].start
+        self.end = max(m.end for m in mappings)
+
+    @cached_property
+    def headers(self) -> tuple[Header, tuple[Segment, ...]] | None:
+        """The headers as they are in the target's memory, None if it does not hold them."""
+        try:
+            header = parse_header(self._target.read(self.start, 64), self.name)
+            size = min(header.e_phnum * header.e_phentsize, _MAX_HEADERS)
+            table = self._target.read(self.start + header.e_phoff, size)
+            return header, parse_segments(header, table, header.e_phnum, self.name)
+        except (MemoryFault, MalformedFile):
+            return None
+
+    @cached_property
+    def build_id(self) -> bytes | None:
+        """The build-id that is in the target's memory, None if the module has none or the target does not hold it."""
+        if self.headers is None:
+            return None
+        header, segments = self.headers
+        bias = bias_of(self.start, header.e_type, segments)
+        places = [(s.p_vaddr, s.p_filesz, s.p_align) for s in segments if s.p_type == PT_NOTE]
+        left = limits.FREE_BYTES
+        for address, size, align in dict.fromkeys(places):
+            left -= size
+            if left >= 0 and size <= _MAX_NOTES:
+                try:
+                    notes = self._target.read(bias + address, size)
+                    found = find_build_id(notes, header.byte_order, align)
+                except (MemoryFault, MalformedFile):
+                    continue
+                if found is not None:
+                    return found
+        return None
+
+    def prove(self, elf: ElfFile) -> Proof:
+        """Return whether *elf* is the file that was mapped.
+
+        :raises MalformedFile: if what would tell is malformed
+        """
+        in_memory, in_file = self.build_id, elf.build_id()
+        if in_memory is not None and in_file is not None:
+            if len(in_memory) == len(in_file) and _is_damage(in_memory, in_file):
+                return Proof(None, True, _count_different(in_memory, in_file))
+            return Proof(f"{_ANOTHER} (build-id {in_file.hex()}, in the target {in_memory.hex()})")
+        if self.headers is not None:
+            header, segments = self.headers
+            ours, theirs = _table(elf.header, elf.segments), _table(header, segments)
+            if ours != theirs and (len(ours) != len(theirs) or not _is_damage(ours, theirs)):
+                return Proof(f"{_ANOTHER} (its program headers differ)")
+        bias = bias_of(self.start, elf.e_type, elf.segments)
+        if any(s.p_type == PT_LOAD and s.p_offset + s.p_filesz > len(elf.data) for s in elf.segments):
+            return Proof("is cut off: its segments are not in it")
+        has_evidence, different = False, 0
+        for at, page in self._held_pages(elf, bias):
+            ours = bytes(elf.data[at : at + len(page)])
+            if page != ours:
+                if not _is_damage(page, ours):
+                    return Proof(f"{_ANOTHER} (its page at offset {at:#x} differs from the target's)")
+                different += _count_different(page, ours)
+            has_evidence = True
+        found = self._dynamic_difference(elf, bias, has_pages=has_evidence)
+        if found is None:
+            return Proof(None, has_evidence, different)
+        if found > 1:
+            return Proof(f"{_ANOTHER} (its dynamic section differs)")
+        return Proof(None, True, different + found)
+
+    def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
+        # The pages that the target holds of what no one writes to, and where they are in the file.
+        left = limits.pages(elf.disk_size)
+        for segment in elf.segments:
+            if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
+                continue
+            compared = min(segment.p_filesz, left)
+            left -= compared  # what lies in one another, or in holes, is not compared to its end
+            end = min(-(-compared // _PAGE) * _PAGE, segment.p_filesz)
+            for start in range(0, end, _MANY_PAGES):
+                for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + _MANY_PAGES, end)):
+                    # A page that a damaged core has lost proves nothing, nor do zeros in the file.
+                    if page.count(0) < len(page):
+                        yield segment.p_offset + offset, page
+
+    def _pages_read(self, address: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        # Those of a part of a segment: at once where the target has all of them.
+        try:
+            whole = self._target.read(address + start, end - start)
+        except MemoryFault:
+            whole = None
+        for offset in range(start, end, _PAGE):
+            size = min(_PAGE, end - offset)
+            if whole is not None:
+                yield offset, whole[offset - start : offset - start + size]
+                continue
+            try:
+                yield offset, self._target.read(address + offset, size)
+            except MemoryFault:
+                continue
+
+    def _dynamic_difference(self, elf: ElfFile, bias: int, *, has_pages: bool) -> int | None:
+        # In how many ways the dynamic section differs, None if it is not there.
+        # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds
+        # the sizes and places of all that is linked: two builds that agree in it are hardly two.
+        segment = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None)
+        if segment is None or segment.p_filesz > _MAX_HEADERS:
+            return None
+        try:
+            raw = self._target.read(bias + segment.p_vaddr, segment.p_filesz)
+        except MemoryFault:
+            return None
+        if not any(raw):
+            return None  # lost
+        different = 0
+        size = elf.pointer_size
+        ours = elf.segment_data(segment)
+        for at in range(0, len(raw) - 2 * size + 1, 2 * size):
+            tag, value = (int.from_bytes(raw[at + i : at + i + size], elf.byte_order) for i in (0, size))
+            file_tag, file_value = (int.from_bytes(ours[at + i : at + i + size], elf.byte_order) for i in (0, size))
+            if file_tag == tag == 0:
+                break
+            if tag == file_tag and (not file_value or value in (file_value, file_value + bias)):
+                continue
+            # Linked otherwise, several entries differ; one byte is damage where pages agree.
+            likely = file_value + bias if value >= bias else file_value
+            different += (tag != file_tag) + _differ_in_bytes(value, likely, size) + (not has_pages)
+            if different > 1:
+                break
+        return different
+
+    def implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
+        """Return why *elf* cannot be the file that was mapped where the target holds nothing any more that proves it,
+        None if it might be.
+        """
+        try:
+            written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
+        except OSError as error:
+            return f"cannot be looked at: {error.strerror}"
+        if loss.since is not None and written > loss.since:
+            return "was written after the core, which has lost what could prove that it is the build that ran"
+        bias = bias_of(self.start, elf.e_type, elf.segments)
+        loads = [s for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz]
+        for segment in loads:
+            low = bias + segment.p_vaddr
+            begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
+            shift = begin - segment.p_offset // _PAGE * _PAGE
+            covered = sum(
+                max(0, min(end, m.end) - max(begin, m.start)) for m in self.mappings if m.start - m.offset == shift
+            )
+            if covered != end - begin:
+                return f"{_ANOTHER} (its segments do not fill the mappings of the core)"
+        last = max((bias + s.p_vaddr + s.p_filesz for s in loads), default=0)
+        if not loads or -(-last // _PAGE) * _PAGE != self.end:
+            return f"{_ANOTHER} (its segments do not fill the mappings of the core)"
+        return None
+
+
+def _count_different(one: bytes, other: bytes) -> int:
+    return sum(map(ne, one, other))
+
+
+def _differ_in_bytes(one: int, other: int, size: int) -> int:
+    words = ((word & ((1 << 8 * size) - 1)).to_bytes(size, "little") for word in (one, other))
+    return _count_different(*words)
+
+
+def _is_damage(held: bytes, ours: bytes) -> bool:
+    # Whether some bytes that differ are damage done to the target, and not another build: that would differ in more.
+    count = _count_different(held, ours)
+    return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
+
+
+def _table(header: Header, segments: Sequence[Segment]) -> bytes:
+    words = [header.e_machine, header.e_type, *(word for segment in segments for word in segment)]
+    return b"".join(word.to_bytes(8, "little") for word in words)
+
+
+def bias_of(start: int, e_type: int, segments: Sequence[Segment]) -> int:
+    """Return what is added to the addresses in a file to get those of the target.
+
+    :param start: where the module's first mapping begins
+    """
+    if e_type == ET_EXEC:
+        return 0
+    # A module's first mapping begins at the start of its file, whose link-time address the first segment says.
+    first = next((s for s in segments if s.p_type == PT_LOAD), None)
+    return start if first is None else start - (first.p_vaddr - first.p_offset)
