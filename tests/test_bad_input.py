@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,116 +38,34 @@ from tests.support import (
     running,
     stopped,
 )
-from tests.support.budget import within
 from tests.support.builds import altered
-from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle, limited
+from tests.support.command import (
+    EHDR,
+    NT_FILE,
+    NT_PRSTATUS,
+    OMPD,
+    PN_XNUM,
+    PT_NOTE,
+    abort_process,
+    facts,
+    inside,
+    mapped_files,
+    notes,
+    ompd,
+    patched,
+    program_headers,
+    refused,
+    same_or_unavailable,
+)
+from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 
-OMPD = Path(sys.executable).with_name("ompd")
-QUICK_SECONDS = 10
-# More than any answer needs: what a count in a core says must not be allocated.
-MEMORY = 1 << 30
-
-PT_LOAD, PT_NOTE, PN_XNUM = 1, 4, 0xFFFF
-NT_PRSTATUS, NT_FILE = 1, 0x46494C45
-EHDR, PHDR, NHDR = "<16sHHIQQQIHHHHHH", "<IIQQQQQQ", "<III"
 PRSTATUS_PID = 32
-
-Bytes = bytes | bytearray
 
 
 # The command
 
 
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        return json.loads(self.out)
-
-
-def ompd(*arguments: str | Path, environment: Mapping[str, str] | None = None, **options: Any) -> Ran:
-    """Run the command: quickly, in little memory, without a traceback.
-
-    :param environment: variables to add
-    """
-    with within(QUICK_SECONDS):
-        done = subprocess.run(
-            limited([str(OMPD), *map(str, arguments)], "-v", MEMORY >> 10),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**clean_environment(), **(environment or {})},
-            timeout=60,
-            check=False,
-            **options,
-        )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Ran(done.returncode, done.stdout, done.stderr)
-
-
-def refused(
-    *arguments: str | Path,
-    names: Path | str,
-    fault: str,
-    way_out: str,
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """Check that a command cannot answer, and says of which file, why, and what to do, on one line each."""
-    ran = ompd(*arguments, environment=environment)
-    assert (ran.code, ran.out) == (1, ""), ran
-    sentence, hint, *more = ran.err.splitlines()
-    assert not more
-    assert sentence.startswith("ompd: ") and str(names) in sentence and fault in sentence, sentence
-    assert hint.startswith("ompd: ") and way_out in hint, hint
-
-
 # Cores, damaged
-
-
-@dataclass(frozen=True)
-class Header:
-    """A program header, and where it lies."""
-
-    at: int
-    p_type: int
-    p_offset: int
-    p_filesz: int
-
-
-def program_headers(core: Bytes) -> list[Header]:
-    e_phoff, e_phnum = struct.unpack_from("<Q", core, 32)[0], struct.unpack_from("<H", core, 56)[0]
-    found = []
-    for number in range(e_phnum):
-        at = e_phoff + number * struct.calcsize(PHDR)
-        p_type, _, p_offset, _, _, p_filesz, _, _ = struct.unpack_from(PHDR, core, at)
-        found.append(Header(at, p_type, p_offset, p_filesz))
-    return found
-
-
-def notes(core: Bytes, wanted: int) -> list[int]:
-    """Return where the descriptors of the notes of a type lie."""
-    found = []
-    for header in program_headers(core):
-        at, end = header.p_offset, header.p_offset + header.p_filesz
-        while header.p_type == PT_NOTE and at < end:
-            n_namesz, n_descsz, n_type = struct.unpack_from(NHDR, core, at)
-            at += 12 + -(-n_namesz // 4) * 4
-            if n_type == wanted:
-                found.append(at)
-            at += -(-n_descsz // 4) * 4
-    return found
-
-
-def patched(original: Path, to: Path, patch: Callable[[bytearray], None]) -> Path:
-    data = bytearray(original.read_bytes())
-    patch(data)
-    to.write_bytes(data)
-    return to
 
 
 def put(layout: str, at: int, *values: int) -> Callable[[bytearray], None]:
@@ -380,28 +298,6 @@ def test_more_segments_than_there_are(tmp_path: Path, good: Stopped, count: int)
 # In-process, for what would take too long as a command each
 
 
-def same_or_unavailable(rows: Sequence[Mapping[str, Any]] | Sequence[ThreadRecord], good: Stopped) -> int:
-    """Compare what is told of threads with the program's truth; return how many facts were told."""
-    truth = {thread["native_thread_id"]: thread for thread in good.truth["threads"]}
-    told = 0
-    for row in rows:
-        fact = row.get if isinstance(row, Mapping) else lambda key, row=row: getattr(row, key)
-        true = truth.get(fact("native_thread_id"))
-        if true is None:
-            continue
-        for key in ("thread_num", "team_size", "level", "active_level"):
-            if fact(key) is None and (key in fact("unavailable") or fact("runtime") is None):
-                continue
-            assert fact(key) == true[key], f"thread {true['native_thread_id']}: {key}"
-            told += 1
-    return told
-
-
-def facts(truth: Mapping[str, Any]) -> int:
-    """Return how many facts same_or_unavailable() counts where all are told."""
-    return 4 * sum(thread["openmp"] for thread in truth["threads"])
-
-
 @dataclass(frozen=True)
 class Asked:
     threads: Answer[ThreadRecord]
@@ -540,14 +436,6 @@ def test_not_initialised() -> None:
 # Files that are gone, moved or replaced
 
 
-def mapped_files(core: Path) -> set[Path]:
-    data = core.read_bytes()
-    (at,) = notes(data, NT_FILE)
-    (count,) = struct.unpack_from("<Q", data, at)
-    names = data[at + 16 + 24 * count :].split(b"\0", count)[:count]
-    return {Path(os.fsdecode(name)) for name in names}
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path, good: Stopped) -> Path:
     """The folder with the files of the run, as if of another machine: copies that a test may replace."""
@@ -558,10 +446,6 @@ def elsewhere(tmp_path: Path, good: Stopped) -> Path:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
     return root
-
-
-def inside(root: Path, path: Path) -> Path:
-    return root / path.relative_to("/")
 
 
 def runtime_of(good: Stopped) -> Path:
@@ -697,15 +581,6 @@ class Bare:
     truth: dict[str, Any]
 
 
-def _end(process_id: int) -> None:
-    os.kill(process_id, signal.SIGABRT)
-    deadline = time.monotonic() + 20
-    stat = Path(f"/proc/{process_id}/stat")
-    while stat.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     obstacle = kernel_core_obstacle()
@@ -727,7 +602,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     ):
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
     with running("uneven", folder=run, env={"LD_LIBRARY_PATH": str(library)}) as process:
-        _end(process.pid)
+        abort_process(process.pid)
         (core,) = (path for path in run.iterdir() if path.name.startswith("core"))
         found = Bare(core, runtime, debug, process.truth)
         assert runtime in mapped_files(core), "the program took another runtime"

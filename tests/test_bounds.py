@@ -35,9 +35,9 @@ from tests.fuzz.oracle import QUESTIONS, as_text, seeded
 from tests.fuzz.parses import parsed_once
 from tests.support import FULL, clean_environment, stopped
 from tests.support.budget import within
+from tests.support.command import NT_FILE, notes, patched
+from tests.support.hostile import Victim
 from tests.support.runs import limited
-from tests.test_bad_input import NT_FILE, notes, patched
-from tests.test_hostile import Victim
 
 OMPD = Path(sys.executable).with_name("ompd")
 MEMORY = 512 << 20

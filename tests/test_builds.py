@@ -20,8 +20,8 @@ from ompd.session import Session
 from tests.builds import PROGRAMS, WAYS, looked_at, taken_by_old_entry_points, undecoded, verdict
 from tests.support import FULL, RUNTIMES, STRIPPED, Stopped, running, stopped
 from tests.support.builds import altered, build_id_of, builds
-from tests.test_odd_programs import Odd, Words, core_of
-from tests.test_snapshot import answers, snapshot, without_files
+from tests.support.odd import Odd, Words, core_of
+from tests.support.snapshots import answers, snapshot, without_files
 from tests.truth import compare
 
 BUILDS = builds()

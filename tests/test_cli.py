@@ -17,6 +17,7 @@ import ompd
 from ompd.commands.main import cli
 from ompd.commands.table import COMMANDS, GROUPS
 from tests.support import FULL, Stopped, clean_environment, stopped
+from tests.support.command import run
 
 OMPD = Path(sys.executable).with_name("ompd")
 
@@ -31,17 +32,6 @@ KEYS = {
 WAIT_KEYS = {"kind", "object", "symbol", "arrived", "expected", "missing", "owner", "owner_source"}
 WHERE_KEYS = {"function", "file", "line", "address"}
 ADDRESS = re.compile(r"0x[0-9a-f]+")
-
-
-def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(OMPD), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**clean_environment(), **environment},
-        stdin=subprocess.DEVNULL,
-        timeout=30,
-    )
 
 
 def ask(command: str, core: Path, *options: str) -> dict[str, Any]:

@@ -25,11 +25,11 @@ import pytest
 import ompd
 from ompd.debugger.files import compressed
 from tests.support import KINDS, Stopped, clean_environment, stopped
+from tests.support.command import OMPD, Ran, facts, refused, same_or_unavailable
+from tests.support.command import ompd as run
 from tests.support.compression import CHECKED, CompressionParameter, zstd_frame, zstd_stream
 from tests.support.products import in_turn
 from tests.support.runs import limited
-from tests.test_bad_input import OMPD, Ran, facts, refused, same_or_unavailable
-from tests.test_bad_input import ompd as run
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": lambda data: gzip.compress(data, 1),

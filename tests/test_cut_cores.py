@@ -17,21 +17,18 @@ from typing import Any
 import pytest
 
 import ompd
-from ompd.debugger.files.finder import FileFinder
-from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadFile, NoAnswer, OmpdError
+from ompd.errors import BadFile, NoAnswer
 from ompd.questions import threads as threads_question
 from ompd.session import Session
 from tests.support import FULL, Stopped, clean_environment, stopped, stopped_twice
 from tests.support.budget import within
 from tests.support.comparing import as_json, compare
+from tests.support.cutting import LOST, PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
 from tests.support.damage import (
     DAMAGES,
     QUESTIONS,
-    Told,
     ask_all,
     cut,
-    end_of,
     loads_of,
     notes_of,
     segments,
@@ -40,8 +37,6 @@ from tests.support.damage import (
 
 OMPD = Path(sys.executable).with_name("ompd")
 KINDS = ("kernel", "gcore")
-PAGE = 4096
-LOST = "the core file is cut off: "
 NOTES_LOST = "the notes that name threads and files, and hold registers, were behind the cut"
 QUICK_SECONDS = 5
 
@@ -50,16 +45,6 @@ QUICK_SECONDS = 5
 def deadlock() -> dict[str, Stopped]:
     by_gdb, by_kernel = stopped_twice("deadlock")
     return {"kernel": by_kernel, "gcore": by_gdb}
-
-
-def intact_of(core: Stopped) -> Told:
-    told = ask_all(core.core)
-    assert {told.exit_code(name) for name in QUESTIONS} == {0}
-    return told
-
-
-def wrong(told: Told, intact: Told) -> list[str]:
-    return [f"{name}: {fault}" for name, found in told.compared(intact).items() for fault in found.wrong]
 
 
 def percent(core: Stopped, part: int, to: Path) -> Path:
@@ -74,37 +59,6 @@ def behind_the_runtime(core: Path) -> int:
 
 
 # Everywhere
-
-
-def places_to_cut(core: Path) -> set[int]:
-    size, notes, loads = core.stat().st_size, notes_of(core), loads_of(core)
-    headers = 64 + 56 * len(segments(core))
-    edges = {load.p_offset + near for load in loads[:: 4 if FULL else 16] for near in (-1, 0, 1)}
-    inside = {notes.p_offset + notes.p_filesz * part // 6 for part in range(7)}
-    return {
-        *(1, 16, 63, 64, 65, 64 + 56 * 3, headers - 1, headers, headers + 1),
-        *(size * part // 100 for part in range(1, 100, 7 if FULL else 33)),
-        *edges,
-        *inside,
-        *(end_of(core) - 1, end_of(core), size - 1),
-    }
-
-
-def check_cut(told: Told, intact: Told, size: int, core: Path) -> None:
-    assert wrong(told, intact) == []
-    whole = size >= end_of(core)
-    for name in QUESTIONS:
-        code = told.exit_code(name)
-        assert code == 0 if whole else code in (1, 3), name
-        if code == 3:
-            warnings = told.answers[name]["warnings"]
-            assert warnings[0].startswith(LOST) and f"{size} of " in warnings[0]
-            assert sum(LOST in warning for warning in warnings) == 1
-            assert told.answers[name]["target"]["incomplete"] == warnings[0]
-        elif code == 1:
-            error = told.errors[name]
-            assert isinstance(error, (BadFile, NoAnswer)) and error.hint
-            assert "cut off" in str(error) or size < 4, str(error)
 
 
 @pytest.mark.parametrize(
@@ -303,37 +257,6 @@ def test_threads_that_only_the_runtime_knows(tmp_path: Path, deadlock: dict[str,
 
 
 # Pages that are lost inside of a core
-
-
-class Holes(CoreTarget):
-    """A core with pages of zeros, which notes the pages that are read."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.pages: set[int] = set()
-        self.hole: int | None = None
-
-    def read(self, address: int, size: int) -> bytes:
-        data = super().read(address, size)
-        first, last = address // PAGE, (address + size - 1) // PAGE
-        if self.hole is None:
-            self.pages.update(range(first, last + 1))
-        elif first <= self.hole <= last:
-            low, high = max(address, self.hole * PAGE), min(address + size, self.hole * PAGE + PAGE)
-            data = data[: low - address] + bytes(high - low) + data[high - address :]
-        return data
-
-    def ask_all(self) -> Told:
-        answers: dict[str, Any] = {}
-        errors: dict[str, OmpdError] = {}
-        session = Session(self, FileFinder())
-        for name, question in QUESTIONS.items():
-            try:
-                answers[name] = as_json(name, question(session))
-            except OmpdError as error:
-                errors[name] = error
-        session.process.close()  # and not the target, of which more is asked
-        return Told(answers, errors)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ import ompd
 from ompd.safety.isolation import PACKAGES, AwayFromHere, Isolation
 from tests.support import stopped
 from tests.support.lldb import LOAD, VERSIONS, batch, lldb, target_create
+from tests.support.lldb_replies import LOOKING, Replies
 from tests.support.products import sample
-from tests.test_lldb_script import LOOKING, Replies
 
 PACKAGE = Path(ompd.__file__).parent
 # What each of a stranger's modules does: it notes that it was run.

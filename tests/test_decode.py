@@ -19,8 +19,8 @@ from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
 from ompd.errors import Unavailable
 from tests.support import FULL
+from tests.support.emulating import KINDS, Held, opened, sample
 from tests.support.machine import require_module
-from tests.test_emulate import KINDS, Held, opened, sample
 
 unicorn = require_module("unicorn")
 x86 = require_module("unicorn.x86_const")

@@ -17,10 +17,9 @@ from ompd.questions import variables
 from ompd.session import Session
 from tests.stub.programs import built, core_of
 from tests.support import running, stopped
+from tests.support.pages import ALL_EXAMPLES, ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-ALL_EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
 EXAMPLES = [example for example in ALL_EXAMPLES if "launch" not in example]  # test_lldb_docs.py runs those
 # Not words of this field; docs/glossary.md has those.
 JARGON = re.compile(r"\b(told|untold|to be had|asked|answers on|worked out|front door|met by|of ours)\b", re.IGNORECASE)

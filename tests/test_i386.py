@@ -25,20 +25,26 @@ from elftools.elf.elffile import ELFFile
 
 import ompd
 from ompd.binary.core.notes import NT_386_TLS
-from ompd.contract.callbacks import TypeSizes
-from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.architecture import I386
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadInput, MalformedFile, MemoryFault, NoAnswer, OmpdError, SymbolNotFound, Unavailable
-from ompd.inspection import Inspection
-from ompd.model import Answer, StackRecord, VariableRecord
-from tests import test_raw_stacks, test_tls
-from tests.stacks import GDB_OPTIONS, GDB_SCRIPT, GdbFrame, Kind, gdb_stacks, stopped_at_work, take_core
+from ompd.errors import MalformedFile, MemoryFault, NoAnswer, OmpdError, SymbolNotFound, Unavailable
+from tests.i386.checks import ENVIRONMENT, GLOBALS, check_process, check_stacks, check_variables
+from tests.stacks import (
+    GDB_OPTIONS,
+    GDB_SCRIPT,
+    NO_TABLES,
+    GdbFrame,
+    Kind,
+    comparing,
+    gdb_stacks,
+    stopped_at_work,
+    take_core,
+)
 from tests.stacks import SOURCES as STACKS
-from tests.support import NotReady, clean_environment, require
+from tests.support import NotReady, clean_environment, require, tls
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.comparing import as_json, compare
@@ -47,26 +53,15 @@ from tests.support.m32 import Flags, m32_flags, m32_version
 from tests.support.machine import Missing
 from tests.support.runs import (
     READY_SECONDS,
-    _await_pause,
-    _require_kernel_cores,
+    await_pause,
     can_be_read,
     cores_allowed,
+    require_kernel_cores,
     write_gcore,
     write_kernel_core,
 )
 
 SOURCES = Path(__file__).parent / "i386"
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIVEN": "at the start", "EMPTY": ""}
-NATIVE_SIZES = TypeSizes(1, 2, 4, sizeof_long=4, sizeof_long_long=8, sizeof_pointer=4)
-GLOBALS = {
-    "an_int": -5,
-    "a_long": -123456789,
-    "an_unsigned": 4000000000,
-    "a_long_long": 1 << 40,
-    "a_double": 1.5,
-    "a_long_double": 2.25,
-    "a_pair": {"first": 97, "second": -2, "third": 0.5, "fourth": 3, "fifth": 5},
-}
 CUTS = 60
 
 
@@ -168,7 +163,7 @@ def started(build: Build, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         os.close(told)
         if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):
             raise NotReady("i386/program.c")
-        _await_pause(process.pid, process.pid)
+        await_pause(process.pid, process.pid)
         yield process
     finally:
         if process is not None:
@@ -181,7 +176,7 @@ def started(build: Build, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def sample(name: str) -> Sample:
     build = BUILDS[name]
     if build.kind == "kernel":
-        _require_kernel_cores()
+        require_kernel_cores()
 
     def make(folder: Path) -> None:
         with started(build, folder) as process:
@@ -207,92 +202,6 @@ def process_of(core: Path, finder: FileFinder | None = None) -> Iterator[Stopped
 
 
 # What each thread says of itself
-
-
-def check_stacks(answer: Answer[StackRecord], truth: Mapping[str, Any]) -> None:
-    """Make sure that each thread's frames are, of the program, those that it noted, with their lines."""
-    rows = {row.native_thread_id: row for row in answer.rows}
-    assert rows.keys() == {thread["id"] for thread in truth["threads"]}
-    for thread in truth["threads"]:
-        row = rows[thread["id"]]
-        assert row.stopped is None
-        told = [[f.function, f.line] for f in row.frames if f.file is not None and f.file.endswith("program.c")]
-        assert told == thread["frames"], thread["name"]
-        signals = [frame for frame in row.frames if frame.signal]
-        assert len(signals) == (thread["name"] in ("signal", "fault"))
-        names = [frame.function for frame in row.frames]
-        waits = {"mutex": "pthread_mutex_lock", "condition": "pthread_cond_wait", "main": "pause"}
-        assert waits.get(thread["name"], "run" if thread["name"] != "main" else "main") in str(names)
-
-
-def value_of(name: str, number: int) -> object:
-    return {
-        "own_int": 100 + number,
-        "own_long_long": -(1 << 40) - number,
-        "own_static": number + 0.5,
-        "own_aligned": chr(ord("A") + number) + "b",
-        "own_zeroed": [0] * 99 + [number],
-        "opened": 1000 + number,
-    }[name]
-
-
-def check_variables(session: Inspection, truth: Mapping[str, Any], mechanism: str, *, opened: bool) -> None:
-    """Make sure that each variable lies where each thread said, and has the value that it gave it."""
-    compared = 0
-    for name, value in GLOBALS.items():
-        for row in session.ask_variable(name).rows:
-            assert (row.address, row.value, row.mechanism) == (truth["globals"][name], value, "global")
-            compared += 1
-    for row in session.ask_variable("a_pointer").rows:
-        assert row.value == f"{truth['globals']['an_int']:#x}"
-    for name in truth["threads"][0]["addresses"]:
-        if name == "opened" and not opened:
-            with pytest.raises(NoAnswer):
-                session.ask_variable(name)
-            continue
-        answer = session.ask_variable(name)
-        assert answer.complete, answer.warnings
-        rows: dict[int | None, VariableRecord] = {row.native_thread_id: row for row in answer.rows}
-        assert rows.keys() == {thread["id"] for thread in truth["threads"]}
-        for thread in truth["threads"]:
-            row, address = rows[thread["id"]], thread["addresses"][name]
-            assert row.mechanism == mechanism and not row.unavailable
-            value = None if address is None else value_of(name, thread["number"])
-            assert (row.address, row.value) == (address, value), (name, thread)
-            compared += 1
-    assert compared == len(truth["threads"]) * (len(GLOBALS) + 5 + opened)
-
-
-def check_process(process: StoppedProcess, truth: Mapping[str, Any], *, no_keys: Sequence[int] = (1024, -1)) -> None:
-    """Make sure of all else that is generic.
-
-    :param no_keys: what are no POSIX thread keys; a snapshot does not hold what it takes to tell so of all
-    """
-    assert process.type_sizes() == NATIVE_SIZES
-    sizes, names = truth["sizes"], ("char", "short", "int", "long", "long long", "pointer")
-    fields = ("sizeof_char", "sizeof_short", "sizeof_int", "sizeof_long", "sizeof_long_long", "sizeof_pointer")
-    assert [getattr(NATIVE_SIZES, field) for field in fields] == [sizes[name] for name in names]
-    assert (process.pointer_size, process.byte_order, process.architecture_name) == (4, "little", "i386")
-    pair = process.find_type("pair")
-    assert process.sizeof(pair) == truth["pair"]["size"]
-    for member in ("second", "third", "fourth"):
-        assert process.field_offset(pair, member) == truth["pair"][member]
-    assert process.environment() == ENVIRONMENT
-    assert set(process.threads()) == {thread["id"] for thread in truth["threads"]}
-    states = {}
-    for thread in truth["threads"]:
-        native = thread["id"]
-        assert process.thread_pointer(native) == thread["pthread"]
-        assert process.thread_for_id(ThreadIdKind.PTHREAD, thread["pthread"]) == native
-        for key, value in zip(truth["keys"], thread["keys"], strict=True):
-            assert process.pthread_key(native, key) == (value or None)
-        for key in no_keys:
-            with pytest.raises(BadInput):
-                process.pthread_key(native, key)
-        states[thread["name"]] = process.progress(native)
-    waits = {"mutex": "blocked", "condition": "blocked", "time": "blocked", "semaphore": "blocked", "main": "blocked"}
-    assert {name: states[name] for name in waits} == waits
-    assert states["yield"] == states["spin"] == "spinning"
 
 
 @ALL
@@ -373,47 +282,47 @@ def thread_local(name: str) -> Sample:
     """Return a core of ``tls/program.c``."""
     used, kind, flags = KINDS_OF_TLS[name]
     if kind == "kernel":
-        _require_kernel_cores()
+        require_kernel_cores()
     m32, by = m32_flags(), compiler(used)
-    sources = {path.name: path.read_text() for path in sorted(test_tls.SOURCES.iterdir())}
+    sources = {path.name: path.read_text() for path in sorted(tls.SOURCES.iterdir())}
 
     def make(folder: Path) -> None:
         def run(*arguments: str) -> None:
             command = [str(by.path), "-g", "-O0", *m32.compile, *arguments, *m32.link]
             subprocess.run(command, cwd=folder, env=clean_environment(), check=True)
 
-        run("-fPIC", "-shared", str(test_tls.SOURCES / "linked.c"), "-o", "liblinked.so")
-        for library, options in test_tls.OPENED.items():
-            run("-fPIC", "-shared", *options, str(test_tls.SOURCES / "opened.c"), "-o", f"{library}.so")
+        run("-fPIC", "-shared", str(tls.SOURCES / "linked.c"), "-o", "liblinked.so")
+        for library, options in tls.OPENED.items():
+            run("-fPIC", "-shared", *options, str(tls.SOURCES / "opened.c"), "-o", f"{library}.so")
         linked = ("-L.", "-llinked", "-Wl,-rpath,$ORIGIN", "-ldl", "-lpthread")
-        run(*flags, str(test_tls.SOURCES / "program.c"), "-o", "program", *linked)
+        run(*flags, str(tls.SOURCES / "program.c"), "-o", "program", *linked)
 
-    folder = entry("i386-tls", key_of(sources, by.version, m32_version(), flags, test_tls.OPENED), make)
-    opened = [str(folder / f"{library}.so") for library in test_tls.OPENED]
-    key = key_of(folder.name, kind, test_tls.ENVIRONMENT)
-    cores = entry("i386-tls-cores", key, lambda f: test_tls.run(folder / "program", f, kind, opened))
+    folder = entry("i386-tls", key_of(sources, by.version, m32_version(), flags, tls.OPENED), make)
+    opened = [str(folder / f"{library}.so") for library in tls.OPENED]
+    key = key_of(folder.name, kind, tls.ENVIRONMENT)
+    cores = entry("i386-tls-cores", key, lambda f: tls.run(folder / "program", f, kind, opened))
     return Sample(folder / "program", cores / f"core.{kind}", json.loads((cores / "truth.json").read_text()))
 
 
 # What the accessor of a library returns is the third of its elements, which are as wide as a pointer.
-WITHIN = {name: distance // 2 for name, distance in test_tls.WITHIN.items()}
+WITHIN = {name: distance // 2 for name, distance in tls.WITHIN.items()}
 
 
 @TLS
 def test_thread_local_variables_of_all_kinds_and_keys(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_tls, "WITHIN", WITHIN)
+    monkeypatch.setattr(tls, "WITHIN", WITHIN)
     taken = thread_local(name)
     with process_of(taken.core) as process:
-        test_tls.check_variables(process, taken.truth, test_tls.OF_PROGRAM | test_tls.OF_LIBRARIES)
-        test_tls.check_keys(process, taken.truth)
-        assert process.environment() == test_tls.ENVIRONMENT
+        tls.check_variables(process, taken.truth, tls.OF_PROGRAM | tls.OF_LIBRARIES)
+        tls.check_keys(process, taken.truth)
+        assert process.environment() == tls.ENVIRONMENT
 
 
 @TLS
 def test_without_the_file_of_libc_nothing_is_guessed(name: str) -> None:
     # A relocation without an addend tells of a library that was built for static TLS; a note of the thread pointer.
     taken = thread_local(name)
-    with process_of(taken.core, test_tls.Without("libc.so")) as process:
+    with process_of(taken.core, tls.Without("libc.so")) as process:
         for thread in taken.truth["threads"]:
             native = thread["id"]
             for variable in ("exe_static", "exe_aligned", "static_own", "static_variable"):
@@ -441,11 +350,11 @@ def work(flags: Sequence[str]) -> Kind:
 
 @pytest.mark.parametrize(
     "flags",
-    [("-O2",), ("-O1", "-fno-omit-frame-pointer", "-Wl,-z,lazy"), ("-O2", test_raw_stacks.NO_TABLES, "-no-pie")],
+    [("-O2",), ("-O1", "-fno-omit-frame-pointer", "-Wl,-z,lazy"), ("-O2", NO_TABLES, "-no-pie")],
     ids=" ".join,
 )
 def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[str, ...]) -> None:
-    kind, tally = work(flags), test_raw_stacks.Tally()
+    kind, tally = work(flags), comparing.Tally()
     for number in range(8):  # where threads are stopped is chance
         check_threads_at_work(kind, number, tally)
         if len(tally.places) >= 10:
@@ -453,9 +362,9 @@ def test_every_frame_of_threads_at_work_is_the_one_that_gdb_shows(flags: tuple[s
     pytest.fail("too few stacks differ")
 
 
-def check_threads_at_work(kind: Kind, number: int, tally: test_raw_stacks.Tally) -> None:
+def check_threads_at_work(kind: Kind, number: int, tally: comparing.Tally) -> None:
     core = stopped_at_work(kind, number)
-    stacks = gdb_stacks(test_raw_stacks.program_of(kind), core)
+    stacks = gdb_stacks(comparing.program_of(kind), core)
     with process_of(core) as process:
         assert stacks.keys() == set(process.threads()) and len(stacks) >= kind.threads
         astray = 0
@@ -468,14 +377,14 @@ def check_threads_at_work(kind: Kind, number: int, tally: test_raw_stacks.Tally)
                 continue
             # Where a thread begins gdb shows one more frame, at 0.
             begins = frames[-1].pc == 0 and frames[-1].kind != "unreadable"
-            test_raw_stacks.check(process, thread, frames[: -1 if begins else None], tally)
+            comparing.check(process, thread, frames[: -1 if begins else None], tally)
     assert astray <= len(stacks) // 10
 
 
 def test_where_the_c_library_makes_threads() -> None:
     assert I386.system_calls is not None
     library = m32_flags().libraries[0] / "libc.so.6"
-    assert test_raw_stacks.uncovered_clones(library, I386) == set(I386.system_calls.clones)
+    assert comparing.uncovered_clones(library, I386) == set(I386.system_calls.clones)
 
 
 STEPS_32 = (
@@ -496,15 +405,13 @@ def changed(path: Path, changes: Sequence[tuple[str, str]]) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    "flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", test_raw_stacks.NO_TABLES)], ids=" ".join
-)
+@pytest.mark.parametrize("flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", NO_TABLES)], ids=" ".join)
 def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, ...]) -> None:
     m32 = m32_flags()
     source = {"steps.c": changed(STACKS / "steps.c", STEPS_32)}
     options = ["-w", "-Wl,-z,lazy", "-fPIE", "-pie", *flags, *m32.compile]
     program = compiled("gcc", options, source, ["steps.c", *m32.link], "program") / "program"
-    script = test_raw_stacks.STEP_SCRIPT % (test_raw_stacks.MAX_STEPS, test_raw_stacks.STEPS)
+    script = comparing.STEP_SCRIPT % (comparing.MAX_STEPS, comparing.STEPS)
     script = re.sub(r'NAMES = ".*"', 'NAMES = "eax ecx edx ebx esp ebp esi edi eip"', script)
     script = script.replace("(1 << 64)", "(1 << 32)").replace('registers["rsp"]', 'registers["esp"]')
     shown: dict[int, list[GdbFrame]] = {}
@@ -520,7 +427,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
             stops[int(words[0])] = registers, low, bytes.fromhex(stack)
         elif kind == "FRAME":
             shown.setdefault(int(words[0]), []).append(GdbFrame(int(words[1], 16), int(words[2], 16), words[3]))
-    found = test_raw_stacks.Mapped(tables)
+    found = comparing.Mapped(tables)
     compared = 0
     thunks: set[int] = set()
     for number, (registers, low, memory) in stops.items():
@@ -534,7 +441,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
         if any(found.table_for(frame.pc) is None for frame in theirs):
             continue  # the vDSO is no file; cores have it
         stack = Unwinder(read, I386, found.table_for).stack(registers)
-        if stack.stopped == f"{test_raw_stacks.UNCOVERED}{theirs[0].pc:#x}":
+        if stack.stopped == f"{comparing.UNCOVERED}{theirs[0].pc:#x}":
             thunks.add(theirs[0].pc)
             continue
         assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(f.pc, f.kind == "signal") for f in theirs]
@@ -578,8 +485,8 @@ GONE = 0x54321000
 
 
 @contextmanager
-def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, test_raw_stacks.Noted]]:
-    name, flags = test_raw_stacks.BUILDS[build]
+def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, comparing.Noted]]:
+    name, flags = comparing.BUILDS[build]
     m32 = m32_flags()
     source = {"blind.c": changed(STACKS / "blind.c", BLIND_32)}
     # Prologues that align the stack keep no frame record where it is looked for.
@@ -593,17 +500,17 @@ def blind(build: str, end: str) -> Iterator[tuple[StoppedProcess, test_raw_stack
         count = int.from_bytes(process.read(process.find_symbol("note_count"), 4), "little")
         words = struct.unpack(f"<{2 * count}I", process.read(process.find_symbol("notes"), 8 * count))
         registers = struct.unpack("<19I", process.read(process.find_symbol("interrupted"), 4 * 19))
-        yield process, test_raw_stacks.Noted([*zip(words[::2], words[1::2], strict=True)][::-1], registers)
+        yield process, comparing.Noted([*zip(words[::2], words[1::2], strict=True)][::-1], registers)
 
 
-@pytest.mark.parametrize("end", test_raw_stacks.ENDS)
-@pytest.mark.parametrize("build", test_raw_stacks.BUILDS)
+@pytest.mark.parametrize("end", comparing.ENDS)
+@pytest.mark.parametrize("build", comparing.BUILDS)
 def test_frames_without_unwind_data_are_those_that_the_program_noted(build: str, end: str) -> None:
     with blind(build, end) as (process, noted):
         thread = process.threads()[0]
         certain, guessed = process.stack(thread), process.stack(thread, guess=True)
     assert len(noted.frames) == 9 if end == "signal" else 8
-    assert certain.stopped is not None and certain.stopped.startswith(test_raw_stacks.UNCOVERED)
+    assert certain.stopped is not None and certain.stopped.startswith(comparing.UNCOVERED)
     last = len(certain.frames) - 1
     assert guessed.stopped is None
     assert all(frame.guessed for frame in guessed.frames[last + 1 :])
@@ -920,7 +827,7 @@ def team_of(program: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([str(program)], stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        _await_pause(process.pid, process.pid)
+        await_pause(process.pid, process.pid)
         yield process
     finally:
         process.kill()

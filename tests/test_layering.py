@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import clean_environment, stopped
 from tests.support import imports as house
-from tests.support.imports import PACKAGE, imports, modules
+from tests.support import stopped
+from tests.support.imports import PACKAGE, imports, loaded_after, modules
 
 STUBS = Path(__file__).parents[1] / "runtime_stub" / "plugin" / "ompd_stub"
 
@@ -237,17 +236,6 @@ def test_imports_inside_functions_have_a_reason(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_keeps_state(module: str) -> None:
     assert not [node for node in ast.walk(MODULES[module]) if isinstance(node, ast.Global)]
-
-
-def loaded_after(code: str) -> set[str]:
-    run = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; sys.stderr.write(' '.join(sys.modules))"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={name: text for name, text in clean_environment().items() if name != "OMPD_PLUGINS"},
-    )
-    return set(run.stderr.split())
 
 
 def test_importing_the_package_loads_nothing_else() -> None:

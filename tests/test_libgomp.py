@@ -35,20 +35,19 @@ from ompd.runtimes.libgomp.constructs import Constructs
 from ompd.runtimes.libgomp.stacks import routines
 from ompd.session import Session
 from tests.builds import undecoded
-from tests.stacks import Kind, stopped_at_work
+from tests.stacks import KINDS, Kind, stopped_at_work
 from tests.stub.programs import FOLDER
 from tests.support import FULL, Missing, Stopped, clean_environment, intel_runtime, running, stopped
 from tests.support.build import compiler
+from tests.support.cutting import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
 from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
 from tests.support.machine import require, require_module
+from tests.support.odd import PLAIN, Odd, Words, core_of
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.support.runtimes import INTEL, RUNTIMES
-from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
-from tests.test_odd_programs import PLAIN, Odd, Words, core_of
-from tests.test_raw_stacks import KINDS
-from tests.test_snapshot import answers, snapshot, without_files
+from tests.support.snapshots import answers, snapshot, without_files
 from tests.truth import Comparison, compare
 
 require_module("unicorn")

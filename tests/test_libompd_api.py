@@ -21,7 +21,7 @@ from ompd.questions import runtimes
 from ompd.runtimes.libomp.plugin import LibompPlugin
 from ompd.session import Session
 from tests.support import Stopped, intel_runtime, stopped
-from tests.test_vendor import told
+from tests.support.vendor import told
 
 SCOPES = {
     Scope.ADDRESS_SPACE: (

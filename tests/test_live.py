@@ -30,11 +30,11 @@ from ompd.errors import BadProcess, MemoryFault, NoAnswer, StaleHandle, TargetGo
 from ompd.inspection import Inspection
 from ompd.model import Answer, StackRecord, ThreadRecord
 from tests.support import FULL, Missing, clean_environment, intel_runtime, require, running
-from tests.support.live import SOURCES, Worker, build_live, is_let_go, status_of, working
+from tests.support.facts import expected, facts_told
+from tests.support.live import SOURCES, Worker, build_live, is_let_go, status_of, wait_until, working
 from tests.support.products import sample
 from tests.support.programs import ALL_PROGRAMS, STACK_PROGRAMS
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, kernel_core_obstacle
-from tests.test_truth import expected, facts_told
 from tests.truth import compare, everything
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -62,13 +62,6 @@ def run(
         stdin=subprocess.DEVNULL,
         timeout=60,
     )
-
-
-def wait_until(condition: Any, seconds: float = READY_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 # What is told is true, and the same as of a core

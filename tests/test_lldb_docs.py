@@ -15,7 +15,7 @@ import ompd
 from tests.support import stopped
 from tests.support.cache import CHECKOUT
 from tests.support.lldb import LOAD, LldbHost, batch, build_regions, lldb
-from tests.test_docs import ALL_EXAMPLES
+from tests.support.pages import ALL_EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("lldb")
 

@@ -17,7 +17,7 @@ from ompd.naming import RUNTIME_FILE
 from tests.support import FULL, Stopped, clean_environment, require, stopped
 from tests.support.dap import DebugAdapter
 from tests.support.lldb import LOAD, lldb, target_create
-from tests.test_lldb_script import DEBUG, INNER, Replies, create_live, line_with, replies, stop_at
+from tests.support.lldb_replies import DEBUG, INNER, Replies, create_live, line_with, replies, stop_at
 
 pytestmark = pytest.mark.xdist_group("lldb")
 

@@ -33,63 +33,32 @@ from tests.support.lldb import (
     target_create,
     without_origin_of_signals,
 )
+from tests.support.lldb_replies import (
+    DEBUG,
+    INNER,
+    LOOKING,
+    WORDS,
+    Replies,
+    create_live,
+    replies,
+    stop_at,
+)
 from tests.support.products import each_version
 
 pytestmark = pytest.mark.xdist_group("lldb")
 every_version = each_version()
 
 SCRIPT = Path(ompd.__file__).with_name("lldb_script.py")
-DEBUG = "settings set target.env-vars OMP_DEBUG=enabled"
-SOURCE = Path(__file__).parent / "lldb" / "regions.c"
 OPTIONS = ("", "--all", "-v", "--json")
-# A variable that every program of the fixtures has.
-NAMED = "truth_held"
-WORDS = {c.name: f"{c.name} {NAMED}" if c.argument is not None else c.name for c in COMMANDS}
-LOOKING = (*(f"ompd {words}" for words in WORDS.values()), "ompd status")
 NO_PROCESS = "error: ompd: there is no process\nompd: run the program, attach to it, or load a core file\n"
 
 
-class Replies:
-    """What LLDB printed for each command, in order."""
-
-    def __init__(self, printed: str) -> None:
-        pieces = re.split(r"^\(lldb\) (.*)\n", printed, flags=re.MULTILINE)
-        self.pairs = list(zip(pieces[1::2], pieces[2::2], strict=True))
-
-    def all(self, *commands: str) -> list[str]:
-        """Return the replies to every use of any of *commands*."""
-        return [text for command, text in self.pairs if command in commands]
-
-    def __getitem__(self, command: str) -> str:
-        """Return the reply to a command that was given once."""
-        (text,) = self.all(command)
-        return text
-
-
-def replies(version: int, *commands: str, cwd: Path = Path("/tmp")) -> Replies:
-    """Return what LLDB replies to *commands*, once it has loaded ours."""
-    return Replies(batch(lldb(version), [LOAD, *commands], cwd=cwd))
-
-
-def line_with(text: str) -> int:
-    return next(n for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if text in line)
-
-
-def stop_at(text: str) -> str:
-    return f"breakpoint set -f regions.c -l {line_with(text)}"
-
-
 TOGETHER = stop_at("return omp_get_num_threads")
-INNER = stop_at("sum += x +")
 
 
 def create_core(name: str) -> str:
     core = stopped(name)
     return target_create(core.executable, core.core)
-
-
-def create_live(pie: bool = True) -> str:
-    return target_create(build_regions(pie=pie) / "regions")
 
 
 @cache

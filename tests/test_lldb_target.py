@@ -14,10 +14,10 @@ import pytest
 import ompd
 from ompd.render.json import format_answer
 from tests.support import FULL, PROGRAMS, STACK_PROGRAMS, require, running, stopped
+from tests.support.facts import expected
 from tests.support.lldb import VERSIONS, LldbHost, without_origin_of_signals
 from tests.support.products import each_version, sample
 from tests.support.programs import ALL_PROGRAMS
-from tests.test_truth import expected
 
 pytestmark = pytest.mark.xdist_group("lldb")
 

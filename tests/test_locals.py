@@ -21,15 +21,10 @@ from ompd.model import LocalRecord, StackFrame, StackRecord
 from ompd.questions import stacks
 from ompd.session import Session
 from tests.support import FULL, clean_environment, require
-from tests.support.variables import Recipe, Told, running, stopped
+from tests.support.local_variables import recipe
+from tests.support.variables import Told, running, stopped
 
-SOURCES = Path(__file__).parent / "locals"
 C = ("gcc", "gcc -O2", "clang", "clang -O2")
-
-
-def recipe(compilation: str, what: str = "region", name: str = "c") -> Recipe:
-    compiler, *flags = compilation.split()
-    return Recipe(name, compiler, tuple(flags), SOURCES, (("WHAT", what),))
 
 
 def rows_of(session: Session, **asked: Any) -> dict[int, StackRecord]:

@@ -17,10 +17,10 @@ from ompd.binary.types.variables import find_variables
 from ompd.contract.plugin import LOCK_TYPES
 from ompd.questions import threads
 from ompd.session import Session
+from tests.support.odd import COMPILERS, MODES, Core, Odd, core_of
 from tests.support.products import sample
-from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of
+from tests.unit.made_types import ABBREVIATIONS, built
 from tests.unit.samples import mapped, survives
-from tests.unit.test_types import ABBREVIATIONS, built
 
 FOLDER = Path(__file__).parent / "locks"
 DEBUG_FLAGS = ["-gdwarf-5", "-gdwarf-4", "-gdwarf-2", "-O2", "-gz", "-fdebug-types-section"]
@@ -121,7 +121,7 @@ def test_damaged_debug_information_is_refused_or_read(compiler: str) -> None:
     survives(path.read_bytes(), lambda data: find_variables(TypeInfo(ElfFile(data, "damaged")), LOCK_TYPES), regions)
 
 
-# Abbreviations as tests.unit.test_types has them, and a variable: name, type, and an address as location.
+# Abbreviations as tests.unit.made_types has them, and a variable: name, type, and an address as location.
 VARIABLE = ABBREVIATIONS.replace(
     "    .byte 0\n", "    .uleb128 9, 0x34; .byte 0; .uleb128 3, 8, 0x49, 0x13, 2, 0x18, 0, 0\n    .byte 0\n", 1
 )

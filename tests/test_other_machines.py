@@ -23,8 +23,8 @@ from ompd.debugger.files.finder import FileFinder, FileOptions, open_mapped
 from ompd.errors import BadFile, BadInput
 from ompd.session import Session
 from tests.support import Missing, Stopped, build, running, stopped
+from tests.support.command import Ran, abort_process, facts, inside, mapped_files, ompd, same_or_unavailable
 from tests.support.runs import kernel_core_obstacle
-from tests.test_bad_input import Ran, _end, facts, inside, mapped_files, ompd, same_or_unavailable
 
 
 def run(*arguments: str | Path) -> Ran:
@@ -79,7 +79,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Moved:
         (folder / "kept").mkdir()
         shutil.copy(program, folder / "kept" / "uneven")
         program.unlink()
-        _end(process.pid)
+        abort_process(process.pid)
         (core,) = (path for path in ran.iterdir() if path.name.startswith("core"))
         assert Path(f"{program} (deleted)") in mapped_files(core)
         return Moved(core, program, process.truth)
@@ -295,7 +295,7 @@ def _split(folder: Path, strip: Callable[[Path, Path], None]) -> Split:
     _command("objcopy", "--only-keep-debug", build("uneven"), debug)
     strip(build("uneven"), program)
     with running("uneven", folder=ran, executable=program) as process:
-        _end(process.pid)
+        abort_process(process.pid)
         (core,) = (path for path in ran.iterdir() if path.name.startswith("core"))
         return Split(core, program, debug, process.truth)
 

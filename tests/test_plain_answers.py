@@ -14,7 +14,7 @@ from ompd.errors import NoAnswer
 from ompd.questions import icvs, stacks
 from ompd.render import terminal
 from tests.support import INTEL, stopped
-from tests.test_failed_threads import failed
+from tests.support.failing import failed
 
 RUNTIMES_HERE = (INTEL, "libgomp", "libomp-19")
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
 import subprocess
-import sys
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
-from ompd.binary.cfi.tables import Row, UnwindTable
-from ompd.debugger.architecture import X86_64, Architecture
+from ompd.debugger.architecture import X86_64
 from ompd.debugger.files import finder as files
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.snapshot import snapshot
@@ -28,6 +23,8 @@ from ompd.inspection import Inspection
 from tests.stacks import (
     GDB_OPTIONS,
     GDB_SCRIPT,
+    KINDS,
+    NO_TABLES,
     GdbFrame,
     Kind,
     built,
@@ -35,21 +32,24 @@ from tests.stacks import (
     stopped_at_work,
     take_core,
 )
+from tests.stacks.comparing import (
+    BUILDS,
+    ENDS,
+    MAX_STEPS,
+    STEP_SCRIPT,
+    STEPS,
+    UNCOVERED,
+    Mapped,
+    Noted,
+    Tally,
+    check,
+    program_of,
+    uncovered_clones,
+)
 from tests.support import FULL, Missing, clean_environment, require
 from tests.support.cache import entry, key_of
 from tests.support.products import in_turn
-from tests.unit.samples import mapped, run
 
-NO_TABLES = "-fno-asynchronous-unwind-tables"
-KINDS = (
-    Kind("c", "work.c", "gcc", ("-g", "-O2", "-pthread", "-lm", "-Wl,-z,lazy")),
-    Kind("c-debug-frame", "work.c", "gcc", ("-g", "-gz", "-O2", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
-    Kind("c-clang-debug-frame", "work.c", "clang", ("-g", "-O1", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
-    Kind("c++", "work.cpp", "g++", ("-g", "-O2", "-pthread")),
-    Kind("fortran", "work.f90", "gfortran", ("-g", "-O2", "-fopenmp"), 24),
-    Kind("fortran-O0", "work.f90", "gfortran", ("-g", "-O0", "-fopenmp"), 24),
-    Kind("scikit-learn", "work.py", threads=18, variables=(("OPENBLAS_NUM_THREADS", "2"), ("OMP_NUM_THREADS", "4"))),
-)
 MORE_KINDS = (
     Kind("c++-O0", "work.cpp", "g++", ("-g", "-O0", "-pthread")),
     Kind("c++-clang", "work.cpp", "clang++", ("-g", "-O2", "-pthread")),
@@ -59,16 +59,6 @@ MORE_KINDS = (
 )
 CASES = [(kind, number) for kind in KINDS + (MORE_KINDS if FULL else ()) for number in range(6 if FULL else 1)]
 NO_DEBUG_FILES = ("-iex", "set debug-file-directory /nonexistent")
-UNCOVERED = "no unwind data covers "
-
-
-@dataclass
-class Tally:
-    """Stacks that are gdb's, by where in which modules their pcs lie."""
-
-    places: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
-    with_signal: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
-    with_inlined: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -93,77 +83,6 @@ SORTS = {
 def opened(core: Path) -> Iterator[StoppedProcess]:
     with Inspection.open_core(str(core)) as session:
         yield session.process
-
-
-def program_of(kind: Kind) -> Path:
-    return Path(sys.executable).resolve() if not kind.compiler else built(kind.source, kind.compiler, kind.flags)
-
-
-@cache
-def covered_by_readelf(path: str) -> list[tuple[int, int]]:
-    """All that the unwind data of a file covers, by address."""
-    printed = run(require("readelf"), "--debug-dump=frames", path)
-    return sorted((int(low, 16), int(high, 16)) for low, high in re.findall(r"FDE .*pc=(\w+)\.\.(\w+)", printed))
-
-
-def is_covered(process: StoppedProcess, address: int) -> bool:
-    module = process.module_at(address)
-    if module is None or module.path is None:
-        return False  # code that was made on the stack
-    spans = covered_by_readelf(module.path)
-    index = bisect_right(spans, (address - module.bias, 1 << 64)) - 1
-    return index >= 0 and address - module.bias < spans[index][1]
-
-
-def check(process: StoppedProcess, thread: int, shown: Sequence[GdbFrame], tally: Tally) -> None:
-    """Make sure that the stack of *thread* is the one that gdb shows."""
-    stack = process.stack(thread)
-    theirs = [frame for frame in shown if frame.kind in ("normal", "signal")]
-    if len(theirs) == 2 and not theirs[-1].pc:
-        theirs.pop()  # outside of the innermost frame gdb shows 0 as a caller: it may have been called
-    ours = [(frame.pc, frame.is_signal_frame) for frame in stack.frames]
-    outermost = stack.frames[-1]
-    if len(theirs) == len(ours) + 1 and not theirs[-1].pc and theirs[-2].kind == "normal" and outermost.cfa is not None:
-        # gdb shows a return address of 0 as one more frame. Wrong unwind data leads to such, as that of libgcc's
-        # _Unwind_Resume() at its last instruction, a jump to a landing pad whose stack is set already.
-        assert stack.stopped is None and theirs[-2].pc == outermost.pc
-        assert not any(process.read(outermost.cfa - process.pointer_size, process.pointer_size))
-        theirs.pop()
-    if shown[-1].kind == "unreadable":
-        # Unwind data has led gdb to where there is no memory, or its guess has where there is none, as in the vDSO.
-        if stack.stopped is not None and stack.stopped.startswith(UNCOVERED):
-            theirs = theirs[: len(ours)]
-        assert ours[: len(theirs)] == [(frame.pc, frame.kind == "signal") for frame in theirs]
-        return
-    assert [(frame.pc, frame.kind == "signal") for frame in theirs[: len(ours)]] == ours
-    if len(ours) == 1 and stack.stopped is None and stack.frames[0].cfa is None:
-        assert not is_covered(process, ours[0][0]) and stack.frames[0].registers[0] == 0
-        return  # a thread that was only made, for which gdb guesses callers
-    assert not any(frame.guessed for frame in stack.frames)
-    for frame, their in zip(stack.frames, theirs, strict=False):
-        # gdb tells no CFA of the outermost frame.
-        assert frame.cfa == their.cfa or their is theirs[-1] or frame.cfa is None
-    if stack.stopped is not None and stack.stopped.startswith(UNCOVERED):
-        # gdb goes on by what the code looks like, which is a guess: where a coroutine began, where a thread is being
-        # made, in code on the stack that calls a nested function.
-        assert not is_covered(process, int(stack.stopped.removeprefix(UNCOVERED), 16))
-        assert stack.frames[-1].cfa is None
-        if process.module_at(stack.frames[-1].pc) is None:
-            guessed = process.stack(thread, guess=True)
-            if not all(process.module_at(frame.pc) for frame in theirs[len(ours) :]):
-                return  # gdb has guessed that there is code where there is none
-            assert [frame.pc for frame in guessed.frames] == [frame.pc for frame in theirs], guessed.stopped
-        return
-    assert len(ours) == len(theirs), stack.stopped
-    places = []
-    for pc, _ in ours:
-        module = process.module_at(pc)
-        places.append((module.name, pc - module.bias) if module is not None else ("", pc))
-    tally.places.add(tuple(places))
-    if any(is_signal for _, is_signal in ours):
-        tally.with_signal.add(tuple(places))
-    if any(frame.kind == "inlined" for frame in shown):
-        tally.with_inlined.add(tuple(places))
 
 
 @cache
@@ -207,22 +126,6 @@ def test_glibc_is_unwound_without_its_debug_file(kind: Kind, monkeypatch: pytest
     assert compared(kind, 0, *NO_DEBUG_FILES).places
 
 
-def uncovered_clones(library: Path, architecture: Architecture) -> set[bytes]:
-    """Return behind which of an architecture's ``clones`` a C library has code that its unwind data do not cover."""
-    calls = architecture.system_calls
-    assert calls is not None
-    spans = covered_by_readelf(str(library))
-    found = set()
-    with library.open("rb") as file:
-        for segment in ELFFile(file).iter_segments("PT_LOAD"):
-            data, start = segment.data(), segment["p_vaddr"]
-            for code in calls.clones:
-                for match in re.finditer(re.escape(code), data):
-                    if not any(low <= start + match.end() < high for low, high in spans):
-                        found.add(code)
-    return found
-
-
 @pytest.mark.xdist_group("raw_stacks")
 def test_where_the_c_library_makes_threads() -> None:
     with opened(stopped_at_work(KINDS[0])) as process:
@@ -242,23 +145,6 @@ def test_a_process_of_200_modules_is_unwound_by_few_of_their_files() -> None:
 
 
 # Guesses
-
-BLIND = (NO_TABLES, "-fno-unwind-tables", "-O1", "-fno-optimize-sibling-calls")
-BUILDS = {
-    "frame-pointer": ("gcc", (*BLIND, "-fno-omit-frame-pointer")),
-    "none": ("gcc", (*BLIND, "-fomit-frame-pointer")),
-    "clang": ("clang", BLIND),
-    "stripped": ("gcc", (*BLIND, "-fno-omit-frame-pointer", "-rdynamic", "-s")),
-}
-ENDS = ("abort", "signal", "null", "gone")
-
-
-@dataclass(frozen=True)
-class Noted:
-    """What functions without unwind data noted of their frames, innermost first: CFA and return address."""
-
-    frames: Sequence[tuple[int, int]]
-    interrupted: Sequence[int]
 
 
 @contextmanager
@@ -334,41 +220,6 @@ def test_a_whole_stack_has_no_guesses() -> None:
 
 # Instruction by instruction
 
-STEPS, MAX_STEPS = 600, 6000
-STEP_SCRIPT = """
-import json
-gdb.execute("set disable-randomization on")
-gdb.execute("handle SIGUSR1 nostop noprint pass")
-gdb.execute("break handler")  # it would be stepped over
-gdb.execute("break begin")
-gdb.execute("run")
-NAMES = "rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
-mask = (1 << 64) - 1
-mappings = [line.split(maxsplit=5) for line in gdb.execute("info proc mappings", to_string=True).splitlines()]
-top = next(int(words[1], 16) for words in mappings if words[-1:] == ["[stack]"])
-for words in mappings:
-    if len(words) == 6 and words[0].startswith("0x"):
-        print("MAPPED", words[0], words[1], words[3], words[5])
-seen = set()
-for _ in range(%d):
-    gdb.execute("stepi", to_string=True)
-    frame = older = gdb.newest_frame()
-    if frame.name() == "end" or len(seen) == %d:
-        break
-    pcs = []
-    while older is not None:
-        pcs.append(older.pc())
-        older = older.older()
-    if tuple(pcs) not in seen:
-        registers = {name: int(frame.read_register(name)) & mask for name in NAMES}
-        low = registers["rsp"] - 128
-        memory = gdb.selected_inferior().read_memory(low, min(8192, top - low))
-        print("STOP", len(seen), json.dumps([registers, low, bytes(memory).hex()]))
-        show(len(seen))
-        seen.add(tuple(pcs))
-gdb.execute("kill")
-"""
-
 
 def stepped(program: Path) -> list[str]:
     """What gdb prints while it runs *program* instruction by instruction."""
@@ -424,31 +275,3 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
         assert stack.stopped is None
     assert len(stops) >= 300
     assert any(frame.kind == "signal" for frames in shown.values() for frame in frames)
-
-
-class Mapped:
-    """Unwind tables of files by where they are mapped."""
-
-    def __init__(self, mappings: Sequence[tuple[int, int, Path]]) -> None:
-        self._mappings = mappings
-        self._tables: dict[Path, tuple[LoadedTables, int]] = {}
-
-    def table_for(self, pc: int) -> tuple[LoadedTables, int] | None:
-        path = next((path for start, end, path in self._mappings if start <= pc < end), None)
-        if path is None:
-            return None
-        if path not in self._tables:
-            base = min(start for start, _, other in self._mappings if other == path)
-            self._tables[path] = (LoadedTables(path), base)
-        return self._tables[path]
-
-
-class LoadedTables:
-    """Both tables of a file."""
-
-    def __init__(self, path: Path) -> None:
-        elf = mapped(path)
-        self._tables = [t for t in (UnwindTable.from_elf(elf), UnwindTable.from_debug_frame(elf)) if t is not None]
-
-    def row(self, pc: int) -> Row | None:
-        return next((row for table in self._tables if (row := table.row(pc)) is not None), None)

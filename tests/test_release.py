@@ -15,8 +15,8 @@ import pytest
 
 from tests.support import Missing, Stopped, clean_environment, stopped
 from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.command import facts, same_or_unavailable
 from tests.support.compression import zstd_frame
-from tests.test_bad_input import facts, same_or_unavailable
 from tools import pyz
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")

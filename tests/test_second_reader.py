@@ -19,7 +19,7 @@ from ompd.errors import LayoutUnavailable
 from ompd.questions import layouts
 from ompd.runtimes.layout import second_reader
 from ompd.session import tables as making
-from tests.test_layout_tables import DEBUG_FLAGS, SOURCE, compile_c
+from tests.support.layout_sources import DEBUG_FLAGS, SOURCE, compile_c
 
 TWO = "two readers that agree, ompd's own and pyelftools"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import struct
 import subprocess
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,51 +19,18 @@ from ompd.binary.elf.elf import PT_NOTE, ElfFile
 from ompd.binary.elf.notes import iter_notes
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.debugger.snapshot.snapshot import _shortened
-from ompd.errors import BadFile, OmpdError, TargetGone, Unavailable
-from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
-from ompd.render.json import format_answer
+from ompd.errors import BadFile, TargetGone, Unavailable
 from ompd.session import Session
 from tests.support import clean_environment, intel_runtime, require, running, stopped
+from tests.support.command import ompd as ompd_command
+from tests.support.odd import Odd, core_of
 from tests.support.products import in_turn, sample
 from tests.support.programs import LOCK_KINDS
-from tests.test_bad_input import ompd as ompd_command
-from tests.test_odd_programs import Odd, core_of
+from tests.support.snapshots import answers, snapshot, without_files
 from tests.truth import compare, everything
 
-QUESTIONS = {
-    "runtimes": runtimes.ask,
-    "threads": threads.ask,
-    "parallel": regions.ask,
-    "tasks": tasks.ask,
-    "icvs": icvs.ask,
-    "stack": stacks.ask,
-}
 # What a rehearsal reads differs most between these.
 PROGRAMS = ["nested", "lock", "barrier", "task_tree", "two_criticals", "icvs_env", "serialized_three", "no_region"]
-
-
-def snapshot(core: Path, folder: Path, **options: Any) -> Path:
-    path = folder / "snapshot"
-    with ompd.open_core(core) as session:
-        session.snapshot(path, **options)
-    return path
-
-
-def answers(core: Path, **where: Any) -> dict[str, Any]:
-    # As JSON, with a session for each question, less what names the target.
-    found = {}
-    for name, ask in QUESTIONS.items():
-        with ompd.open_core(core, **where) as session:
-            try:
-                found[name] = json.loads(format_answer(name, ask(session)))
-                del found[name]["target"]
-            except OmpdError as error:
-                found[name] = str(error)
-    return found
-
-
-def without_files(path: Path) -> dict[str, Any]:
-    return answers(path, sysroot="/nonexistent")
 
 
 @pytest.mark.parametrize(

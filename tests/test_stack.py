@@ -21,9 +21,9 @@ from ompd.session import Session
 from tests.support import COMPILERS, MODES, Stopped, stopped
 from tests.support.build import compiler
 from tests.support.machine import clean_environment
+from tests.support.odd import PLAIN, Core, Odd, core_of
 from tests.support.products import sample
 from tests.support.runs import cores_allowed
-from tests.test_odd_programs import PLAIN, Core, Odd, core_of
 
 CONSTRUCTS = ("parallel", "task", "taskloop", None)
 

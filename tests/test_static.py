@@ -10,9 +10,9 @@ import pytest
 from ompd.questions import stacks, threads
 from ompd.session import Session
 from tests.support import COMPILERS, FULL, KINDS, Stopped, stopped
+from tests.support.facts import expected, facts_told
+from tests.support.odd import Odd, core_of
 from tests.support.products import sample
-from tests.test_odd_programs import Odd, core_of
-from tests.test_truth import expected, facts_told
 from tests.truth import compare
 
 # How a program is linked: flags, and whether at any address.

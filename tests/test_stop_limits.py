@@ -30,10 +30,9 @@ from ompd.model import Answer
 from ompd.session.live import MAX_STOPS, Stopper
 from tests.conftest import USUAL_STOP_NS
 from tests.support import FULL, running
-from tests.support.live import build_live, is_let_go, status_of, working
+from tests.support.live import build_live, is_let_go, status_of, wait_until, working
 from tests.support.products import sample
 from tests.support.runtimes import STRIPPED
-from tests.test_live import wait_until
 
 RUNTIMES = ["intel", "libgomp", *(STRIPPED if FULL else STRIPPED[-1:])]
 HOUR = 3_600_000_000_000

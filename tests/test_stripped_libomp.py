@@ -28,7 +28,6 @@ from ompd.runtimes.layout.table import Table, tables
 from ompd.runtimes.libomp.layout import image, layouts, proof
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
-from tests import test_var
 from tests.support import (
     ALL_PROGRAMS,
     FULL,
@@ -42,15 +41,16 @@ from tests.support import (
     intel_runtime,
     running,
     stopped,
+    threadprivate,
     variables,
 )
 from tests.support.build import compiler as compiler_of
 from tests.support.damage import DAMAGES, ask_all, zeroed
+from tests.support.facts import expected, facts_told
 from tests.support.products import sample
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
+from tests.support.snapshots import answers, snapshot, without_files
 from tests.support.variables import Recipe
-from tests.test_snapshot import answers, snapshot, without_files
-from tests.test_truth import expected, facts_told
 from tests.truth import UNTOLD, Comparison, compare
 
 # Of which every program is looked at, and of which a handful.
@@ -192,9 +192,9 @@ def test_neither_runtime_nor_program_has_symbols(program: str, compiler: str, ru
 @pytest.mark.parametrize("runtime", STRIPPED)
 def test_copies_of_variables_that_the_runtime_keeps(runtime: str) -> None:
     name = "threads-clang-fnoopenmp-use-tls"
-    told = variables.stopped(replace(test_var.RECIPES[name][0], openmp=runtime), 4)
+    told = variables.stopped(replace(threadprivate.RECIPES[name][0], openmp=runtime), 4)
     with ompd.open_core(told.core) as session:
-        test_var.check(session, told, name)
+        threadprivate.check(session, told, name)
 
 
 @pytest.mark.parametrize("runtime", STRIPPED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from ompd_stub import plugin, structures
 from ompd_stub.runtime import Runtime
 
 from ompd.contract.memory import Field, StructLayout
-from ompd.contract.ompd import ThreadIdKind
 from ompd.debugger.bound import BoundCallbacks
 from ompd.errors import OmpdError
 from ompd.questions import runtimes, threads
@@ -27,16 +26,15 @@ from ompd.session import Session
 from tests.stub.structures import compare as compare_structures
 from tests.stub.structures import written
 from tests.support import FULL, Stopped, running, stopped
+from tests.support.cutting import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
 from tests.support.damage import ask_all, cut, zeroed
 from tests.support.lldb import LldbHost
 from tests.support.programs import ALL_PROGRAMS
-from tests.test_cut_cores import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
-from tests.test_snapshot import answers, snapshot, without_files
+from tests.support.snapshots import answers, snapshot, without_files
+from tests.support.stub_cores import DEFECTS, SPECIAL, on_stub
 from tests.truth import compare
 
 FACTS = Path(__file__).with_name("facts_stub.json")
-# What is executed at once when many tasks are queued is each runtime's matter; the numbers are for this many.
-SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
 # With OMP_DEBUG, and without; the program that begins with no construct has nothing to tell of.
 MODES = ("debug", "neither")
 PROGRAMS = [
@@ -46,11 +44,6 @@ PROGRAMS = [
     if not compiler.startswith("clang")
 ]
 UNTOUCHED = ("no_region", "not_initialised")
-
-
-def on_stub(program: str, compiler: str = "gcc", mode: str = "debug", **options: Any) -> Stopped:
-    env = {**SPECIAL.get(program, {}), **options.pop("env", {})}
-    return stopped(program, compiler=compiler, mode=mode, env=env, **{"runtime": "stub", **options})
 
 
 def facts_told(core: Stopped) -> dict[str, int]:
@@ -254,20 +247,6 @@ def failing(core: Stopped) -> bool:
             return bool(found.differences or compare_structures(session, written(core))[1])
     except OmpdError:
         return True
-
-
-Defect = Callable[[BoundCallbacks], Callable[..., Any]]
-
-
-DEFECTS: Mapping[str, Defect] = {
-    "find_symbol": lambda honest: lambda name, *, thread=None: BoundCallbacks.find_symbol(honest, name) + 8,
-    "read": lambda honest: lambda address, size: BoundCallbacks.read(honest, address, size)[::-1],
-    "read_string": lambda honest: lambda address, limit=4096: b"",
-    "thread_for_id": lambda honest: (
-        lambda kind, identifier: identifier & 0xFFFF if kind == ThreadIdKind.PTHREAD else identifier
-    ),
-    "to_host": lambda honest: lambda raw, unit_size: raw[::-1],
-}
 
 
 @pytest.mark.parametrize("name", DEFECTS)

@@ -25,10 +25,9 @@ from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
 from ompd.runtimes.guarded import original
 from ompd.session import Session
-from tests import test_stub
 from tests.stub.programs import FOLDER, built, core_of
 from tests.stub.structures import written
-from tests.support import FULL, clean_environment, require, stopped
+from tests.support import FULL, clean_environment, require, stopped, stub_cores
 from tests.support.budget import within
 from tests.support.build import compiler
 from tests.support.m32 import m32_flags
@@ -186,7 +185,7 @@ def test_a_defect_in_a_callback_is_noticed(name: str, monkeypatch: pytest.Monkey
 
 def test_there_is_a_defect_for_each_callback() -> None:
     served = {name for name in vars(Callbacks) if not name.startswith("_")} | {"read"}
-    assert DEFECTS.keys() | test_stub.DEFECTS.keys() == served
+    assert DEFECTS.keys() | stub_cores.DEFECTS.keys() == served
 
 
 @pytest.mark.parametrize("compiler_name", ["gcc", "clang"])
@@ -522,7 +521,7 @@ def test_no_region_is_said_not_to_be_there_that_cannot_be_read() -> None:
 
 
 def test_a_lock_that_leads_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    core = test_stub.on_stub("lock")
+    core = stub_cores.on_stub("lock")
     waiting = next(thread for thread in written(core)["threads"] if thread["waits_for"])
     with Session.open_core(core.core) as session:
         (runtime,) = session.runtimes

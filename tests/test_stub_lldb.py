@@ -11,8 +11,8 @@ import pytest
 
 from tests.stub.programs import built
 from tests.support.lldb import LldbHost, target_create
+from tests.support.lldb_replies import replies
 from tests.support.products import each_version
-from tests.test_lldb_script import replies
 
 pytestmark = pytest.mark.xdist_group("lldb")
 DEBUG = "settings set target.env-vars OMP_DEBUG=on"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,33 +13,28 @@ from typing import Any
 
 import pytest
 
-from ompd.contract.memory import read_signed
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, SymbolNotFound, Unavailable
-from tests.support import NotReady, clean_environment, require
+from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, Unavailable
+from tests.support import clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.runs import (
-    READY_SECONDS,
-    _require_kernel_cores,
-    can_be_read,
-    cores_allowed,
-    write_gcore,
-    write_kernel_core,
+    require_kernel_cores,
 )
-
-SOURCES = Path(__file__).parent / "tls"
-ENVIRONMENT = {
-    "PATH": "/usr/bin:/bin",
-    "GIVEN": "at the start",
-    "REMOVED": "was there",
-    "EMPTY": "",
-    "EQUALS": "a=b=c",
-    "LONG": "x" * 9000,
-    "LAST": "last",
-}
+from tests.support.tls import (
+    ENVIRONMENT,
+    OF_LIBRARIES,
+    OF_PROGRAM,
+    OPENED,
+    SOURCES,
+    WITHIN,
+    Without,
+    check_keys,
+    check_variables,
+    run,
+)
 
 
 @dataclass(frozen=True)
@@ -74,21 +68,12 @@ def _closed() -> Iterator[None]:
 def sample(name: str, kind: str, *flags: str, libraries: bool = True) -> Sample:
     """Return a core of the program, built by compiler *name* with *flags*."""
     if kind == "kernel":
-        _require_kernel_cores()
+        require_kernel_cores()
     built = build(name, flags, libraries)
     opened = [str(built / f"{library}.so") for library in OPENED] if libraries else []
     key = key_of(built.name, kind, ENVIRONMENT)
     folder = entry("tls-cores", key, lambda folder: run(built / "program", folder, kind, opened))
     return Sample(built / "program", folder / f"core.{kind}", json.loads((folder / "truth.json").read_text()))
-
-
-# What the libraries that the program opens are compiled with.
-OPENED = {
-    "first": ("-DNAME=first_variable", "-DSIZE=300", "-DOWN=first_own"),
-    "second": ("-DNAME=second_variable", "-DSIZE=4", "-DOWN=second_own"),
-    "static": ("-DNAME=static_variable", "-DSIZE=4", "-DOWN=static_own", "-ftls-model=initial-exec"),
-    "other": ("-DNAME=other_variable", "-DSIZE=4", "-DOWN=other_own"),
-}
 
 
 def build(name: str, flags: Sequence[str], libraries: bool) -> Path:
@@ -111,33 +96,6 @@ def build(name: str, flags: Sequence[str], libraries: bool) -> Path:
     return entry("tls", key_of(sources, used.version, flags, OPENED, libraries), make)
 
 
-def run(program: Path, folder: Path, kind: str, arguments: Sequence[str]) -> None:
-    ready, told = os.pipe()
-    try:
-        with cores_allowed():
-            process = subprocess.Popen(
-                [str(program), "truth.json", str(told), *arguments],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[told],
-                env=ENVIRONMENT,
-                start_new_session=True,
-            )
-        os.close(told)
-        try:
-            if not can_be_read(ready, READY_SECONDS) or not os.read(ready, 1):
-                raise NotReady("tls/program.c")
-            if kind == "gcore":
-                write_gcore(process.pid, folder / "core.gcore")
-            else:
-                write_kernel_core(process, folder / "core.kernel")
-        finally:
-            process.kill()
-            process.wait()
-    finally:
-        os.close(ready)
-
-
 KINDS_OF_PROGRAMS = {
     "gcc-pie-kernel": ("gcc", "kernel", "-fPIE", "-pie"),
     "gcc-no_pie-gcore": ("gcc", "gcore", "-fno-pie", "-no-pie"),
@@ -146,48 +104,6 @@ KINDS_OF_PROGRAMS = {
     "clang-no_pie-kernel": ("clang", "kernel", "-fno-pie", "-no-pie"),
 }
 PROGRAMS = pytest.mark.parametrize("program", KINDS_OF_PROGRAMS)
-
-
-def found(process: StoppedProcess, name: str, thread: int) -> int:
-    # Names of static variables in functions are the compiler's choice.
-    names = {"counted": ("counted", "counted.0", "static_local.counted")}.get(name, (name,))
-    for spelling in names:
-        try:
-            return process.find_symbol(spelling, thread=thread)
-        except SymbolNotFound:
-            continue
-    raise AssertionError(f"{name} is not found")
-
-
-# What the accessor of the library that is opened returns is the third of its elements.
-WITHIN = {"second_variable": 16, "static_variable": 16, "other_variable": 16}
-ALIASES = {"linked_hidden": "linked_hidden_variable"}
-
-
-def check_variables(process: StoppedProcess, truth: dict[str, Any], names: set[str]) -> None:
-    assert len(truth["threads"]) == 6
-    for thread in truth["threads"]:
-        assert set(thread["variables"]) == names
-        for name, address in thread["variables"].items():
-            symbol = ALIASES.get(name, name)
-            if address is None:
-                with pytest.raises(Unavailable, match=rf"{symbol}: thread {thread['id']} has not used any"):
-                    found(process, symbol, thread["id"])
-            else:
-                assert found(process, symbol, thread["id"]) + WITHIN.get(name, 0) == address, (name, thread)
-        variable = found(process, "exe_initialised", thread["id"])
-        assert read_signed(process, variable, 4) == thread["number"]
-
-
-OF_PROGRAM = {"exe_initialised", "exe_aligned", "exe_static", "counted"}
-OF_LIBRARIES = {
-    "linked_variable",
-    "linked_hidden",
-    "second_variable",
-    "static_variable",
-    "static_own",
-    "other_variable",
-}
 
 
 @PROGRAMS
@@ -203,15 +119,6 @@ def test_variables_and_keys_of_a_program_without_shared_libraries(flags: tuple[s
     taken = sample("gcc", "kernel", *flags, libraries=False)
     check_variables(taken.process(), taken.truth, OF_PROGRAM)
     check_keys(taken.process(), taken.truth)
-
-
-def check_keys(process: StoppedProcess, truth: dict[str, Any]) -> None:
-    values = set()
-    for thread in truth["threads"]:
-        for key, value in thread["keys"].items():
-            assert process.pthread_key(thread["id"], int(key)) == value
-            values.add((int(key) >= 32, value is None))
-    assert values == {(False, False), (False, True), (True, False), (True, True)}
 
 
 @PROGRAMS
@@ -279,17 +186,6 @@ def test_the_thread_pointer_is_also_in_glibcs_lists(program: str) -> None:
     for thread in taken.truth["threads"]:
         assert process.thread_pointer(thread["id"]) == thread["pthread"]
     check_variables(process, taken.truth, OF_PROGRAM | OF_LIBRARIES)
-
-
-class Without(FileFinder):
-    """Finds no file of some name."""
-
-    def __init__(self, name: str) -> None:
-        self._missing = name
-        super().__init__()
-
-    def resolve(self, name: str) -> str:
-        return "/nonexistent" if self._missing in name else super().resolve(name)
 
 
 @PROGRAMS

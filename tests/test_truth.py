@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,11 +27,11 @@ from ompd.runtimes.libomp.teams import teams as libomp_teams
 from ompd.runtimes.libomp.teams.threads import Thread
 from tests.support import COMPILERS, FULL, KINDS, MODES, PROGRAMS, STACK_PROGRAMS, TASK_PROGRAMS, stopped
 from tests.support.build import RELEASES, releases
+from tests.support.facts import FACTS, expected, facts_told
 from tests.support.products import sample
 from tests.support.programs import ALL_PROGRAMS, LOCK_KINDS, REDUCTIONS, modes_of
-from tests.truth import Comparison, compare, compare_stacks
+from tests.truth import compare, compare_stacks
 
-FACTS = Path(__file__).with_name("facts.json")
 # gdb's core of 64 default-sized stacks is 1.5 GB, which tells nothing that the others do not.
 TOO_LARGE = {("many", "gcore")}
 # Both kinds of core for every program of regions; for those of tasks and waits, which are about the runtime, a few.
@@ -50,10 +49,6 @@ PRODUCT = [
 PARAMETERS = sample(
     PRODUCT, lambda program, compiler, mode, kind: ((program, compiler), (program, mode == "neither"), (mode, kind))
 )
-
-
-def expected(program: str, mode: str) -> dict[str, int]:
-    return json.loads(FACTS.read_text())[program][mode]
 
 
 @pytest.mark.parametrize(("program", "compiler", "mode", "kind"), PARAMETERS)
@@ -119,11 +114,6 @@ def test_stacks_as_each_release_optimizes(program: str, compiler: str) -> None:
 )
 def test_each_release_on_other_runtimes(program: str, compiler: str, runtime: str) -> None:
     assert compare(stopped(program, compiler=compiler, mode="neither", runtime=runtime)).differences == []
-
-
-def facts_told(found: Comparison) -> dict[str, int]:
-    # With -g clang's bodies are in functions of their own, so that one fact is compared for gcc alone.
-    return {key: count for key, count in sorted(found.equal.items()) if key != "address"}
 
 
 @pytest.mark.xdist_group("busy")

@@ -8,14 +8,10 @@ notes.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -27,8 +23,8 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, Threa
 from ompd.errors import BadInput, OmpdError, Unavailable
 from ompd.runtimes.layout import published
 from ompd.session import Session
-from tests.support import COMPILERS, Missing, Stopped, intel_runtime, stopped
-from tests.support.cache import CHECKOUT
+from tests.support import COMPILERS, Stopped
+from tests.support.vendor import told
 
 PROGRAMS = ("nested", "lock", "task_tree", "icvs", "icvs_env", "two_initial", "task_if0", "serialized_middle", "uneven")
 # All that it needs OMP_DEBUG=enabled for; without, it refuses, and the truth of the programs has to do.
@@ -44,21 +40,6 @@ TEXTS = {
     "tool-verbose-init-var",
     "bind-var",
 }
-
-
-@cache
-def told(program: str, compiler: str = "clang", mode: str = "debug") -> tuple[Stopped, dict[str, Any]]:
-    """Return a core, and what Intel's library tells of it."""
-    library = intel_runtime() / "lib" / "libiomp5_db.so"
-    if not library.exists():
-        raise Missing("intel-openmp", "the wheel has no OMPD library")
-    core = stopped(program, compiler=compiler, mode=mode)
-    command = [sys.executable, "-m", "tests.support.vendor_host", str(library), str(core.core)]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False)
-    if "libstdc++.so.6: cannot open" in done.stderr:
-        raise Missing("libstdc++", "Intel's OMPD library is one of C++", forbidden=True)
-    assert done.returncode == 0, done.stderr
-    return core, json.loads(done.stdout)
 
 
 @contextmanager

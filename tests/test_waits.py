@@ -19,9 +19,9 @@ from ompd.questions import regions, tasks, threads
 from ompd.runtimes.libomp.plugin import Runtime
 from ompd.session import Session
 from tests.support import stopped
+from tests.support.hostile import Overlaid
+from tests.support.odd import COMPILERS, MODES, Core, Odd, core_of
 from tests.support.products import sample
-from tests.test_hostile import Overlaid
-from tests.test_odd_programs import COMPILERS, MODES, Core, Odd, core_of
 from tests.truth import compare
 
 FOLDER = Path(__file__).parent / "waits"

@@ -31,7 +31,7 @@ from tests.crafted.elf import (
 from tests.crafted.unwinding import usual
 from tests.support import INTEL, stopped
 from tests.support.damage import loads_of
-from tests.test_hostile import DAMAGES, Victim
+from tests.support.hostile import DAMAGES, Victim
 
 COMMANDS = ("runtimes", "threads", "stack --raw", "var counter", "snapshot")
 ASKED = ("threads", "parallel", "tasks", "stack", "icvs", "stack --locals", "var truth_held", "snapshot")

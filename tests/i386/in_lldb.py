@@ -11,7 +11,7 @@ from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.lldb.files import LldbFiles
 from ompd.debugger.targets.lldb.loading import load_lldb
 from ompd.debugger.targets.lldb.target import LldbTarget
-from tests.test_i386 import check_process, check_stacks, check_variables
+from tests.i386.checks import check_process, check_stacks, check_variables
 
 
 def main(path: str) -> None:

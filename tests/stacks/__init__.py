@@ -178,3 +178,17 @@ def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[Gd
     for thread, pc, cfa, kind in json.loads((entry("stacks", key, make) / "frames.json").read_text()):
         stacks.setdefault(int(thread), []).append(GdbFrame(int(pc, 16), int(cfa, 16), kind))
     return stacks
+
+
+NO_TABLES = "-fno-asynchronous-unwind-tables"
+
+
+KINDS = (
+    Kind("c", "work.c", "gcc", ("-g", "-O2", "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("c-debug-frame", "work.c", "gcc", ("-g", "-gz", "-O2", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("c-clang-debug-frame", "work.c", "clang", ("-g", "-O1", NO_TABLES, "-pthread", "-lm", "-Wl,-z,lazy")),
+    Kind("c++", "work.cpp", "g++", ("-g", "-O2", "-pthread")),
+    Kind("fortran", "work.f90", "gfortran", ("-g", "-O2", "-fopenmp"), 24),
+    Kind("fortran-O0", "work.f90", "gfortran", ("-g", "-O0", "-fopenmp"), 24),
+    Kind("scikit-learn", "work.py", threads=18, variables=(("OPENBLAS_NUM_THREADS", "2"), ("OMP_NUM_THREADS", "4"))),
+)

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+
+from tests.support import clean_environment
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "ompd"
@@ -136,3 +140,14 @@ def page(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text()))
+
+
+def loaded_after(code: str) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; sys.stderr.write(' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={name: text for name, text in clean_environment().items() if name != "OMPD_PLUGINS"},
+    )
+    return set(run.stderr.split())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
@@ -116,3 +118,10 @@ def is_let_go(process_id: int) -> bool:
     return set(status_of(process_id, "TracerPid")) == {"0"} and not any(
         state[:1] in "tT" for state in status_of(process_id, "State")
     )
+
+
+def wait_until(condition: Any, seconds: float = READY_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

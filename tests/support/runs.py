@@ -106,7 +106,7 @@ def stopped(
     """
     prepared = _prepare(program, compiler, mode, flags, env, threads, pie, runtime)
     if kind == "kernel":
-        _require_kernel_cores()
+        require_kernel_cores()
     folder = prepared.core_folder(kind)
     return prepared.stopped(folder, kind)
 
@@ -126,7 +126,7 @@ def stopped_twice(
 
     :raises Missing: as for :func:`stopped`
     """
-    _require_kernel_cores()
+    require_kernel_cores()
     prepared = _prepare(program, compiler, mode, flags, env, threads, pie, runtime)
     folder = prepared.core_folder("gcore")
     return prepared.stopped(folder, "gcore"), prepared.stopped(folder, "kernel")
@@ -227,7 +227,7 @@ class _Prepared:
                 said = output.read_text(errors="replace")
                 raise NotReady(f"{self.program} ({self.compiler}, {self.mode}), status {status}: {said}")
             truth = json.loads((folder / "truth.json").read_text())
-            _await_pause(process.pid, truth["monitor"])
+            await_pause(process.pid, truth["monitor"])
             yield process, truth
         finally:
             os.close(ready)
@@ -276,7 +276,7 @@ def limited(command: Sequence[str], option: str, number: int) -> list[str]:
     return ["/bin/sh", "-c", f'ulimit -c 0; ulimit {option} {number} && exec "$@"', "sh", *command]
 
 
-def _await_pause(pid: int, thread: int) -> None:
+def await_pause(pid: int, thread: int) -> None:
     # The monitor has told that the program is at rest; this waits until it is so itself.
     path = Path(f"/proc/{pid}/task/{thread}/stat")
     deadline = time.monotonic() + READY_SECONDS
@@ -286,7 +286,7 @@ def _await_pause(pid: int, thread: int) -> None:
         time.sleep(0.0005)
 
 
-def _require_kernel_cores() -> None:
+def require_kernel_cores() -> None:
     obstacle = kernel_core_obstacle()
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)

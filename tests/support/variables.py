@@ -20,9 +20,9 @@ from tests.support.runs import (
     ENVIRONMENT,
     READY_SECONDS,
     NotReady,
-    _require_kernel_cores,
     can_be_read,
     cores_allowed,
+    require_kernel_cores,
     write_gcore,
     write_kernel_core,
 )
@@ -181,7 +181,7 @@ def stopped(recipe: Recipe, threads: int, kind: str = "kernel") -> Told:
     :raises Missing: if a tool is not there, or the machine forbids this kind of core
     """
     if kind == "kernel":
-        _require_kernel_cores()
+        require_kernel_cores()
     program = build(recipe)
 
     def make(folder: Path) -> None:

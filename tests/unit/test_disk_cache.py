@@ -18,13 +18,14 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.files import cache as disk_cache
-from ompd.debugger.files.cache import DiskCache, FileCache
-from ompd.debugger.files.finder import FileFinder, MappedFile, open_mapped
+from ompd.debugger.files.cache import DiskCache
+from ompd.debugger.files.finder import FileFinder, open_mapped
 from ompd.debugger.modules.told_layouts import ToldLayouts
 from ompd.debugger.modules.told_places import ToldPlaces
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
 from tests.support import clean_environment, stopped
+from tests.support.disk_cache import kept_of, settled
 from tests.unit.debug_programs import built
 from tests.unit.samples import libc
 
@@ -37,20 +38,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def cache(folder: Path) -> DiskCache:
     return DiskCache(str(folder))
-
-
-def settled(path: Path) -> MappedFile:
-    """Map a file that was last written to long ago, as far as it says."""
-    mapped = open_mapped(str(path))
-    assert isinstance(mapped, MappedFile) and mapped.identity is not None
-    mapped.identity = (*mapped.identity[:3], *(time_ns - 10**10 for time_ns in mapped.identity[3:]))
-    return mapped
-
-
-def kept_of(cache: DiskCache, path: Path) -> FileCache:
-    kept = cache.of(settled(path))
-    assert kept is not None
-    return kept
 
 
 @pytest.fixture
@@ -197,7 +184,7 @@ def test_a_full_disk_leaves_what_was_there(cache: DiskCache, folder: Path, file:
     kept.put("rows", b"rows")
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from tests.unit.test_disk_cache import DiskCache, kept_of\n"
+        "from ompd.debugger.files.cache import DiskCache\nfrom tests.support.disk_cache import kept_of\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "kept_of(DiskCache(sys.argv[1]), Path(sys.argv[2])).put('rows', bytes(1000))"
     )
@@ -225,7 +212,7 @@ def test_it_does_not_grow_for_ever(cache: DiskCache, folder: Path, file: Path, m
 def test_two_writers_leave_a_whole_entry(folder: Path, file: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from tests.unit.test_disk_cache import DiskCache, kept_of\n"
+        "from ompd.debugger.files.cache import DiskCache\nfrom tests.support.disk_cache import kept_of\n"
         "kept = kept_of(DiskCache(sys.argv[1]), Path(sys.argv[2])); mark = sys.argv[3].encode()\n"
         "for number in range(300):\n"
         "    kept.put('rows', mark * (1000 + number))\n"

@@ -16,6 +16,7 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.errors import MalformedFile
 from tests.support import clean_environment, intel_runtime, require
 from tests.support.budget import within
+from tests.unit.made_lines import Made
 from tests.unit.samples import compiled, libc, mapped, run, source, survives
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3, 4, 5])
@@ -380,23 +381,6 @@ def test_damaged_entries_of_inlined_functions_are_read_or_refused(compiler: str,
             inlined_at(info, address)
 
     survives(path.read_bytes(), use, debug_regions(elf))
-
-
-class Made:
-    """A file of nothing but sections, in place of an ElfFile."""
-
-    name = "made"
-    byte_order = "little"
-    disk_size = 1 << 20
-
-    def __init__(self, **sections: bytes) -> None:
-        self._sections = {f".debug_{name}": data for name, data in sections.items()}
-
-    def section(self, name: str) -> str | None:
-        return name if name in self._sections else None
-
-    def section_span(self, name: str) -> tuple[bytes, int, int]:
-        return self._sections[name], 0, len(self._sections[name])
 
 
 def function_with(inlined: bytes, ranges: bytes = b"") -> LineInfo:

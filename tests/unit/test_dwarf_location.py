@@ -27,8 +27,8 @@ from ompd.binary.types.types import TypeInfo
 from ompd.debugger.variables.locals import kept_frame_size
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
 from ompd.safety import limits
+from tests.support.local_variables import recipe
 from tests.support.variables import build
-from tests.test_locals import recipe
 from tests.unit.samples import mapped, survives
 
 FBREG, CFA, DEREF, PIECE, STACK_VALUE, REG3, BREG3, BREG6 = 0x91, 0x9C, 0x06, 0x93, 0x9F, 0x53, 0x73, 0x76

@@ -12,7 +12,7 @@ from ompd.binary.dwarf.source.lines import LineInfo
 from ompd.errors import MalformedFile, OmpdError
 from tests.fuzz.formats import Itself
 from tests.support.budget import within
-from tests.unit.test_dwarf_lines import Made
+from tests.unit.made_lines import Made
 
 _CODE = struct.pack("<QQ", 0x1000, 0x1000)
 

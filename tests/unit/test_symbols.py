@@ -15,8 +15,8 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.binary.elf.symbols import STT_FUNC, STT_TLS, Symbol
 from ompd.errors import MalformedFile
 from tests.support import intel_runtime, require
+from tests.unit.made_elf import build_elf
 from tests.unit.samples import compiled, libc, mapped, run, survives
-from tests.unit.test_elf import build_elf
 
 RANKS = {"GLOBAL": 0, "UNIQUE": 0, "WEAK": 1, "LOCAL": 2}
 PLACES = {"UND": 0, "ABS": 0xFFF1}

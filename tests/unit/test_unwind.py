@@ -17,8 +17,8 @@ from ompd.debugger.architecture import X86_64
 from ompd.debugger.stacks.unwind import MAX_FRAMES, Frame, Stack, Steps, Unwinder
 from ompd.errors import MalformedFile, MemoryFault
 from tests.support import require
+from tests.unit.made_unwinding import cie, entry
 from tests.unit.samples import compiled, crashed, mapped, run, survives
-from tests.unit.test_cfi import cie, entry
 
 NT_PRSTATUS, NT_FILE = 1, 0x46494C45
 

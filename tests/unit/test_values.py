@@ -30,7 +30,7 @@ from ompd.errors import BadInput, MemoryFault, OmpdError
 from tests.support import clean_environment, require
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
-from tests.support.runs import _require_kernel_cores, cores_allowed
+from tests.support.runs import cores_allowed, require_kernel_cores
 
 SOURCES = Path(__file__).parents[1] / "values"
 BUILDS = {
@@ -91,7 +91,7 @@ def _closed() -> Iterator[None]:
 
 
 def made(name: str) -> Sample:
-    _require_kernel_cores()
+    require_kernel_cores()
     tool, driver, source, flags = BUILDS[name]
     used = compiler(tool)
     command = str(used.path.with_name(used.path.name.replace(tool, driver)))

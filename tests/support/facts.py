@@ -1,0 +1,19 @@
+"""How many facts of each kind have to be told of a program (``tests/facts.json``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.truth import Comparison
+
+FACTS = Path(__file__).parents[1] / "facts.json"
+
+
+def expected(program: str, mode: str) -> dict[str, int]:
+    return json.loads(FACTS.read_text())[program][mode]
+
+
+def facts_told(found: Comparison) -> dict[str, int]:
+    # With -g clang's bodies are in functions of their own, so that one fact is compared for gcc alone.
+    return {key: count for key, count in sorted(found.equal.items()) if key != "address"}

@@ -1,0 +1,32 @@
+"""Cores of the programs on the stub, and defects of a plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ompd.contract.ompd import ThreadIdKind
+from ompd.debugger.bound import BoundCallbacks
+from tests.support import Stopped, stopped
+
+# What is executed at once when many tasks are queued is each runtime's matter; the numbers are for this many.
+SPECIAL: Mapping[str, Mapping[str, str]] = {"task_queued": {"TASKS": "200"}}
+
+
+def on_stub(program: str, compiler: str = "gcc", mode: str = "debug", **options: Any) -> Stopped:
+    env = {**SPECIAL.get(program, {}), **options.pop("env", {})}
+    return stopped(program, compiler=compiler, mode=mode, env=env, **{"runtime": "stub", **options})
+
+
+Defect = Callable[[BoundCallbacks], Callable[..., Any]]
+
+
+DEFECTS: Mapping[str, Defect] = {
+    "find_symbol": lambda honest: lambda name, *, thread=None: BoundCallbacks.find_symbol(honest, name) + 8,
+    "read": lambda honest: lambda address, size: BoundCallbacks.read(honest, address, size)[::-1],
+    "read_string": lambda honest: lambda address, limit=4096: b"",
+    "thread_for_id": lambda honest: (
+        lambda kind, identifier: identifier & 0xFFFF if kind == ThreadIdKind.PTHREAD else identifier
+    ),
+    "to_host": lambda honest: lambda raw, unit_size: raw[::-1],
+}
