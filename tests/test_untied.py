@@ -86,3 +86,13 @@ def test_a_task_in_a_queue_is_on_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(Task, "scheduling", lambda task: queued if task.status() == "executing" else None)
         (row,) = [row for row in session.ask_tasks().rows if row.id == queued.id]
     assert (row.status, row.thread) == ("queued", None)
+
+
+def test_a_task_that_a_thread_has_just_taken_is_in_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    # __kmp_task_start sets the thread's th_current_task before the task's td_flags.started.
+    with ompd.open_core(stopped("task_queued", runtime="intel").core) as session:
+        rows = session.ask_tasks().rows
+        executing = next(row for row in rows if row.status == "executing" and row.kind == "explicit")
+        honest = Task.status
+        monkeypatch.setattr(Task, "status", lambda task: "queued" if task.id == executing.id else honest(task))
+        assert executing in session.ask_tasks().rows

@@ -68,6 +68,7 @@ class _Collector:
         self._problems = problems
         self._tasks: dict[str, TaskHandle] = {}
         self._threads: dict[str, int] = {}
+        self._current: set[str] = set()  # which threads name as their own
         self._alike: dict[Hashable, _Alike] = {}
         self._others: dict[str, _Alike] = {}  # those that a task is alike, by its id
 
@@ -90,6 +91,7 @@ class _Collector:
                 task = handle.current_task()
                 if task is None:
                     continue
+                self._current.add(task.id)
                 thread = self._native_id(handle)
                 for found in (task, *self._suspended_by(task)):
                     if thread is not None:
@@ -251,6 +253,9 @@ class _Collector:
         )
 
     def _as_found(self, row: TaskRecord) -> TaskRecord:
+        # What only all tasks and threads together tell.
+        if row.status == "queued" and row.id in self._current:
+            row = replace(row, status="executing")  # libomp notes who executes a task before it notes that it began
         # An untied task keeps the name of the one that it was suspended for when that one is over.
         if row.scheduling is None or row.scheduling in self._tasks:
             return row

@@ -280,6 +280,8 @@ class Victim:
                 continue
             spans = self.rows[question].get(key(row), {})
             for name, was, is_now, why in _differences(row, now):
+                if name == "status" and (was, is_now) == ("queued", "executing") and row.thread != now.thread:
+                    continue  # what a thread names as its task was touched
                 if name == "scheduling" and why is not None and was not in rows:
                     continue  # what leads to that task was touched, and a row names only tasks that have one
                 if name in spans and not any(spans[name].touches(*place) for place in places):
