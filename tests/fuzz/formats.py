@@ -644,7 +644,7 @@ def read_unwinding(data: bytes) -> None:
         if table is not None:
             for place in (*_PLACES, *range(_ADDRESS, _ADDRESS + 256, 24)):
                 _try(lambda table=table, place=place: table.row(place))
-            _try(lambda table=table: list(table.iter_fdes()))
+            _try(lambda table=table: list(table._heads()))
 
 
 class Itself:

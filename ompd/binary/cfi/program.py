@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from ompd.binary.cursor import Cursor
+from ompd.binary.dwarf import constants as dw
 
 # DW_EH_PE: low half the format, then what it counts from, then whether it is the address of the pointer
 PE_OMIT = 0xFF
@@ -95,7 +96,7 @@ class Program:
         cursor.fail("too many call frame instructions")
 
     def _advance(self, cursor: Cursor, opcode: int, delta: int) -> int:
-        if opcode == _SET_LOC:
+        if opcode == dw.DW_CFA_SET_LOC:
             return read_pointer(cursor, self._cie.pointer_encoding, self._pointer_size)
         return self.location + delta * self._cie.code_alignment
 
@@ -181,34 +182,36 @@ class Program:
         self.cfa = CfaRule(0, 0, cursor.take(cursor.uleb()))
 
 
-_SET_LOC = 0x01
 # Instructions that begin a new row, and the size of their operand in bytes
-_ADVANCES = {0x40: 0, _SET_LOC: 0, 0x02: 1, 0x03: 2, 0x04: 4}
-# DW_CFA_*; the upper two bits alone mark those whose first operand is in the lower six
+_ADVANCES = {
+    **{dw.DW_CFA_ADVANCE_LOC: 0, dw.DW_CFA_SET_LOC: 0},
+    **{dw.DW_CFA_ADVANCE_LOC1: 1, dw.DW_CFA_ADVANCE_LOC2: 2, dw.DW_CFA_ADVANCE_LOC4: 4},
+}
+# The upper two bits alone mark those whose first operand is in the lower six
 _EFFECTS: Mapping[int, Callable[[Program, Cursor, int], None]] = {
-    0x80: Program.offset,
-    0xC0: Program.restore,
-    0x00: Program.nop,
-    0x05: Program.offset_extended,
-    0x06: Program.restore_extended,
-    0x07: Program.undefined,
-    0x08: Program.same_value,
-    0x09: Program.register,
-    0x0A: Program.remember_state,
-    0x0B: Program.restore_state,
-    0x0C: Program.def_cfa,
-    0x0D: Program.def_cfa_register,
-    0x0E: Program.def_cfa_offset,
-    0x0F: Program.def_cfa_expression,
-    0x10: Program.expression,
-    0x11: Program.offset_extended_sf,
-    0x12: Program.def_cfa_sf,
-    0x13: Program.def_cfa_offset_sf,
-    0x14: Program.val_offset,
-    0x15: Program.val_offset_sf,
-    0x16: Program.val_expression,
-    0x2E: Program.skip_uleb,
-    0x2F: Program.negative_offset_extended,
+    dw.DW_CFA_OFFSET: Program.offset,
+    dw.DW_CFA_RESTORE: Program.restore,
+    dw.DW_CFA_NOP: Program.nop,
+    dw.DW_CFA_OFFSET_EXTENDED: Program.offset_extended,
+    dw.DW_CFA_RESTORE_EXTENDED: Program.restore_extended,
+    dw.DW_CFA_UNDEFINED: Program.undefined,
+    dw.DW_CFA_SAME_VALUE: Program.same_value,
+    dw.DW_CFA_REGISTER: Program.register,
+    dw.DW_CFA_REMEMBER_STATE: Program.remember_state,
+    dw.DW_CFA_RESTORE_STATE: Program.restore_state,
+    dw.DW_CFA_DEF_CFA: Program.def_cfa,
+    dw.DW_CFA_DEF_CFA_REGISTER: Program.def_cfa_register,
+    dw.DW_CFA_DEF_CFA_OFFSET: Program.def_cfa_offset,
+    dw.DW_CFA_DEF_CFA_EXPRESSION: Program.def_cfa_expression,
+    dw.DW_CFA_EXPRESSION: Program.expression,
+    dw.DW_CFA_OFFSET_EXTENDED_SF: Program.offset_extended_sf,
+    dw.DW_CFA_DEF_CFA_SF: Program.def_cfa_sf,
+    dw.DW_CFA_DEF_CFA_OFFSET_SF: Program.def_cfa_offset_sf,
+    dw.DW_CFA_VAL_OFFSET: Program.val_offset,
+    dw.DW_CFA_VAL_OFFSET_SF: Program.val_offset_sf,
+    dw.DW_CFA_VAL_EXPRESSION: Program.val_expression,
+    dw.DW_CFA_GNU_ARGS_SIZE: Program.skip_uleb,
+    dw.DW_CFA_GNU_NEGATIVE_OFFSET_EXTENDED: Program.negative_offset_extended,
 }
 
 

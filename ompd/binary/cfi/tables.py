@@ -286,15 +286,6 @@ class UnwindTable:
             start += self._address + head.begin
         return start & self._mask, size & self._mask
 
-    def iter_fdes(self) -> Iterator[Fde]:
-        """Yield all entries in the section's order, without use of the search table.
-
-        :raises MalformedFile: when it reaches an entry that is malformed
-        """
-        for _, head in self._heads():
-            if head.cie is not None:
-                yield self._parse_fde(head)
-
     def _heads(self) -> Iterator[tuple[int, _Head]]:
         # All entries with their offsets, up to one that does not fit.
         offset = 0

@@ -76,10 +76,10 @@ class StackMachine:
     def step(self, opcode: int) -> None:
         """Do the operation *opcode*, whose operands are at the cursor."""
         cursor = self.cursor
-        if 0x30 <= opcode <= 0x4F:  # DW_OP_lit0 …
-            self.push(opcode - 0x30)
-        elif 0x70 <= opcode <= 0x8F:  # DW_OP_breg0 …
-            self.push(self.register(opcode - 0x70) + cursor.sleb())
+        if dw.DW_OP_LIT0 <= opcode <= dw.DW_OP_LIT31:
+            self.push(opcode - dw.DW_OP_LIT0)
+        elif dw.DW_OP_BREG0 <= opcode <= dw.DW_OP_BREG31:
+            self.push(self.register(opcode - dw.DW_OP_BREG0) + cursor.sleb())
         elif opcode in _CONSTANTS:
             size, signed = _CONSTANTS[opcode]
             self.push(cursor.signed(size) if signed else cursor.unsigned(size))
@@ -195,50 +195,50 @@ class StackMachine:
 
 _UNSIGNED = frozenset((dw.DW_OP_MOD, dw.DW_OP_SHL, dw.DW_OP_SHR))
 _CONSTANTS = {
-    0x08: (1, False),
-    0x09: (1, True),
-    0x0A: (2, False),
-    0x0B: (2, True),
-    0x0C: (4, False),
-    0x0D: (4, True),
-    0x0E: (8, False),
-    0x0F: (8, True),
+    dw.DW_OP_CONST1U: (1, False),
+    dw.DW_OP_CONST1S: (1, True),
+    dw.DW_OP_CONST2U: (2, False),
+    dw.DW_OP_CONST2S: (2, True),
+    dw.DW_OP_CONST4U: (4, False),
+    dw.DW_OP_CONST4S: (4, True),
+    dw.DW_OP_CONST8U: (8, False),
+    dw.DW_OP_CONST8S: (8, True),
 }
-_UNARY: Mapping[int, Callable[[int], int]] = {0x19: abs, 0x1F: lambda a: -a, 0x20: lambda a: ~a}
+_UNARY: Mapping[int, Callable[[int], int]] = {dw.DW_OP_ABS: abs, dw.DW_OP_NEG: lambda a: -a, dw.DW_OP_NOT: lambda a: ~a}
 _BINARY: Mapping[int, Callable[[int, int], int]] = {
-    0x1A: lambda a, b: a & b,
+    dw.DW_OP_AND: lambda a, b: a & b,
     dw.DW_OP_DIV: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # towards zero, unlike Python's
-    0x1C: lambda a, b: a - b,
+    dw.DW_OP_MINUS: lambda a, b: a - b,
     dw.DW_OP_MOD: lambda a, b: a % b,
-    0x1E: lambda a, b: a * b,
-    0x21: lambda a, b: a | b,
-    0x22: lambda a, b: a + b,
+    dw.DW_OP_MUL: lambda a, b: a * b,
+    dw.DW_OP_OR: lambda a, b: a | b,
+    dw.DW_OP_PLUS: lambda a, b: a + b,
     dw.DW_OP_SHL: lambda a, b: a << b,
     dw.DW_OP_SHR: lambda a, b: a >> b,
     dw.DW_OP_SHRA: lambda a, b: a >> b,
-    0x27: lambda a, b: a ^ b,
-    0x29: lambda a, b: a == b,
-    0x2A: lambda a, b: a >= b,
-    0x2B: lambda a, b: a > b,
-    0x2C: lambda a, b: a <= b,
-    0x2D: lambda a, b: a < b,
-    0x2E: lambda a, b: a != b,
+    dw.DW_OP_XOR: lambda a, b: a ^ b,
+    dw.DW_OP_EQ: lambda a, b: a == b,
+    dw.DW_OP_GE: lambda a, b: a >= b,
+    dw.DW_OP_GT: lambda a, b: a > b,
+    dw.DW_OP_LE: lambda a, b: a <= b,
+    dw.DW_OP_LT: lambda a, b: a < b,
+    dw.DW_OP_NE: lambda a, b: a != b,
 }
 _OTHERS: Mapping[int, Callable[[StackMachine], None]] = {
-    0x03: StackMachine.address,
-    0x06: StackMachine.deref,
-    0x10: StackMachine.constu,
-    0x11: StackMachine.consts,
-    0x12: StackMachine.dup,
-    0x13: StackMachine.drop,
-    0x14: StackMachine.over,
-    0x15: StackMachine.pick,
-    0x16: StackMachine.swap,
-    0x17: StackMachine.rot,
-    0x23: StackMachine.plus_uconst,
-    0x28: StackMachine.bra,
-    0x2F: StackMachine.skip,
-    0x92: StackMachine.bregx,
-    0x94: StackMachine.deref_size,
-    0x96: StackMachine.nop,
+    dw.DW_OP_ADDR: StackMachine.address,
+    dw.DW_OP_DEREF: StackMachine.deref,
+    dw.DW_OP_CONSTU: StackMachine.constu,
+    dw.DW_OP_CONSTS: StackMachine.consts,
+    dw.DW_OP_DUP: StackMachine.dup,
+    dw.DW_OP_DROP: StackMachine.drop,
+    dw.DW_OP_OVER: StackMachine.over,
+    dw.DW_OP_PICK: StackMachine.pick,
+    dw.DW_OP_SWAP: StackMachine.swap,
+    dw.DW_OP_ROT: StackMachine.rot,
+    dw.DW_OP_PLUS_UCONST: StackMachine.plus_uconst,
+    dw.DW_OP_BRA: StackMachine.bra,
+    dw.DW_OP_SKIP: StackMachine.skip,
+    dw.DW_OP_BREGX: StackMachine.bregx,
+    dw.DW_OP_DEREF_SIZE: StackMachine.deref_size,
+    dw.DW_OP_NOP: StackMachine.nop,
 }

@@ -16,7 +16,14 @@ _MAX_PIECES = 256
 _MAX_FRAME_BASES = 2  # the frame's base may not be told by itself
 
 # Operations on values that have a type: floating point that the code keeps in no place of its own.
-_TYPED = frozenset((0xA4, 0xA5, 0xA6, 0xA7, 0xA8, 0xA9, 0xF4, 0xF5, 0xF6, 0xF7, 0xF9))
+_TYPED = frozenset(
+    (
+        *(dw.DW_OP_CONST_TYPE, dw.DW_OP_REGVAL_TYPE, dw.DW_OP_DEREF_TYPE),
+        *(dw.DW_OP_XDEREF_TYPE, dw.DW_OP_CONVERT, dw.DW_OP_REINTERPRET),
+        *(dw.DW_OP_GNU_CONST_TYPE, dw.DW_OP_GNU_REGVAL_TYPE, dw.DW_OP_GNU_DEREF_TYPE),
+        *(dw.DW_OP_GNU_CONVERT, dw.DW_OP_GNU_REINTERPRET),
+    )
+)
 
 
 class Piece(NamedTuple):

@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 class ToldPlaces:
-    """What :class:`LineInfo` says, from memory where it was found before.
+    """What :class:`LineInfo` says, from memory where it was found before: its methods are those of that class.
 
     :param kept: what is kept of the file on disk, None for nothing
     """
@@ -39,7 +39,6 @@ class ToldPlaces:
         self._rows: dict[str, Any] = rows if len(rows) < _MAX_KEPT else {}
 
     def locate(self, link_address: int, *, entry: bool = False) -> Place | None:
-        """See :meth:`LineInfo.locate`."""
         key = f"{'entry' if entry else 'line'} {link_address:x}"
         if key in self._rows:
             row = self._rows[key]
@@ -50,7 +49,6 @@ class ToldPlaces:
         return found
 
     def construct(self, link_address: int) -> Place | None:
-        """See :meth:`LineInfo.construct`."""
         key = f"construct {link_address:x}"
         row = self._rows.get(key, 0)
         if row is None or _is_place(row):
@@ -60,7 +58,6 @@ class ToldPlaces:
         return found
 
     def functions(self, link_address: int) -> Sequence[Function]:
-        """See :meth:`LineInfo.functions`."""
         key = f"functions {link_address:x}"
         rows = self._rows.get(key)
         if isinstance(rows, list) and all(map(_is_function, rows)):
@@ -72,7 +69,6 @@ class ToldPlaces:
         return found
 
     def has_parameter(self, link_address: int, name: str) -> bool:
-        """See :meth:`LineInfo.has_parameter`."""
         key = f"parameter {link_address:x} {name}"
         found = self._rows.get(key)
         if not isinstance(found, bool):
@@ -81,7 +77,6 @@ class ToldPlaces:
         return found
 
     def declared_inside(self, link_address: int) -> str | None:
-        """See :meth:`LineInfo.declared_inside`."""
         key = f"inside {link_address:x}"
         found = self._rows.get(key, 0)
         if found is not None and not isinstance(found, str):
@@ -90,7 +85,6 @@ class ToldPlaces:
         return found
 
     def function_around(self, link_address: int, linkage: str) -> str | None:
-        """See :meth:`LineInfo.function_around`."""
         key = f"around {link_address:x} {linkage}"
         found = self._rows.get(key, 0)
         if found is not None and not isinstance(found, str):
@@ -99,15 +93,12 @@ class ToldPlaces:
         return found
 
     def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
-        """See :meth:`LineInfo.function_entry`."""
         return self._lines.function_entry(link_address)
 
     def calls(self, link_address: int) -> Sequence[Call]:
-        """See :meth:`LineInfo.calls`."""
         return self._lines.calls(link_address)
 
     def passed(self, inside: int) -> Sequence[int]:
-        """See :meth:`LineInfo.passed`."""
         return self._lines.passed(inside)
 
     def _keep(self, key: str, value: object) -> None:
