@@ -60,6 +60,7 @@ from tests.support.runs import (
     write_gcore,
     write_kernel_core,
 )
+from tests.support.unwinding import stack_of
 
 SOURCES = Path(__file__).parent / "i386"
 CUTS = 60
@@ -440,7 +441,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
         theirs = [frame for frame in shown[number] if frame.kind in ("normal", "signal")]
         if any(found.table_for(frame.pc) is None for frame in theirs):
             continue  # the vDSO is no file; cores have it
-        stack = Unwinder(read, I386, found.table_for).stack(registers)
+        stack = stack_of(Unwinder(read, I386, found.table_for), registers)
         if stack.stopped == f"{comparing.UNCOVERED}{theirs[0].pc:#x}":
             thunks.add(theirs[0].pc)
             continue

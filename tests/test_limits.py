@@ -705,7 +705,7 @@ REASONS = {
         "bytes(data)": _HELD,
     },
     "debugger/targets/lldb/run.py": {"range(0, thread.GetStopReasonDataCount(), 2)": "the debugger's own list"},
-    "debugger/stacks/unwind.py": {"range(words)": "at most _MAX_SPAN_WORDS"},
+    "debugger/stacks/steps.py": {"range(words)": "at most _MAX_SPAN_WORDS"},
     "debugger/variables/names.py": {"(Dereference(),) * rest[:stars].count('*')": "of a name that the user typed"},
     "safety/reading.py": {"bytes(wanted)": "what is looked for", "range(_MAX_EXTENTS if start < end else 0)": _OWN},
 }

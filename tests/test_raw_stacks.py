@@ -49,6 +49,7 @@ from tests.stacks.comparing import (
 from tests.support import FULL, Missing, clean_environment, require
 from tests.support.cache import entry, key_of
 from tests.support.products import in_turn
+from tests.support.unwinding import stack_of
 
 MORE_KINDS = (
     Kind("c++-O0", "work.cpp", "g++", ("-g", "-O0", "-pthread")),
@@ -268,7 +269,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
                 raise MemoryFault(address, size)
             return memory[address - low : address - low + size]
 
-        stack = Unwinder(read, X86_64, found.table_for).stack(registers)
+        stack = stack_of(Unwinder(read, X86_64, found.table_for), registers)
         theirs = [frame for frame in shown[number] if frame.kind in ("normal", "signal")]
         assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(f.pc, f.kind == "signal") for f in theirs]
         assert [f.cfa for f in stack.frames[:-1]] == [f.cfa for f in theirs[:-1]]

@@ -27,7 +27,7 @@ def test_a_stack_has_the_shape_of_its_frames(runtime: str) -> None:
         stacks = [process.stack(thread) for thread in process.threads()]
         unwinder = process.stacks.unwinder
         for thread, stack in zip(process.threads(), stacks, strict=True):
-            frames = unwinder.stack(process.registers(thread)).frames
+            frames = list(unwinder.unwind(process.registers(thread)))
             assert stack.stopped is None and stack.shape == shape_of(tuple(frames))
             assert stack.innermost == frames[0]
             assert stack.frames == tuple(frames)

@@ -20,7 +20,7 @@ from ompd.debugger.regions import Regions
 from ompd.debugger.snapshot.environment import read_environment
 from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.stacks.stacks import Stacks
-from ompd.debugger.stacks.unwind import Steps
+from ompd.debugger.stacks.steps import Steps
 from ompd.debugger.symbols import Symbols
 from ompd.debugger.targets.base import Target
 from ompd.debugger.threads.glibc import GlibcThreads

@@ -17,11 +17,11 @@ from ompd.session import Session
 if TYPE_CHECKING:
     from ompd.binary.types.values.shown import Shown as Shown
     from ompd.debugger.snapshot.snapshot import Snapshot as Snapshot
+    from ompd.debugger.variables.choices import StaticVariable as StaticVariable
     from ompd.debugger.variables.locals import FunctionLocals as FunctionLocals
     from ompd.debugger.variables.locals import LocalValue as LocalValue
     from ompd.debugger.variables.names import VariableName as VariableName
     from ompd.debugger.variables.reader import VariableReader as VariableReader
-    from ompd.debugger.variables.static import StaticVariable as StaticVariable
 
 
 def parse_name(text: str) -> VariableName:
@@ -44,8 +44,8 @@ def variable_reader(
     :param elements: the most elements of an array, or characters of a string, to show
     :raises NoAnswer: if there is more than one: the text lists them by names that distinguish them
     """
+    from ompd.debugger.variables.choices import list_choices  # noqa: PLC0415
     from ompd.debugger.variables.reader import VariableReader  # noqa: PLC0415
-    from ompd.debugger.variables.static import list_choices  # noqa: PLC0415
 
     if len(found) > 1:
         raise list_choices(wanted, found)

@@ -47,6 +47,7 @@ from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.targets import core as core_module
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MalformedFile, MemoryFault, OmpdError
+from tests.support.unwinding import stack_of
 
 _ABSURD = (0, 1, 2, 3, 7, 8, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFF0)
 _ABSURD += (0xFFFFFFFF, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -878,7 +879,7 @@ def read_stack(data: bytes) -> None:
     for pc in (0, _CODE + 1, _BLIND, _BLIND + 9):
         for guess in (False, True):
             registers = {"rip": pc, "rsp": _STACK, "rbp": _STACK + 64, "rbx": 1}
-            stack = unwinder.stack(registers, guess=guess)
+            stack = stack_of(unwinder, registers, guess=guess)
             assert stack.frames and all(frame.guessed <= guess for frame in stack.frames)
     assert reads < 250_000
 

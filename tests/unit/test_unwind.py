@@ -14,9 +14,12 @@ from ompd.binary.cfi.tables import UnwindTable
 from ompd.binary.elf.elf import ET_DYN, PT_LOAD, PT_NOTE, ElfFile
 from ompd.binary.elf.notes import iter_notes
 from ompd.debugger.architecture import X86_64
-from ompd.debugger.stacks.unwind import MAX_FRAMES, Frame, Stack, Steps, Unwinder
+from ompd.debugger.stacks.frames import Frame
+from ompd.debugger.stacks.steps import Steps
+from ompd.debugger.stacks.unwind import MAX_FRAMES, Unwinder
 from ompd.errors import MalformedFile, MemoryFault
 from tests.support import require
+from tests.support.unwinding import Stack, stack_of
 from tests.unit.made_unwinding import cie, entry
 from tests.unit.samples import compiled, crashed, mapped, run, survives
 
@@ -109,7 +112,7 @@ def test_every_frame_is_the_one_that_gdb_shows(runtime: str, flags: tuple[str, .
     unwinder = core.unwinder()
     signal_frames = 0
     for thread, registers in core.threads.items():
-        stack = unwinder.stack(registers)
+        stack = stack_of(unwinder, registers)
         assert stack.complete, stack.stopped
         assert [(f.pc, f.is_signal_frame) for f in stack.frames] == [(pc, signal) for pc, _, signal in expected[thread]]
         for frame, (_, cfa, _) in zip(stack.frames, expected[thread], strict=True):
@@ -124,7 +127,7 @@ def test_every_frame_is_the_one_that_gdb_shows(runtime: str, flags: tuple[str, .
 def crashed_thread() -> tuple[Core, Stack]:
     core = Core(mapped(crashed(compiled())))
     unwinder = core.unwinder()
-    stacks = [unwinder.stack(registers) for registers in core.threads.values()]
+    stacks = [stack_of(unwinder, registers) for registers in core.threads.values()]
     return core, next(s for s in stacks if any(f.is_signal_frame for f in s.frames))
 
 
@@ -181,7 +184,7 @@ def test_a_stack_is_read_in_blocks() -> None:
         return core.read(address, size)
 
     registers = next(r for r in core.threads.values() if r["rsp"] == stack.frames[0].sp)
-    Unwinder(read, X86_64, core.table_for).stack(registers)
+    stack_of(Unwinder(read, X86_64, core.table_for), registers)
     extent = (stack.frames[-1].sp - stack.frames[0].sp) // 4096 + 2
     restored = 17 + 1  # the signal frame's registers and CFA lie by expressions, one by one
     assert len(reads) <= extent + restored + 2
@@ -212,7 +215,7 @@ def walk_of(
 
     table = invented_table(instructions)
     unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if FUNCTION <= pc < FUNCTION + 0x1000 else None)
-    return unwinder.stack({"rip": pc, "rsp": rsp, "rbx": 3, "rax": 1})
+    return stack_of(unwinder, {"rip": pc, "rsp": rsp, "rbx": 3, "rax": 1})
 
 
 def frames_at(count: int, start: int = 0x7000) -> Iterator[tuple[int, int]]:
@@ -268,7 +271,7 @@ def test_registers_that_are_missing_are_named() -> None:
     stack = walk_of(dict(frames_at(4)), b"\x0c\x09\x10")  # CFA by r9, which no one told
     assert len(stack.frames) == 1 and stack.stopped is not None and "register 9" in stack.stopped
     table = invented_table()
-    nothing = Unwinder(lambda a, n: bytes(n), X86_64, lambda pc: (table, 0)).stack({"rax": 1})
+    nothing = stack_of(Unwinder(lambda a, n: bytes(n), X86_64, lambda pc: (table, 0)), {"rax": 1})
     assert nothing.frames == [] and nothing.stopped is not None
 
 
@@ -290,7 +293,7 @@ def test_damaged_unwind_data_ends_the_stack() -> None:
     def damaged(pc: int) -> tuple[UnwindTable, int] | None:
         raise MalformedFile("no table")
 
-    stack = Unwinder(lambda a, n: bytes(n), X86_64, damaged).stack({"rip": 1, "rsp": 1})
+    stack = stack_of(Unwinder(lambda a, n: bytes(n), X86_64, damaged), {"rip": 1, "rsp": 1})
     assert len(stack.frames) == 1 and stack.stopped == "unwind data at 0x1 is damaged: no table"
 
 
@@ -307,7 +310,7 @@ def test_a_handler_may_run_on_a_stack_above_the_interrupted_one() -> None:
     def table_for(pc: int) -> tuple[UnwindTable, int] | None:
         return (signal, 0x10_0000) if pc >= 0x50_0000 else (normal, 0)
 
-    found = Unwinder(read, X86_64, table_for).stack({"rip": FUNCTION, "rsp": 0x9000, "rbx": 3})
+    found = stack_of(Unwinder(read, X86_64, table_for), {"rip": FUNCTION, "rsp": 0x9000, "rbx": 3})
     assert [(f.pc, f.cfa, f.is_signal_frame) for f in found.frames[:2]] == [
         (FUNCTION, 0x9010, False),
         (0x50_0001, 0x7000, True),
@@ -353,7 +356,7 @@ class Invented:
             stack_end=lambda at: TOP if STACK <= at < TOP else None,
             function_start=lambda at: (symbols or {}).get(at),
         )
-        return unwinder.stack({"rip": pc, "rsp": sp, **registers}, guess=True)
+        return stack_of(unwinder, {"rip": pc, "rsp": sp, **registers}, guess=True)
 
 
 def returning(*addresses: int) -> dict[int, bytes]:
@@ -382,7 +385,7 @@ def test_a_function_whose_unwind_data_begin_behind_its_landing_pad(at: int, code
 
     table = invented_table(b"")
     unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if FUNCTION - 16 <= pc < FUNCTION + 0x1000 else None)
-    frames = unwinder.stack({"rip": FUNCTION + at, "rsp": STACK}).frames
+    frames = stack_of(unwinder, {"rip": FUNCTION + at, "rsp": STACK}).frames
     assert (frames[0].cfa, frames[0].function_start) == ((STACK + 8, FUNCTION + at) if is_known else (None, None))
     assert [frame.pc for frame in frames[1:]] == ([FUNCTION + 0x10] if is_known else [])
 
@@ -401,7 +404,7 @@ def test_a_landing_pad_that_could_not_be_read_is_looked_at_again_at_the_next_sto
     def cfa() -> int | None:
         unwinder = Unwinder(read, X86_64, lambda pc: (table, 0) if pc >= FUNCTION - 16 else None, steps)
         assert (unwinder.step_at(FUNCTION - 4) is not None) == bool(readable)
-        return unwinder.stack({"rip": FUNCTION - 4, "rsp": STACK}).frames[0].cfa
+        return stack_of(unwinder, {"rip": FUNCTION - 4, "rsp": STACK}).frames[0].cfa
 
     assert cfa() is None
     readable[FUNCTION - 4] = b"\xf3\x0f\x1e\xfa"
@@ -568,7 +571,7 @@ def test_a_return_from_a_handler_is_known_by_its_code(within: int, code: str) ->
     values = {"rip": FUNCTION + 0x20, "rsp": 0x7800, "rbx": 77, "r15": 15, "rax": 4}
     process = Invented({**context_at(STACK, values), 0x7808: 0}, {BLIND: bytes.fromhex(code)})
     unwinder = Unwinder(process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None)
-    stack = unwinder.stack({"rip": BLIND + within, "rsp": STACK})
+    stack = stack_of(unwinder, {"rip": BLIND + within, "rsp": STACK})
     assert stack.complete
     assert [(f.pc, f.cfa, f.is_signal_frame, f.interrupted, f.guessed) for f in stack.frames] == [
         (BLIND + within, 0x7800, True, False, False),
@@ -580,7 +583,7 @@ def test_a_return_from_a_handler_is_known_by_its_code(within: int, code: str) ->
     process = Invented({STACK + 8: FUNCTION + 0x1000, **context_at(STACK + 16, values), 0x7808: 0}, {FUNCTION: b"\x90"})
     process.code[FUNCTION + 0x1000] = bytearray(bytes.fromhex("b80f0000000f05") + bytes(0xFF9))
     unwinder = Unwinder(process.read, X86_64, lambda pc: (process.table, 0) if pc // 4096 * 4096 == FUNCTION else None)
-    assert [f.pc for f in unwinder.stack({"rip": FUNCTION, "rsp": STACK}).frames] == [
+    assert [f.pc for f in stack_of(unwinder, {"rip": FUNCTION, "rsp": STACK}).frames] == [
         *(FUNCTION, FUNCTION + 0x1000, FUNCTION + 0x20)
     ]
 
@@ -641,7 +644,7 @@ def test_any_stack_and_any_instructions_end() -> None:
 
         table = invented_table(instructions)
         unwinder = Unwinder(read, X86_64, lambda pc: (table, 0))
-        stack = unwinder.stack({"rip": FUNCTION + 1, "rsp": 0x7000, "rbp": 0x7010, "rbx": 0x7020})
+        stack = stack_of(unwinder, {"rip": FUNCTION + 1, "rsp": 0x7000, "rbp": 0x7010, "rbx": 0x7020})
         assert stack.frames and all(isinstance(frame, Frame) for frame in stack.frames)
 
     survives(body + words, use, examples=300)

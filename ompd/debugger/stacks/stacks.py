@@ -10,7 +10,8 @@ from ompd.debugger.architecture import Architecture
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.regions import Regions
-from ompd.debugger.stacks.unwind import Steps, Table, Unwinder
+from ompd.debugger.stacks.steps import Steps, Table
+from ompd.debugger.stacks.unwind import Unwinder
 from ompd.debugger.symbols import Symbols
 from ompd.debugger.threads.threads import NO_REGISTERS, Threads
 

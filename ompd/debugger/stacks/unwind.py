@@ -5,19 +5,17 @@ Where that ends, and the user wants to see more, callers are guessed; see :mod:`
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ompd.binary.cfi.program import Rule
-from ompd.binary.cfi.tables import Row
 from ompd.binary.dwarf.expression import evaluate
-from ompd.binary.elf.elf import order_mark
 from ompd.contract.process import Shape
 from ompd.debugger.architecture import Architecture, SystemCalls
-from ompd.debugger.stacks.frames import NOTHING, Frame, How, Step
+from ompd.debugger.stacks.frames import Frame, How, Step
+from ompd.debugger.stacks.signal_frames import SignalFrames
+from ompd.debugger.stacks.steps import Steps, StepTable, Table
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
-from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.debugger.stacks.guesses import Guesser
@@ -29,20 +27,6 @@ MAX_ALL_FRAMES, _ALWAYS = 1 << 18, 48
 # Stacks are read in aligned blocks of this many bytes, since a read costs more than what it brings.
 _BLOCK_SIZE = 4096
 _MAX_BLOCKS = 256
-# More saved words than this in one frame are fetched one by one: no processor we know saves so many side by side.
-_MAX_SPAN_WORDS = 32
-
-
-@record
-class Stack:
-    """A thread's frames, innermost first. ``stopped`` is None for a whole stack, else why it could not be followed."""
-
-    frames: list[Frame]
-    stopped: str | None
-
-    @property
-    def complete(self) -> bool:
-        return self.stopped is None
 
 
 class Walk(Iterator[Frame]):
@@ -62,18 +46,21 @@ class Walk(Iterator[Frame]):
         return next(self._frames)
 
 
-class Table(Protocol):
-    """Unwind data of one module."""
+class _Place:
+    """Where a walk has come to: the next frame's pc and registers, how it was found, and the CFA of the one before."""
 
-    def row(self, pc: int, /) -> Row | None:
-        """Return the row that holds at the link-time address *pc*, None if nothing covers it.
+    __slots__ = ("guessed", "how", "inner_cfa", "interrupted", "pc", "registers")
 
-        :raises MalformedFile: if it is malformed
-        """
+    def __init__(self, pc: int, registers: dict[int, int]) -> None:
+        self.pc, self.registers = pc, registers
+        self.how: How = "innermost"
+        self.interrupted = self.guessed = False
+        self.inner_cfa = -1
 
-
-Steps = dict[int, "Step | str"]
-"""What undoes the frame at an address, or why that is unknown: by unwind tables alone, the same at every stop."""
+    @property
+    def is_exact(self) -> bool:
+        # Whether the frame stands at the pc, and has not called something from there.
+        return self.interrupted or self.how == "innermost"
 
 
 class Unwinder:
@@ -101,21 +88,17 @@ class Unwinder:
     ) -> None:
         self.read = read
         self.architecture = architecture
-        self._table_for = table_for
         self._mask = (1 << 8 * architecture.pointer_size) - 1
         self._sp = architecture.dwarf_registers[architecture.sp]
         self._fp = architecture.dwarf_registers[architecture.fp]
-        self._pc = architecture.dwarf_registers.get(architecture.pc)
-        self._numbers = frozenset(architecture.dwarf_registers.values())
-        self._letter = "Q" if architecture.pointer_size == 8 else "I"
-        self._order = order_mark(architecture.byte_order)
-        self._steps = steps if steps is not None else {}
+        self._table, self._signals = StepTable(read, architecture, table_for, steps), SignalFrames(read, architecture)
+        self._steps, self.step_at = self._table.known, self._table.step_at
+        self.signal_context, self.is_signal_return = self._signals.context, self._signals.is_return
         self._blocks: dict[int, bytes | None] = {}
         self.frames_given = 0
         self._addresses: dict[int, int] = {}
         self._is_code, self._stack_end, self._function_start = is_code, stack_end, function_start
         self._guesser: Guesser | None = None
-        self._signal_returns: dict[int, int | None] = {}
 
     def shape(self, by_name: Mapping[str, int]) -> tuple[Shape, Frame] | None:
         """Return the shape of the stack of the thread that has these registers, and its innermost frame. None if it has
@@ -137,7 +120,7 @@ class Unwinder:
         while len(pcs) < _ALWAYS:
             step = steps.get(lookup)
             if step is None or step.__class__ is str:
-                step = self._known_step(lookup)
+                step = self._table.known_step(lookup)
             if isinstance(step, str) or step.function_end <= pc:
                 return None
             base = registers.get(step.cfa_register)
@@ -173,12 +156,6 @@ class Unwinder:
             lookup = pc - 1
         return None
 
-    def stack(self, registers: Mapping[str, int], *, guess: bool = False) -> Stack:
-        """Return the whole stack of the thread that has *registers*, by the psABI's lower-case names."""
-        walk = self.unwind(registers, guess=guess)
-        frames = list(walk)
-        return Stack(frames, walk.stopped)
-
     def unwind(self, registers: Mapping[str, int], *, guess: bool = False) -> Walk:
         """Follow the stack of the thread that has *registers*, by the psABI's lower-case names, as far as it is asked.
 
@@ -192,17 +169,11 @@ class Unwinder:
         return Walk(lambda walk: self._frames(registers, walk, self._begin_guesses() if guess else None))
 
     def _frames(self, by_name: Mapping[str, int], walk: Walk, guesser: Guesser | None) -> Iterator[Frame]:
-        architecture = self.architecture
-        numbers = architecture.dwarf_registers
-        registers = {numbers[name]: value for name, value in by_name.items() if name in numbers}
-        pc = by_name.get(architecture.pc)
-        if pc is None or self._sp not in registers:
+        at = self._begin(by_name)
+        if at is None:
             walk.stopped = "the thread's registers are unknown"
             return
-        how: How = "innermost"
-        interrupted = guessed = False
-        inner_cfa = -1
-        steps, sp, mask = self._steps, self._sp, self._mask
+        known_steps, sp, mask = self._steps, self._sp, self._mask
         # A NamedTuple's own constructor takes as long as all else that is done for a frame here.
         new = tuple.__new__
         for count in range(MAX_FRAMES):
@@ -210,217 +181,123 @@ class Unwinder:
             if count >= _ALWAYS and self.frames_given > MAX_ALL_FRAMES:
                 walk.stopped = f"the stacks of all threads have more than {MAX_ALL_FRAMES} frames"
                 return
-            is_exact = interrupted or how == "innermost"
-            lookup = pc if is_exact else pc - 1
-            known = steps.get(lookup)
-            if known is None or known.__class__ is str:
-                known = self._known_step(lookup)
-            step, fault = (None, known) if isinstance(known, str) else (known, None)
+            pc, registers = at.pc, at.registers
+            lookup = pc if at.is_exact else pc - 1
+            found = known_steps.get(lookup)
+            if found is None or found.__class__ is str:
+                found = self._table.known_step(lookup)
+            step, fault = (None, found) if isinstance(found, str) else (found, None)
             if step is None or step.function_end <= pc:
-                context = self.signal_context(pc, registers[sp])
-                if context is not None:
-                    yield Frame(pc, context[sp], registers[sp], registers, None, True, how, interrupted, guessed, pc)
-                    registers, inner_cfa = context, context[sp]
-                    pc, how, interrupted = context[architecture.return_address], "cfi", True
+                frame = self._signal_frame(at)
+                if frame is not None:
+                    yield frame
                     continue
             calls = self._clone_before(pc) if step is None and count == 0 else None
             if calls is not None:
                 if registers.get(calls.result) == 0:
-                    yield Frame(pc, None, registers[sp], registers, None, False, how, interrupted, guessed, lookup)
+                    yield Frame(pc, None, registers[sp], registers, None, False, at.how, False, False, lookup)
                     return
                 # For the thread that made it the call has not changed what undoes the frame.
                 step = self.step_at(pc - len(calls.instruction) - 1)
                 fault = fault if step is None else None
-            is_lost = False
             base = registers.get(step.cfa_register) if step is not None and not step.row.cfa.expression else None
-            if step is not None and base is not None:
-                cfa = (base + step.cfa_offset) & mask
-            elif step is not None:
+            cfa: int | None = (base + step.cfa_offset) & mask if step is not None and base is not None else None
+            can_guess = guesser
+            if step is not None and cfa is None:
                 try:
                     cfa = self._cfa(step, registers)
                 except (MemoryFault, MalformedFile, Unavailable) as error:
                     fault = f"no canonical frame address at {pc:#x}: {error}"
-                    is_lost = isinstance(error, MemoryFault)
-            if step is None or fault is not None:
-                guess = "" if guesser is None or is_lost else guesser.caller(pc, registers, is_exact=is_exact)
-                start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
-                guessed_cfa = None if isinstance(guess, str) else guess.cfa
-                site = pc if is_signal_frame else lookup
-                yield Frame(
-                    pc, guessed_cfa, registers[sp], registers, start, is_signal_frame, how, interrupted, guessed, site
-                )
-                if isinstance(guess, str):
-                    walk.stopped = f"{fault}, and {guess}" if guess else fault
+                    can_guess = None if isinstance(error, MemoryFault) else guesser
+            if step is None or cfa is None:
+                frame, stopped = self._guessed(at, step, lookup, fault or "", can_guess)
+                yield frame
+                if stopped is not None:
+                    walk.stopped = stopped
                     return
-                registers, pc, how, inner_cfa = guess.registers, guess.pc, guess.how, guess.cfa
-                interrupted, guessed = False, True
                 continue
-            row, is_signal_frame = step.row, step.row.is_signal_frame
             if count >= _ALWAYS:  # in a recursion the same few addresses come again and again
                 pc, lookup = self._addresses.setdefault(pc, pc), self._addresses.setdefault(lookup, lookup)
-            site = pc if is_signal_frame else lookup
-            start = step.function_start
+            is_signal_frame = step.row.is_signal_frame
+            site, start = pc if is_signal_frame else lookup, step.function_start
+            how, interrupted, guessed = at.how, at.interrupted, at.guessed
             yield new(
                 Frame, (pc, cfa, registers[sp], registers, start, is_signal_frame, how, interrupted, guessed, site)
             )
-            if step.ends:
+            if step.ends or not self._leave(at, step, cfa, walk):
                 return
-            # A handler may run on a stack of its own, anywhere.
-            if cfa <= inner_cfa and not interrupted and not is_signal_frame:
-                walk.stopped = f"the frame at {pc:#x} is not outside of the one that it called: {cfa:#x}"
-                return
-            inner_cfa = cfa
-            kept = self._kept(step, registers) if how == "innermost" or interrupted else registers
-            try:
-                registers = self._caller(step, registers, kept, cfa)
-            except (MemoryFault, MalformedFile, Unavailable) as error:
-                walk.stopped = f"the caller of {pc:#x} is unknown: {error}"
-                return
-            caller = registers.get(row.return_register)
-            if caller is None:
-                walk.stopped = f"the caller of {pc:#x} is unknown: its return address was not kept"
-                return
-            if sp not in registers:
-                walk.stopped = f"the caller of {pc:#x} is unknown: its stack pointer was not kept"
-                return
-            if caller == 0 and not is_signal_frame:  # a signal may come where code was called at 0
-                # A stack page that a damaged core lost reads as zeros, too.
-                page = (cfa - self.architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
-                block = self._block(page)
-                if block is not None and not any(block):
-                    walk.stopped = f"the page of its stack at {page:#x} holds nothing but zeros"
-                return
-            pc, how, interrupted = caller, "cfi", is_signal_frame
         walk.stopped = f"more than {MAX_FRAMES} frames"
+
+    def _begin(self, by_name: Mapping[str, int]) -> _Place | None:
+        numbers = self.architecture.dwarf_registers
+        registers = {numbers[name]: value for name, value in by_name.items() if name in numbers}
+        pc = by_name.get(self.architecture.pc)
+        return _Place(pc, registers) if pc is not None and self._sp in registers else None
+
+    def _signal_frame(self, at: _Place) -> Frame | None:
+        # The kernel's frame below a handler, from which the walk then goes on; None if it is none.
+        pc, registers = at.pc, at.registers
+        context = self.signal_context(pc, registers[self._sp])
+        if context is None:
+            return None
+        cfa = context[self._sp]
+        frame = Frame(pc, cfa, registers[self._sp], registers, None, True, at.how, at.interrupted, at.guessed, pc)
+        at.registers, at.inner_cfa, at.pc = context, cfa, context[self.architecture.return_address]
+        at.how, at.interrupted = "cfi", True
+        return frame
+
+    def _guessed(
+        self, at: _Place, step: Step | None, lookup: int, fault: str, guesser: Guesser | None
+    ) -> tuple[Frame, str | None]:
+        # A frame whose caller can only be guessed, from which the walk then goes on, or why it does not.
+        pc, registers = at.pc, at.registers
+        guess = guesser.caller(pc, registers, is_exact=at.is_exact) if guesser is not None else ""
+        start, is_signal_frame = (step.function_start, step.row.is_signal_frame) if step else (None, False)
+        cfa = None if isinstance(guess, str) else guess.cfa
+        site = pc if is_signal_frame else lookup
+        frame = Frame(
+            pc, cfa, registers[self._sp], registers, start, is_signal_frame, at.how, at.interrupted, at.guessed, site
+        )
+        if isinstance(guess, str):
+            return frame, f"{fault}, and {guess}" if guess else fault
+        at.registers, at.pc, at.how, at.inner_cfa = guess.registers, guess.pc, guess.how, guess.cfa
+        at.interrupted, at.guessed = False, True
+        return frame, None
+
+    def _leave(self, at: _Place, step: Step, cfa: int, walk: Walk) -> bool:
+        # Go on to the caller; False if there is none, or it is unknown, which the walk then says.
+        pc, registers, is_signal_frame = at.pc, at.registers, step.row.is_signal_frame
+        # A handler may run on a stack of its own, anywhere.
+        if cfa <= at.inner_cfa and not at.interrupted and not is_signal_frame:
+            walk.stopped = f"the frame at {pc:#x} is not outside of the one that it called: {cfa:#x}"
+            return False
+        kept = self._kept(step, registers) if at.how == "innermost" or at.interrupted else registers
+        try:
+            registers = self._caller(step, registers, kept, cfa)
+        except (MemoryFault, MalformedFile, Unavailable) as error:
+            walk.stopped = f"the caller of {pc:#x} is unknown: {error}"
+            return False
+        caller = registers.get(step.row.return_register)
+        if caller is None or self._sp not in registers:
+            what = "return address" if caller is None else "stack pointer"
+            walk.stopped = f"the caller of {pc:#x} is unknown: its {what} was not kept"
+            return False
+        if caller == 0 and not is_signal_frame:  # a signal may come where code was called at 0
+            # A stack page that a damaged core lost reads as zeros, too.
+            page = (cfa - self.architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
+            block = self._block(page)
+            if block is not None and not any(block):
+                walk.stopped = f"the page of its stack at {page:#x} holds nothing but zeros"
+            return False
+        at.pc, at.registers, at.inner_cfa = caller, registers, cfa
+        at.how, at.interrupted = "cfi", is_signal_frame
+        return True
 
     def _clone_before(self, pc: int) -> SystemCalls | None:
         # How the kernel was called where a thread was made right before pc. C libraries leave the code behind it out of
         # their unwind data, since there the new thread begins.
         calls = self.architecture.system_calls
-        return calls if calls is not None and any(self._ends_with(pc, code) for code in calls.clones) else None
-
-    # Rows
-
-    def _step(self, pc: int) -> Step | str:
-        # What undoes the frame at pc, or why that is unknown.
-        try:
-            found = self._table_for(pc)
-            if found is not None:
-                table, bias = found
-                row = table.row((pc - bias) & self._mask)
-                if row is not None:
-                    return self._prepare(row, bias)
-        except MalformedFile as error:
-            return f"unwind data at {pc:#x} is damaged: {error}"
-        return f"no unwind data covers {pc:#x}"
-
-    def _known_step(self, pc: int) -> Step | str:
-        known = self._steps.get(pc)
-        if known is None:
-            known = self._steps[pc] = self._step(pc)
-        return (self._step_at_landing_pad(pc) or known) if isinstance(known, str) else known
-
-    def _step_at_landing_pad(self, pc: int) -> Step | None:
-        # In assembly language the unwind data of a function may begin only behind that instruction. It is not kept for
-        # other stops: whether it is there was read, or could not be.
-        pad = self.architecture.landing_pad
-        try:
-            behind = self._step(pc + len(pad)) if pad else ""
-            if isinstance(behind, str) or (behind.function_start - len(pad)) & self._mask != pc:
-                return None
-            return behind._replace(function_start=pc) if self.read(pc, len(pad)) == pad else None
-        except MemoryFault:
-            return None
-
-    def _prepare(self, row: Row, bias: int) -> Step:
-        size = self.architecture.pointer_size
-        # Vector registers are saved too, and no frame depends on them.
-        rules = {n: rule for n, rule in row.registers.items() if n in self._numbers or n == row.return_register}
-        offsets = {rule.value: number for number, rule in rules.items() if rule.kind == "offset"}
-        low, high = min(offsets, default=0), max(offsets, default=-size)
-        words = (high - low) // size + 1
-        aligned = all((offset - low) % size == 0 for offset in offsets)
-        saved_twice = len(offsets) != sum(rule.kind == "offset" for rule in rules.values())
-        if not aligned or saved_twice or words > _MAX_SPAN_WORDS:
-            offsets, words = {}, 0
-        columns = tuple(offsets.get(low + size * word, NOTHING) for word in range(words))
-        taken = set(offsets.values())
-        rest = tuple(
-            (number, rule) for number, rule in rules.items() if number not in taken and rule.kind != "same_value"
-        )
-        return_rule = row.registers.get(row.return_register)
-        returns = "same_value" if return_rule is None else return_rule.kind
-        clears = {NOTHING} & set(columns)
-        # Where the return address has a register of its own, as on AArch64, a leaf function leaves it there.
-        if returns == "same_value" and row.return_register == self._pc:
-            clears.add(row.return_register)
-        ends = returns == "undefined"
-        return Step(
-            row,
-            (row.function_start + bias) & self._mask,
-            (row.function_end + bias) & self._mask,
-            row.cfa.register,
-            row.cfa.offset,
-            low,
-            struct.Struct(f"{self._order}{words}{self._letter}"),
-            columns,
-            tuple(clears),
-            rest,
-            ends,
-            not (row.cfa.expression or row.is_signal_frame)
-            and (ends or (not rest and clears <= {NOTHING} and row.return_register in columns)),
-        )
-
-    # Without unwind data
-
-    def signal_context(self, pc: int, sp: int) -> dict[int, int] | None:
-        """Return the interrupted registers, as the kernel saved them, where *pc* is that of a return from a handler,
-        else None.
-        """
-        place = self._signal_return(pc)
-        if place is None:
-            return None
-        places = {number: place + offset for number, offset in self.architecture.signal_context.items()}
-        low, high = min(places.values()), max(places.values())
-        try:
-            data = self.read((sp + low) & self._mask, high - low + self.architecture.pointer_size)
-        except MemoryFault:
-            return None
-        word = struct.Struct(self._order + self._letter)
-        return {number: word.unpack_from(data, offset - low)[0] for number, offset in places.items()}
-
-    def is_signal_return(self, pc: int) -> bool:
-        """Return whether at *pc* the program returns from a signal handler.
-
-        By the code there: not every C library has unwind data for it.
-        """
-        return self._signal_return(pc) is not None
-
-    def _signal_return(self, pc: int) -> int | None:
-        # The distance from the stack pointer to what the kernel saved, None if pc is not at such a return.
-        if pc not in self._signal_returns:
-            self._signal_returns[pc] = self._find_signal_return(pc)
-        return self._signal_returns[pc]
-
-    def _find_signal_return(self, pc: int) -> int | None:
-        codes = self.architecture.signal_returns
-        try:
-            data = self.read(pc, max(len(code) for code, _, _ in codes))
-        except MemoryFault:
-            return None
-        fitting = (
-            context
-            for code, within, context in codes
-            if data.startswith(code[within:]) and self._ends_with(pc, code[:within])
-        )
-        return next(fitting, None)
-
-    def _ends_with(self, pc: int, code: bytes) -> bool:
-        # Whether code is before pc.
-        try:
-            return not code or self.read((pc - len(code)) & self._mask, len(code)) == code
-        except MemoryFault:
-            return False
+        return calls if calls is not None and any(self._signals.ends_with(pc, code) for code in calls.clones) else None
 
     def _begin_guesses(self) -> Guesser | None:
         if self._guesser is None and self._is_code is not None:
@@ -430,11 +307,6 @@ class Unwinder:
         if self._guesser is not None:
             self._guesser.begin_stack()
         return self._guesser
-
-    def step_at(self, address: int) -> Step | None:
-        """Return what undoes a frame at *address*, None if there is no unwind data for it."""
-        step = self._known_step(address)
-        return None if isinstance(step, str) else step
 
     def caller_of(self, step: Step, sp: int, fp: int | None) -> tuple[int, int] | None:
         """Return CFA and return address of a frame of which no more is known than stack and frame pointer, None if

@@ -16,7 +16,8 @@ from ompd.binary.types.values.shown import Json, Options, Shown
 from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Module
 from ompd.debugger.threads.emutls import EmulatedTls
-from ompd.debugger.variables.static import EMUTLS, GLOBAL, TLS, StaticVariable, Variables
+from ompd.debugger.variables.choices import EMUTLS, GLOBAL, TLS, StaticVariable
+from ompd.debugger.variables.static import Variables
 from ompd.errors import BadInput, NoStorage, OmpdError, Unavailable
 
 _MAX_WORDS = 64

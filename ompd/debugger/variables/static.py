@@ -9,8 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from ompd.binary.dwarf.index import Place
 from ompd.binary.elf.elf import PT_TLS
@@ -18,60 +17,27 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.binary.elf.symbols import STT_COMMON, STT_NOTYPE, STT_OBJECT, STT_TLS, Symbol
 from ompd.binary.types.named import CommonBlock, NamedVariable, Scope, find_common, find_named
 from ompd.binary.types.storage import Location
-from ompd.binary.types.type_names import shortened
 from ompd.binary.types.types import TypeInfo
-from ompd.contract.process import Module
+from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.threads.emutls import PREFIX
-from ompd.debugger.variables.names import (
-    BLANK,
-    VariableName,
-    canonical,
-    is_called,
-    linker_names,
-    source_names,
-    split_scopes,
+from ompd.debugger.variables.choices import (
+    EMUTLS,
+    GLOBAL,
+    TLS,
+    StaticVariable,
+    best,
+    distinguished,
+    identity,
+    in_module,
+    is_meant,
+    is_path_end,
+    qualified_name,
 )
+from ompd.debugger.variables.names import BLANK, VariableName, linker_names, source_names, split_scopes
 from ompd.errors import MalformedFile, NoAnswer, OmpdError, Unavailable
-from ompd.records import record
-
-if TYPE_CHECKING:
-    from ompd.debugger.modules.modules import LoadedModule
-
-TLS, EMUTLS, GLOBAL = "tls", "emutls", "global"
-"""Mechanisms: native and emulated thread-local storage, one place for all threads."""
 
 _DATA = frozenset((STT_OBJECT, STT_COMMON, STT_NOTYPE))
-_MAX_LISTED = 20
 _MAX_NEAR = 5
-
-
-@record
-class StaticVariable:
-    """A variable that was found, or a part of one.
-
-    ``name`` is how the source would name it, ``mechanism`` one of :data:`TLS` …, None for one that has no place.
-    ``offset`` is a target address, of thread-local ones an offset in the module's TLS block, of emulated ones the
-    address of the control object. ``type`` is None if that is unknown, ``members`` those of a COMMON block, from
-    its start. ``constant`` are the bytes of one that the compiler made a constant of. ``fault`` says why it has no
-    place.
-    """
-
-    name: str
-    module: Module
-    mechanism: str | None
-    offset: int
-    size: int | None
-    info: TypeInfo | None
-    type: Place | None
-    file: str | None = None
-    line: int | None = None
-    linkage: str | None = None
-    is_fortran: bool = False
-    members: tuple[tuple[str, int, Place], ...] = ()
-    constant: bytes | None = None
-    fault: str | None = None
-    short_name: str = ""
-    scopes: tuple[Scope, ...] = field(default=(), repr=False)
 
 
 class Variables:
@@ -99,13 +65,13 @@ class Variables:
         for modules, wanted in self._searches(name):
             found = self._in_modules(modules, wanted, faults)
             if found:
-                return _told_apart(_best(found, wanted))
+                return distinguished(best(found, wanted))
         raise self._not_found(name, faults)
 
     def _searches(self, name: VariableName) -> Iterator[tuple[list[LoadedModule], VariableName]]:
         # A name that begins with a module's asks for that module.
         if name.scopes:
-            named = [m for m in self._modules if _is_path_end(name.scopes[0], m.record.name)]
+            named = [m for m in self._modules if is_path_end(name.scopes[0], m.record.name)]
             if named:
                 yield named, replace(name, scopes=name.scopes[1:])
         program = [m for m in self._modules if m.record.is_program]
@@ -147,11 +113,11 @@ class Variables:
         if name.block is not None:
             return self._in_blocks(module, info, name)
         entries = [_in_function(module, entry) for entry in _spelled(info, name.name)]
-        entries = [entry for entry in entries if _matches(entry, name)]
-        placed = {_identity(entry) for entry in entries if entry.location.kind in ("address", "tls", "constant")}
+        entries = [entry for entry in entries if is_meant(entry, name)]
+        placed = {identity(entry) for entry in entries if entry.location.kind in ("address", "tls", "constant")}
         found: list[StaticVariable] = []
         for entry in entries:
-            if entry.location.kind in ("declared", "none") and _identity(entry) in placed:
+            if entry.location.kind in ("declared", "none") and identity(entry) in placed:
                 continue
             variable = self._variable(module, info, entry)
             if variable is not None:
@@ -163,7 +129,7 @@ class Variables:
 
     def _variable(self, module: LoadedModule, info: TypeInfo, entry: NamedVariable) -> StaticVariable | None:
         made = StaticVariable(
-            name=_qualified(entry),
+            name=qualified_name(entry),
             module=module.record,
             mechanism=None,
             offset=0,
@@ -352,7 +318,7 @@ class Variables:
         reasons = f" ({'; '.join(unread)})" if unread else ""
         beneath = self._in_modules(self._system_libraries(), name, {}) if not name.scopes else []
         if beneath:
-            named = list(dict.fromkeys(_in_module(variable).name for variable in _best(beneath, name)))
+            named = list(dict.fromkeys(in_module(variable).name for variable in best(beneath, name)))
             return NoAnswer(
                 f"no variable {name.text} of the program or its libraries in static storage{reasons}",
                 hint=f"the C library and the loader have variables of their own: {', '.join(named[:_MAX_NEAR])}",
@@ -376,17 +342,7 @@ class Variables:
         return [by_end[end] for end in ends]
 
 
-def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
-    """Return what is said where several variables are called so: each by a name that distinguishes it from the
-    others."""
-    shown = [variable.name for variable in found[:_MAX_LISTED]]
-    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
-    return NoAnswer(
-        f"{name.text} may be any of {len(found)} variables: {', '.join(shown)}{more}", hint="name one of them"
-    )
-
-
-# Names
+# Files
 
 
 def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
@@ -396,86 +352,6 @@ def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
         if other != name:
             found += [entry for entry in find_named(info, other) if entry.is_fortran]
     return found
-
-
-def _matches(entry: NamedVariable, name: VariableName) -> bool:
-    wanted = list(name.scopes)
-    if name.is_global:
-        return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not wanted
-    if wanted and entry.file is not None and _is_path_end(wanted[0], entry.file):
-        rest = wanted[1:]
-        return not rest or _ends_with(entry.scopes, rest, entry.is_fortran)
-    return not wanted or _ends_with(entry.scopes, wanted, entry.is_fortran)
-
-
-def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
-    # Whether the innermost scopes are called *wanted*, but for those that the source may leave out.
-    rest = list(wanted)
-    for scope in reversed(scopes):
-        if not rest:
-            return True
-        if is_called(scope.name, rest[-1], fold):
-            rest.pop()
-        elif not scope.optional:
-            return False
-    return not rest
-
-
-def _is_path_end(wanted: str, path: str) -> bool:
-    # A file by its name, or by the end of its path.
-    return path == wanted or path.endswith("/" + wanted.removeprefix("./"))
-
-
-def _identity(entry: NamedVariable) -> tuple[object, ...]:
-    if entry.is_external:
-        return entry.name, tuple(scope.name for scope in entry.scopes), entry.block
-    return entry.name, tuple(scope.name for scope in entry.scopes), entry.block, entry.file
-
-
-def _qualified(entry: NamedVariable) -> str:
-    if entry.block is not None:
-        return f"/{'' if entry.block == BLANK else entry.block}/{entry.name}"
-    return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
-
-
-def _best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
-    # Those at one place once; those that have a place before others; those called exactly so before others.
-    unique: dict[object, StaticVariable] = {}
-    for variable in found:
-        key: object = (variable.module.start, variable.mechanism, variable.offset)
-        if variable.mechanism is None:
-            key = (variable.module.start, variable.name, variable.file)
-        unique.setdefault(key, variable)
-    variables = list(unique.values())
-    placed = [variable for variable in variables if variable.mechanism is not None or variable.constant is not None]
-    variables = placed or variables
-    if name.scopes:
-        wanted = "::".join((*name.scopes, name.name))
-        exact = [variable for variable in variables if canonical(variable.name) == canonical(wanted)]
-        variables = exact or variables
-    return variables
-
-
-def _told_apart(found: Sequence[StaticVariable]) -> list[StaticVariable]:
-    # Names that are shared, or might be taken for one of those in scopes, get their file's in front, or their module's.
-    if len(found) < 2:
-        return list(found)
-    named = [_in_file(v) if "::" not in v.name and "/" not in v.name else v for v in found]
-    for qualify in (_in_file, _in_module):
-        shared = {v.name for v in named if sum(other.name == v.name for other in named) > 1}
-        named = [qualify(v) if v.name in shared else v for v in named]
-    return sorted(named, key=lambda variable: variable.name)
-
-
-def _in_file(variable: StaticVariable) -> StaticVariable:
-    file = (variable.file or "").rpartition("/")[2]
-    if not file or variable.name.startswith(f"{file}::"):
-        return variable
-    return replace(variable, name=f"{file}::{variable.name}")
-
-
-def _in_module(variable: StaticVariable) -> StaticVariable:
-    return replace(variable, name=f"{variable.module.name.rpartition('/')[2]}::{variable.name}")
 
 
 def _symbols(module: LoadedModule) -> SymbolTable:

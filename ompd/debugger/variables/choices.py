@@ -1,0 +1,147 @@
+"""Which variables a name means, of those that files have: by scopes, files and places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from ompd.binary.dwarf.index import Place
+from ompd.binary.types.named import NamedVariable, Scope
+from ompd.binary.types.type_names import shortened
+from ompd.binary.types.types import TypeInfo
+from ompd.contract.process import Module
+from ompd.debugger.variables.names import BLANK, VariableName, canonical, is_called
+from ompd.errors import NoAnswer
+from ompd.records import record
+
+TLS, EMUTLS, GLOBAL = "tls", "emutls", "global"
+"""Mechanisms: native and emulated thread-local storage, one place for all threads."""
+
+_MAX_LISTED = 20
+
+
+@record
+class StaticVariable:
+    """A variable that was found, or a part of one.
+
+    ``name`` is how the source would name it, ``mechanism`` one of :data:`TLS` …, None for one that has no place.
+    ``offset`` is a target address, of thread-local ones an offset in the module's TLS block, of emulated ones the
+    address of the control object. ``type`` is None if that is unknown, ``members`` those of a COMMON block, from
+    its start. ``constant`` are the bytes of one that the compiler made a constant of. ``fault`` says why it has no
+    place.
+    """
+
+    name: str
+    module: Module
+    mechanism: str | None
+    offset: int
+    size: int | None
+    info: TypeInfo | None
+    type: Place | None
+    file: str | None = None
+    line: int | None = None
+    linkage: str | None = None
+    is_fortran: bool = False
+    members: tuple[tuple[str, int, Place], ...] = ()
+    constant: bytes | None = None
+    fault: str | None = None
+    short_name: str = ""
+    scopes: tuple[Scope, ...] = field(default=(), repr=False)
+
+
+def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
+    """Return what is said where several variables are called so: each by a name that distinguishes it from the
+    others."""
+    shown = [variable.name for variable in found[:_MAX_LISTED]]
+    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+    return NoAnswer(
+        f"{name.text} may be any of {len(found)} variables: {', '.join(shown)}{more}", hint="name one of them"
+    )
+
+
+def is_meant(entry: NamedVariable, name: VariableName) -> bool:
+    """Return whether *name*, with its file and scopes, may mean a variable of that name in debug information."""
+    wanted = list(name.scopes)
+    if name.is_global:
+        return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not wanted
+    if wanted and entry.file is not None and is_path_end(wanted[0], entry.file):
+        rest = wanted[1:]
+        return not rest or _ends_with(entry.scopes, rest, entry.is_fortran)
+    return not wanted or _ends_with(entry.scopes, wanted, entry.is_fortran)
+
+
+def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
+    # Whether the innermost scopes are called *wanted*, but for those that the source may leave out.
+    rest = list(wanted)
+    for scope in reversed(scopes):
+        if not rest:
+            return True
+        if is_called(scope.name, rest[-1], fold):
+            rest.pop()
+        elif not scope.optional:
+            return False
+    return not rest
+
+
+def is_path_end(wanted: str, path: str) -> bool:
+    """Return whether *wanted* is the name of a file, or the end of its *path*."""
+    return path == wanted or path.endswith("/" + wanted.removeprefix("./"))
+
+
+def identity(entry: NamedVariable) -> tuple[object, ...]:
+    """Return what is equal for all descriptions of one variable: its definition and declarations of it."""
+    if entry.is_external:
+        return entry.name, tuple(scope.name for scope in entry.scopes), entry.block
+    return entry.name, tuple(scope.name for scope in entry.scopes), entry.block, entry.file
+
+
+def qualified_name(entry: NamedVariable) -> str:
+    """Return a variable's name as the source would qualify it: ``scope::x``, ``/block/x``."""
+    if entry.block is not None:
+        return f"/{'' if entry.block == BLANK else entry.block}/{entry.name}"
+    return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
+
+
+def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
+    """Return those of the variables that were found that *name* means: those at one place once; those that have a place
+    before others; those called exactly so before others.
+    """
+    unique: dict[object, StaticVariable] = {}
+    for variable in found:
+        key: object = (variable.module.start, variable.mechanism, variable.offset)
+        if variable.mechanism is None:
+            key = (variable.module.start, variable.name, variable.file)
+        unique.setdefault(key, variable)
+    variables = list(unique.values())
+    placed = [variable for variable in variables if variable.mechanism is not None or variable.constant is not None]
+    variables = placed or variables
+    if name.scopes:
+        wanted = "::".join((*name.scopes, name.name))
+        exact = [variable for variable in variables if canonical(variable.name) == canonical(wanted)]
+        variables = exact or variables
+    return variables
+
+
+def distinguished(found: Sequence[StaticVariable]) -> list[StaticVariable]:
+    """Return the variables under different names, in their order: names that are shared, or might be taken for one of
+    those in scopes, get their file's in front, or their module's.
+    """
+    if len(found) < 2:
+        return list(found)
+    named = [_in_file(v) if "::" not in v.name and "/" not in v.name else v for v in found]
+    for qualify in (_in_file, in_module):
+        shared = {v.name for v in named if sum(other.name == v.name for other in named) > 1}
+        named = [qualify(v) if v.name in shared else v for v in named]
+    return sorted(named, key=lambda variable: variable.name)
+
+
+def _in_file(variable: StaticVariable) -> StaticVariable:
+    file = (variable.file or "").rpartition("/")[2]
+    if not file or variable.name.startswith(f"{file}::"):
+        return variable
+    return replace(variable, name=f"{file}::{variable.name}")
+
+
+def in_module(variable: StaticVariable) -> StaticVariable:
+    """Return the variable with its module's name in front of its own."""
+    return replace(variable, name=f"{variable.module.name.rpartition('/')[2]}::{variable.name}")
