@@ -134,7 +134,7 @@ class TaskHandle(Protocol):
         """Return what tells that all facts of two tasks of one stop are the same but their ids: two that have not begun
         and are equal in it. None for a task of which each fact has to be asked for.
 
-        :raises OmpdError: if it cannot be told
+        :raises OmpdError: if it is unknown
         """
 
     def kind(self) -> str:

@@ -16,7 +16,7 @@ _PAGE = 4096
 
 
 def has_lost_page(data: bytes, start: int) -> bool:
-    """Tell whether what was read from *start* on is nothing but zeros on one of its pages."""
+    """Return whether what was read from *start* on is nothing but zeros on one of its pages."""
     at = 0
     while at < len(data):
         end = min(at + _PAGE - (start + at) % _PAGE, len(data))
@@ -27,7 +27,7 @@ def has_lost_page(data: bytes, start: int) -> bool:
 
 
 class Ahead:
-    """The beginning of a structure, read at once when something of it is first asked for. What lies outside of it is
+    """The beginning of a structure, read at once when something of it is first asked for. What is outside of it is
     read when it is asked for, and so is all of it where the beginning cannot be read as a whole.
 
     :param check: raises what reading would raise once the process has run

@@ -60,7 +60,7 @@ def describe(runtime: Threads) -> list[IcvDescription]:
     try:
         displayed = display_control_vars(runtime)
     except (Unavailable, MemoryFault, CorruptState):
-        displayed = {}  # which of them there are, is not known; who asks for them all is told why
+        displayed = {}  # which of them there are, is not known; who asks for them all gets the reason
     return known + [
         IcvDescription(name, Scope.ADDRESS_SPACE) for name, variable in _DISPLAYED.items() if variable in displayed
     ]

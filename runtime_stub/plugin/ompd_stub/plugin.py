@@ -1,7 +1,7 @@
 """The stub runtime of this project (``runtime_stub``): small, and known by construction.
 
 Everything is read through the callbacks of the standards, by the layout that the stub publishes, from one root on. Only
-where code lies on native stacks is asked besides.
+where code is on native stacks is asked besides.
 """
 
 from __future__ import annotations

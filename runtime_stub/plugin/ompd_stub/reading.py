@@ -1,4 +1,4 @@
-"""The stub's structures in one process: where each lies is told by another, from one root on."""
+"""The stub's structures in one process: each holds where others are, from one root on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Reading:
         return read_whole(self.heap, self.layouts[name], address)
 
     def embedded(self, outer: StructView, member: str, name: str) -> StructView:
-        """Return the structure *name* that lies in a member of *outer*."""
+        """Return the structure *name* that is in a member of *outer*."""
         return StructView(outer.memory, self.layouts[name], outer.address_of(member))
 
     def pointer(self, view: StructView, member: str) -> int:

@@ -75,7 +75,7 @@ def _frames(thread: Thread) -> Sequence[Frame]:
 
 
 def _holding(frames: Sequence[Frame], address: int) -> int | None:
-    # The frame that an address lies in.
+    # The frame that an address is in.
     for index, frame in enumerate(frames):
         if frame.cfa is not None and frame.sp <= address < frame.cfa:
             return index
@@ -138,7 +138,7 @@ def _is(runtime: Threads, frame: Frame, owner: str) -> bool:
 def encountering_frames(runtime: Threads, region: Region) -> tuple[Frame, ...]:
     """Return the frames outside of *region* on its primary thread, from the user's that encountered it outwards.
 
-    :raises Unavailable: if that frame is not on the stack, or not to be told from others
+    :raises Unavailable: if that frame is not on the stack, or cannot be told from others
     """
     primary = runtime.thread_at(region.team.threads[0])
     frames = _frames(primary)
@@ -174,7 +174,7 @@ def _routine(thread: Thread, frame: Frame) -> str:
 
 
 def runs_no_routine(thread: Thread) -> bool:
-    """Tell whether a thread is in code that is not the runtime's: the user's, or what that has jumped to."""
+    """Return whether a thread is in code that is not the runtime's: the user's, or what that has jumped to."""
     frames = _handled(thread)
     runtime = thread.runtime
     inside = next((i for i, frame in enumerate(frames) if _is(runtime, frame, RUNTIME)), len(frames))
@@ -210,5 +210,5 @@ def _handled(thread: Thread) -> Sequence[Frame]:
 
 
 def runs_code_of(thread: Thread, task: Task) -> bool:
-    """Tell whether the code of a task is on the stack of its thread, by its function."""
+    """Return whether the code of a task is on the stack of its thread, by its function."""
     return any(code.task is task for code in _by_functions(thread, _frames(thread)))

@@ -21,7 +21,7 @@ _NAME, _NUMBER = 32, 4
 _RECORD = 2 * _NAME + 2 * _NUMBER
 _MAX_RECORDS, _MAX_SIZE = 4096, 1 << 16
 
-# Without these nothing can be told.
+# Without these nothing can be known.
 NEEDED: Mapping[str, Sequence[str]] = {
     "stub_process": ("initialized", "debug_enabled", "threads", "thread_count"),
     "stub_thread": ("next", "type", "pthread", "team", "task"),

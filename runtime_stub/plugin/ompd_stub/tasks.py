@@ -261,7 +261,7 @@ class Tasks(Teams):
     def explicit_tasks(self) -> Mapping[int, Sequence[Task]]:
         """The explicit tasks that are on each thread, by the thread's descriptor.
 
-        :raises OmpdError: what keeps the thread of a task from being told
+        :raises OmpdError: if the thread of a task is unknown
         """
         found: dict[int, list[Task]] = {}
         for task in self.all_tasks():

@@ -27,7 +27,7 @@ class Thread:
         self.address = view.address
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Return ``pthread``, or ``native_id`` as the thread itself was told it."""
+        """Return ``pthread``, or ``native_id`` as the thread itself got it."""
         if kind == ThreadIdKind.PTHREAD:
             return self.view.unsigned("pthread")
         if kind == ThreadIdKind.LWP:
@@ -102,7 +102,7 @@ class Thread:
         """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
 
     def is_about_to_begin(self) -> bool:
-        """See :meth:`ThreadHandle.is_about_to_begin`: not told apart."""
+        """See :meth:`ThreadHandle.is_about_to_begin`: not distinguished."""
         return False
 
     def tool_data(self) -> int:

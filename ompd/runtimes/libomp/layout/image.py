@@ -75,7 +75,7 @@ class Variables:
         }
 
     def has_allocated(self) -> bool:
-        """Tell whether one that was zero to begin with points to memory outside of all modules, or did so before that
+        """Return whether one that was zero to begin with points to memory outside of all modules, or did so before that
         was lost.
         """
         return any(
@@ -136,7 +136,7 @@ def _candidates(
                 break
             try:
                 if read_pointer(variables.process, behind + known[0] * size) != known[1]:
-                    continue  # one word tells, where the arrays may be as long as what lies between
+                    continue  # one word tells, where the arrays may be as long as what is between
                 candidate = _candidate(variables, where[array], array, behind, table, most_damaged)
             except OmpdError:
                 continue

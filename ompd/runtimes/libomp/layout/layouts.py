@@ -27,7 +27,7 @@ from ompd.runtimes.libomp.layout import proof
 from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_threads
 from ompd.runtimes.libomp.layout.names import defined_as
 
-# Releases are told apart by names that they export first; those of other runtimes' tables are not libomp's.
+# Releases are distinguished by names that they export first; those of other runtimes' tables are not libomp's.
 _RUNTIME = "libomp"
 
 

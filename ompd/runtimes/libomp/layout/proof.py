@@ -182,7 +182,7 @@ class _Examiner:
         self._task(address)
 
     def _task(self, address: int) -> None:
-        # A task and those that generated it, up to an implicit one, which lies in its place among those of its team.
+        # A task and those that generated it, up to an implicit one, which is in its place among those of its team.
         layout = self._table.layout("kmp_taskdata")
         explicit = self._table.layout("kmp_tasking_flags").masks["tasktype"]
         while address not in self._tasks and len(self._tasks) < _MAX_TASKS:

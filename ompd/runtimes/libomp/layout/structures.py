@@ -125,7 +125,7 @@ class Structures:
             raise LayoutUnavailable(str(error)) from error
 
     def view(self, name: str, address: int) -> StructView:
-        """Return the structure *name* that lies at *address*."""
+        """Return the structure *name* that is at *address*."""
         return StructView(self._process if name in _ANYWHERE else self._heap, self.layout(name), address)
 
 

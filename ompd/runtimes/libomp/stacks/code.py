@@ -86,7 +86,7 @@ class Code:
     def routine_of(self, frame: Frame) -> str | None:
         """Return the name of the runtime's routine of a frame, None where that is not the runtime's code.
 
-        ``""`` where it has no symbol, nor is told by what it does.
+        ``""`` where it has no symbol, and what it does does not show it.
         """
         at, known = frame.call_site, self._routines
         name = known[at] if at in known else self.routine_at(at)

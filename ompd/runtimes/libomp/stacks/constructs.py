@@ -1,7 +1,7 @@
 """Whose code each part of a thread's stack is: the regions and tasks that it executes, from the innermost outwards.
 
-Where the code of a construct begins on the stack is told by the runtime's own routines that call it. Whose it is, is
-told by ``ompt_frame_t`` where the runtime keeps that; else by the order of the regions, and by the task's function.
+Where the code of a construct begins on the stack is shown by the runtime's own routines that call it. Whose it is, is
+shown by ``ompt_frame_t`` where the runtime keeps that; else by the order of the regions, and by the task's function.
 """
 
 from __future__ import annotations

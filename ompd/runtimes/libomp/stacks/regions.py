@@ -84,7 +84,7 @@ class Stacks:
         """Return the frames outside of *region* on its primary thread, from the user's that encountered the construct
         outwards.
 
-        :raises Unavailable: if that frame is not on the stack, or not to be told from others
+        :raises Unavailable: if that frame is not on the stack, or cannot be told from others
         """
         stack = self.hosted(self._runtime.thread_at(region.member(0)))
         frames = stack.frames
@@ -94,7 +94,7 @@ class Stacks:
             raise Unavailable(f"the primary thread's stack cannot be followed out of the region: {stack.stopped}")
         if region not in stack.places:
             raise Unavailable("the region's frame is not to be told from others on its primary thread's stack")
-        # The encountering code lies between the region's frame and that of the enclosing one, which may be it.
+        # The encountering code is between the region's frame and that of the enclosing one, which may be it.
         order = list(stack.places)
         at = order.index(region)
         outer = [place for place in map(stack.places.get, order[at + 1 :]) if place is not None]
@@ -131,7 +131,7 @@ class Stacks:
     def executes_explicit_task(self, thread: Thread) -> bool:
         """Return whether the innermost code of regions and tasks on a thread's stack is an explicit task's.
 
-        False where that cannot be told.
+        False where that is unknown.
         """
         stack = self.hosted(thread)
         places = set(stack.places.values())
@@ -147,7 +147,7 @@ class Stacks:
         return False
 
     def hosted(self, thread: Thread) -> Hosted:
-        """Return where on the stack of *thread* its regions are; no places at all where that cannot be told."""
+        """Return where on the stack of *thread* its regions are; no places at all where that is unknown."""
         known = self._hosted
         if thread.address not in known:
             known[thread.address] = self._match(thread)
@@ -180,7 +180,7 @@ class Stacks:
                 or (is_fork(self.code.routine_of(inner) or "") and self.code.begins_region(inner, outer))
             ]
             known = Marks(places, callers)
-            if self.code.has_names:  # else routines are told by what is on the stack, too
+            if self.code.has_names:  # else routines are known by what is on the stack, too
                 self._marked[stack.shape] = known
         return known
 

@@ -162,7 +162,7 @@ class States:
         known = self._known.get(stack.shape)
         if known is None:
             known = self._routines_on(stack.frames)
-            if self._code.has_names:  # else they are told by what is on the stack, too
+            if self._code.has_names:  # else they are known by what is on the stack, too
                 self._known[stack.shape] = known
         return known
 

@@ -1,9 +1,9 @@
 """Names for the routines on threads' stacks that a stripped runtime has no names for.
 
-A stripped library names what it exports: its entry points, ``__kmp_invoke_microtask``, ``__kmp_fork_call``. What lies
-between is told apart by what it does. A routine that calls the function which its own structures name as a task's
+A stripped library names what it exports: its entry points, ``__kmp_invoke_microtask``, ``__kmp_fork_call``. What is
+between is distinguished by what it does. A routine that calls the function which its own structures name as a task's
 invokes tasks; one whose start a team has as its microtask is the wrapper of gcc's code. That a thread waits at a
-barrier is told by the words of the barrier (``kmp_bstate``, ``kmp_balign_team``): a worker that has arrived has
+barrier is shown by the words of the barrier (``kmp_bstate``, ``kmp_balign_team``): a worker that has arrived has
 counted its own (``b_arrived``) on to one more than its team passed; one that waits for another thread's has, on its
 stack, a flag (``kmp_flag_64``) with the address of that word and the count it waits for. When all have arrived the team
 has passed that count, too, and workers have a flag for their own word ``b_go`` until the primary thread lets them go.
@@ -184,7 +184,7 @@ class _Search:
             try:
                 frames = self._runtime.process.stack(thread.native_thread_id()).frames
             except OmpdError:
-                continue  # whoever asks for that thread is told
+                continue  # whoever asks for that thread gets the error
             for frame in frames:
                 is_unnamed = self._code.routine_at(frame.call_site) == ""
                 if is_unnamed and frame.function_start in wrappers:

@@ -153,7 +153,7 @@ class Heads:
         text, at = "<" if runtime.heap.byte_order == "little" else ">", 0
         for field in known:
             if field.offset < at or field.size not in _UNSIGNED:
-                return None  # a layout that lies: what is wrong with it will be told of each task
+                return None  # a layout that lies: each task then says what is wrong with it
             text += f"{field.offset - at}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
             at = field.offset + field.size
         places = (known.index(field) if field is not None else len(known) for field in wanted)
@@ -161,7 +161,7 @@ class Heads:
         return _Form(max(at, info.stop), Struct(text).unpack_from, order, info) if info.stop <= at else None
 
     def _info(self, size: int) -> slice:
-        # What tools' data and frames are read of, with all that lies beside them.
+        # What tools' data and frames are read of, with all that is beside them.
         runtime = self._runtime
         if not runtime.states_are_kept:
             return slice(0, 0)

@@ -98,7 +98,7 @@ class Reading(ABC):
         return self.stripped.how if self.stripped is not None else None
 
     def global_address(self, name: str) -> int:
-        """Return where the runtime's global variable *name* lies.
+        """Return where the runtime's global variable *name* is.
 
         :raises SymbolNotFound: if it has none of that name
         :raises Unavailable: if it is stripped
@@ -185,6 +185,6 @@ class Reading(ABC):
 
     @cached_property
     def thread_head(self) -> int:
-        """So much of a ``kmp_info_t`` is read at once, as nearly all of what is asked for lies in."""
+        """So much of a ``kmp_info_t`` is read at once, as nearly all of what is asked for is in."""
         whole = self.thread_layout.fields.get("th")
         return min(whole.size, _MAX_HEAD) if whole is not None else 0

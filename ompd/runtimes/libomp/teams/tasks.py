@@ -26,7 +26,7 @@ _EXIT_FLAGS, _ENTER_FLAGS, _FLAGS_SIZE = 16, 20, 4
 
 
 class Taskdata:
-    """The beginning of a ``kmp_taskdata_t`` that was read before; what lies outside of it is read when asked for."""
+    """The beginning of a ``kmp_taskdata_t`` that was read before; what is outside of it is read when asked for."""
 
     __slots__ = ("_data", "_heap", "_start", "byte_order", "pointer_size")
 
@@ -131,7 +131,7 @@ class Task:
             return False
 
     def is_proxy(self) -> bool:
-        """Tell whether it has become a proxy for its event: its code is done, and its event is not fulfilled.
+        """Return whether it has become a proxy for its event: its code is done, and its event is not fulfilled.
 
         :raises LayoutUnavailable: if nothing tells which flags say so
         """
@@ -161,7 +161,7 @@ class Task:
             raise Unavailable(str(error)) from error
 
     def thread(self) -> ThreadHandle | None:
-        """See :meth:`TaskHandle.thread`. An implicit task's is told by its place in the array of its team.
+        """See :meth:`TaskHandle.thread`. An implicit task's follows from its place in the array of its team.
 
         :raises Unavailable: for a suspended explicit task that waits for no children of its own
         """
@@ -185,7 +185,7 @@ class Task:
         return thread
 
     def thread_or_none(self) -> ThreadHandle | None:
-        """Return :meth:`thread`, None where that cannot be told."""
+        """Return :meth:`thread`, None where that is unknown."""
         try:
             return self.thread()
         except OmpdError:

@@ -111,7 +111,7 @@ class Team:
         return array + thread_num * size
 
     def thread_of_implicit_task(self, address: int) -> ThreadHandle:
-        """Return the thread whose implicit task lies at *address*.
+        """Return the thread whose implicit task is at *address*.
 
         :raises CorruptState: if none of this team's does
         """
@@ -257,7 +257,7 @@ class Region:
         """See :meth:`ParallelHandle.implicit_task`."""
         self.member(thread_num)
         if self.count > 1:
-            self.thread(0).current_task()  # which says so if the regions' descriptors are not to be told apart
+            self.thread(0).current_task()  # which says so if the regions' descriptors cannot be distinguished
         return self.team.runtime.implicit_task(self.team, thread_num, self.place)
 
     def function(self) -> int:

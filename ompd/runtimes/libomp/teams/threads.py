@@ -123,7 +123,7 @@ class Thread:
         return self.runtime.innermost_region(self.team) if self.team is not None else None
 
     def hosted_regions(self) -> tuple[Region, ...]:
-        """Return the regions whose code lies on this thread's own stack, innermost first.
+        """Return the regions whose code is on this thread's own stack, innermost first.
 
         From the current one outwards as long as it is the primary thread, and the one in which it is a worker.
         """
@@ -174,12 +174,12 @@ class Thread:
         return self._view.signed("state"), self._view.unsigned("wait_id")
 
     def kept_by_tool(self) -> bool:
-        """Tell whether ``ompt_thread_info.thread_data``, or the exit frame of its current task, is set."""
+        """Return whether ``ompt_thread_info.thread_data``, or the exit frame of its current task, is set."""
         task = self.icv_task()
         return bool(self._view.unsigned("thread_data") or (task is not None and task.exit_frame_as_kept()))
 
     def is_about_to_begin(self) -> bool:
-        """See :meth:`ThreadHandle.is_about_to_begin`: not told apart."""
+        """See :meth:`ThreadHandle.is_about_to_begin`: not distinguished."""
         return False
 
     def tool_data(self) -> int:
@@ -346,7 +346,7 @@ class Threads(Tasks):
 
     @cached_property
     def states_are_kept(self) -> bool:
-        """Whether the runtime is known to keep states, frames and tools' data; False where that cannot be told."""
+        """Whether the runtime is known to keep states, frames and tools' data; False where that is unknown."""
         try:
             return self.keeps_states()
         except Unavailable:

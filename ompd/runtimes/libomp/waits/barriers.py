@@ -55,7 +55,7 @@ class Barriers:
     def of(self, region: Region) -> tuple[BarrierState, ...]:
         """See :meth:`ompd.contract.plugin.ParallelHandle.barriers`.
 
-        :raises Unavailable: if it cannot be told where in the region some thread is
+        :raises Unavailable: if it is unknown where in the region some thread is
         """
         present: dict[int, set[int]] = {}
         doubts: dict[int, str] = {}
@@ -167,7 +167,7 @@ class Barriers:
 
 
 def _around_end(stack: Hosted, region: Region) -> Sequence[Frame]:
-    # The frames between the code of the region's construct and what lies inside of the region.
+    # The frames between the code of the region's construct and what is inside of the region.
     order = list(stack.places)
     at = order.index(next(known for known in order if known.id == region.id))
     inner = [place for place in map(stack.places.get, order[:at]) if place is not None]
@@ -202,7 +202,7 @@ class Counters:
         return all(name in self._info for name in ours) and all(name in self._team for name in teams)
 
     def has_reached(self, thread: Thread, region: Region, kind: int) -> bool:
-        """Tell whether *thread* has arrived at a barrier of a *kind* that its team has not passed."""
+        """Return whether *thread* has arrived at a barrier of a *kind* that its team has not passed."""
         whole = self._team["t_bar"]
         of_team = region.team.address + whole.offset + kind * (whole.size // KINDS)
         passed = self._passed.get(of_team)

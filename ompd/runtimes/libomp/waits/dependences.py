@@ -61,7 +61,7 @@ class Waiting:
     def before(self, task: Task) -> TaskWait | None:
         """Return what a task that has not begun waits for, None if it waits for no other.
 
-        :raises OmpdError: if that cannot be told
+        :raises OmpdError: if that is unknown
         """
         node = self._of(task).pointer("td_depnode")
         if node is None:

@@ -66,7 +66,7 @@ class LockTable:
         return self._tags_of(self._tables)
 
     def proves(self, lock: int, tag: int) -> bool:
-        """Tell whether what lies at *lock* is one of the kind *tag* in use: most hold their own address."""
+        """Return whether what is at *lock* is one of the kind *tag* in use: most hold their own address."""
         if tag in COUNTING:
             view = self._structures.view(COUNTING[tag], lock)
             # LLVM's ticket locks have a truth value as their first member, and their address in the next one.

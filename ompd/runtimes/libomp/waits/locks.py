@@ -69,7 +69,7 @@ class Locks:
     def lock(self, thread: Thread, code: Code) -> LockState | None:
         """See :meth:`ThreadHandle.lock`.
 
-        :raises Unavailable: if it waits for one that cannot be told
+        :raises Unavailable: if it waits for one that was not found
         """
         frames = _innermost_frames(thread, code)
         routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
@@ -105,7 +105,7 @@ class Locks:
         raise untold
 
     def asks_for_one(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
-        """Tell whether *frames* hold the address of a lock that *thread* proves to wait for."""
+        """Return whether *frames* hold the address of a lock that *thread* proves to wait for."""
         in_registers, on_stack = self._candidates(thread, frames)
         candidates = list(dict.fromkeys(in_registers + on_stack))
         return (
@@ -208,7 +208,7 @@ class Locks:
         return self._structures.view(COUNTING[self._table.tags[address]], address)
 
     def _counts_waiting(self, address: int) -> bool:
-        # Whether a ticket or drdpa lock lies at *address* that somebody waits for: of the tickets drawn the one now
+        # Whether a ticket or drdpa lock is at *address* that somebody waits for: of the tickets drawn the one now
         # served is its holder's.
         tag = self._table.tags.get(address)
         if tag not in COUNTING or not self._table.proves(address, tag):
