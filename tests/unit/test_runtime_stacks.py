@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from ompd.contract.helpers.stacks import interrupted_at, region_entry, runs
+from ompd.contract.helpers.stacks import interrupted_at, region_entry, runs, words_on
+from ompd.contract.memory import ByteOrder
 from ompd.errors import CorruptState, Unavailable
 
 
@@ -38,6 +39,32 @@ def test_a_run_is_divided_where_code_stood_between() -> None:
 
     assert list(runs(of("urrrru"), is_divided)) == [(1, 2), (3, 4)]
     assert asked == [1, 2, 3]  # only between two frames that are inside
+
+
+class Numbers:
+    """Memory in which each word is its own address."""
+
+    byte_order: ByteOrder = "little"
+    pointer_size = 8
+
+    def read(self, address: int, size: int) -> bytes:
+        assert address % 8 == size % 8 == 0 and size
+        return b"".join(at.to_bytes(8, "little") for at in range(address, address + size, 8))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        (0x10, 0x28, (0x10, 0x18, 0x20)),
+        (0x11, 0x2F, (0x18, 0x20)),  # whole words alone
+        (0x10, 0x17, ()),
+        (0x20, 0x10, ()),
+        (0x10, None, ()),
+        (0x10, 1 << 40, ()),  # no routine of a runtime takes so much
+    ],
+)
+def test_words_on_a_part_of_a_stack(start: int, end: int | None, words: tuple[int, ...]) -> None:
+    assert tuple(words_on(Numbers(), start, end)) == words
 
 
 def starts(stack: str, *code: int) -> list[int]:

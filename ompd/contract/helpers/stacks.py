@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ompd.contract.code import USER, owner
+from ompd.contract.memory import Memory, read_words
 from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import OmpdError, Unavailable
 
 # Teams have many threads that would all show the same; one that shows nothing is seldom alone.
 _MAX_THREADS = 8
+# The frames of some routines of a runtime take a few hundred bytes.
+_MAX_WORDS = 1 << 13
 
 
 class CodeOwners:
@@ -35,6 +38,17 @@ class CodeOwners:
     def is_users(self, frame: Frame) -> bool:
         """Return whether a frame executes the user's code."""
         return self.at(frame.call_site) == USER
+
+
+def words_on(memory: Memory, start: int, end: int | None) -> Sequence[int]:
+    """Return the words of the part of a stack from *start* to *end*; none if that is unknown, or too large for the
+    frames of some routines.
+
+    :raises MemoryFault: if it cannot be read
+    """
+    start += -start % memory.pointer_size
+    count = (end - start) // memory.pointer_size if end is not None else 0
+    return read_words(memory, start, count) if 0 < count <= _MAX_WORDS else ()
 
 
 def runs(inside: Sequence[bool], is_divided: Callable[[int], bool]) -> Iterator[tuple[int, int]]:

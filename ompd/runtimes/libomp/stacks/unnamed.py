@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from ompd import naming
 from ompd.contract.code import RUNTIME, SYSTEM, USER
-from ompd.contract.helpers.stacks import runs
-from ompd.contract.memory import read_words
+from ompd.contract.helpers.stacks import runs, words_on
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError
 from ompd.runtimes.layout.table import Table
@@ -50,7 +49,6 @@ _MEETS = re.compile(
     r"|GOMP_(?:barrier|single_copy|loop_end|sections_end|workshare_task_reduction)"
 )
 _MAX_TASKS = 1 << 14
-_MAX_STACK = 1 << 16
 _SYSTEM_CALLERS = (SYSTEM, None)
 
 _Key = tuple["int | None", int]
@@ -421,14 +419,10 @@ class _Search:
         frames, group = place.frames, place.group
         if self._flag is None:
             return False
-        process, size = self._runtime.process, self._runtime.process.pointer_size
+        process = self._runtime.process
         where, until = self._flag.field("loc").offset, self._flag.field("checker").offset
-        start, end = frames[group.first].sp, frames[group.last].cfa
-        if end is None or not 0 < end - start <= _MAX_STACK:
-            return False
-        start += -start % size
-        on_stack = read_words(process, start, (end - start) // size)
-        distance = (until - where) // size
+        on_stack = words_on(process, frames[group.first].sp, frames[group.last].cfa)
+        distance = (until - where) // process.pointer_size
         return any(word in words and then == reached for word, then in zip(on_stack, on_stack[distance:], strict=False))
 
     def _asks_for_lock(self, place: _Place) -> bool:

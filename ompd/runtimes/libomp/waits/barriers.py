@@ -7,12 +7,13 @@ the region's beginning and end. Threads of which some wait at one kind and some 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 
 from ompd.contract.code import RUNTIME
-from ompd.contract.memory import read_unsigned, read_words
+from ompd.contract.helpers.stacks import words_on
+from ompd.contract.memory import read_unsigned
 from ompd.contract.plugin import BarrierState
 from ompd.contract.process import Frame, Shape
 from ompd.errors import FieldNotFound, Unavailable
@@ -30,7 +31,6 @@ _INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", "__kmp_barrier
 _REDUCTIONS = frozenset(("__kmpc_reduce", "__kmpc_reduce_nowait"))
 _LEAVING = "all threads have arrived at the barrier, and some have left it"
 _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived at the barrier"
-_MAX_STACK = 1 << 16
 
 
 class Barriers:
@@ -146,9 +146,9 @@ class Barriers:
             thread.address + whole.offset + CLOSING * size, thread.address + whole.offset + (CLOSING + 1) * size
         )
         last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
-        found = {
-            at for at, until in words_of(self._runtime, frames[0].sp, frames[last].cfa) if until == STEP and at in own
-        }
+        # A flag has the address of a word, and behind that the count that is waited for.
+        on_stack = pairwise(words_on(self._runtime.process, frames[0].sp, frames[last].cfa))
+        found = {at for at, until in on_stack if until == STEP and at in own}
         if len(found) != 1:
             return None
         return read_unsigned(self._runtime.heap, found.pop(), 8) & COUNT == STEP
@@ -173,17 +173,6 @@ def _around_end(stack: Hosted, region: Region) -> Sequence[Frame]:
     inner = [place for place in map(stack.places.get, order[:at]) if place is not None]
     outer = [place for place in map(stack.places.get, order[at + 1 :]) if place is not None]
     return stack.frames[max(inner, default=-1) + 1 : min(outer, default=len(stack.frames))]
-
-
-def words_of(runtime: Reading, start: int, end: int | None) -> Iterator[tuple[int, int]]:
-    """Yield each word of a part of a stack with the one behind it: a flag has the address of a word, and the count that
-    is waited for.
-    """
-    size = runtime.process.pointer_size
-    start += -start % size
-    if end is None or not 0 < end - start <= _MAX_STACK:
-        return
-    yield from pairwise(read_words(runtime.process, start, (end - start) // size))
 
 
 class Counters:

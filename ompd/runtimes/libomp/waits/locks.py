@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ompd import naming
 from ompd.contract.code import RUNTIME
+from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import StructView, read_pointer, read_unsigned
 from ompd.contract.plugin import LOCK_TYPES, LockState
 from ompd.contract.process import Frame, Module
@@ -41,8 +42,6 @@ LOCK_ROUTINES = {
 # bit of that says that somebody waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
 _DIRECT_TAGS = {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}
-# A stack from a lock routine to user code is some hundred bytes.
-_MAX_STACK = 1 << 16
 
 
 class Locks:
@@ -132,16 +131,11 @@ class Locks:
         # The words that may be an address of what the routine was given: what OMPT noted, and those in the registers of
         # the runtime's frames; then the user's registers, and the words on the stack.
         noted = [thread.kept_state()[1]] if self._runtime.states_are_kept else []
-        size, order = self._process.pointer_size, self._process.byte_order
-        start, end = frames[0].sp, frames[-1].sp
-        words: list[int] = []
-        if 0 < end - start <= _MAX_STACK:
-            raw = self._process.read(start, end - start)
-            words = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
-        inner = [frame for frame in frames if self._runtime.owners.at(frame.call_site) == RUNTIME]
+        words = words_on(self._process, frames[0].sp, frames[-1].sp)
+        inner = [frame for frame in frames if self._runtime.owners.of(frame) == RUNTIME]
         held = [value for frame in inner for value in frame.registers.values()]
         rest = [value for frame in frames for value in frame.registers.values()]
-        return _addresses(noted + held), _addresses(rest + words)
+        return _addresses(noted + held), _addresses([*rest, *words])
 
     def _queuing(self, address: int) -> StructView:
         return self._structures.view("kmp_base_queuing_lock_t", address)
