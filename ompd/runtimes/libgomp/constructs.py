@@ -26,7 +26,7 @@ class Constructs:
     def __init__(self, runtime: Registry, tasks: AllTasks) -> None:
         self._runtime = runtime
         self._process = runtime.process
-        self._code = runtime.code
+        self._owners = runtime.owners
         self._tasks = tasks
 
     def code_of(self, thread: Thread) -> Sequence[ConstructCode]:
@@ -189,12 +189,12 @@ class Constructs:
         # The user's function that one of the runtime's routines called, whatever that ended with.
         frames = thread.stack.frames
         function = self._process.function_called(frames[group.inner])
-        if function is not None and self._code.at(function) == USER:
+        if function is not None and self._owners.at(function) == USER:
             return function
         # What runs there may be what the function ended with, by a jump; names tell.
         inner = frames[group.inner - 1]
         symbol = self._process.locate(inner.call_site).symbol
-        is_its_own = self._code.is_users(inner) and (symbol is None or naming.parse_outlined(symbol) is not None)
+        is_its_own = self._owners.is_users(inner) and (symbol is None or naming.parse_outlined(symbol) is not None)
         return self._start_of(inner) if is_its_own else None
 
     def _passed(self, region: Region) -> int | None:
@@ -220,7 +220,7 @@ class Constructs:
         caller, outer, frames = group.caller, group.outer, stack.frames
         if caller is None and outer + 1 < len(frames) and stack.is_runtimes(frames[outer + 1]):
             return frames[outer:]  # the code of another region ended by the jump to it
-        whose = self._code.of(frames[caller]) if caller is not None else None
+        whose = self._owners.of(frames[caller]) if caller is not None else None
         # In a static program names do not tell the user's functions from the C library's; a call of an entry does.
         if whose == USER or (whose == UNKNOWN and naming.is_entry(group.entry)):
             return frames[caller:]

@@ -50,7 +50,7 @@ class Member(GompThread):
     @cached_property
     def stack(self) -> Parsed:
         """What its stack shows."""
-        return Parsed(self.space.code, self.native)
+        return Parsed(self.space.owners, self.native)
 
     def once(self, name: str, work: Callable[[], _T]) -> _T:
         """Return the result of *work*, done once, or raise what that has raised.

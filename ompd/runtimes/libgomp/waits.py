@@ -44,7 +44,7 @@ def _waits_at_dock(stack: Parsed, group: Group, thread: GompThread, team: int | 
     if awaited is not None:
         return awaited == dock  # else at its team's barrier, or in what its code ended with by a jump: a lock
     # It looks at the word without a system call. Then a register has its address, or that of its barrier.
-    innermost = next((frame for frame in frames if stack.code.of(frame) == RUNTIME), None)
+    innermost = next((frame for frame in frames if stack.owners.of(frame) == RUNTIME), None)
     held = set(innermost.registers.values()) if innermost is not None else set()
     for less in (0, generation):
         seen = [word for word in (dock, at_team) if word is not None and word - less in held]

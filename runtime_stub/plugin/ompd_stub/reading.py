@@ -65,7 +65,7 @@ class Reading:
         self.layouts = layouts
         self.root = root
         self.heap = Heap(self.callbacks)
-        self.code = CodeOwners(process, module)
+        self.owners = CodeOwners(process, module)
 
     def view(self, name: str, address: int) -> StructView:
         """Return the structure *name* at *address*, read whole.

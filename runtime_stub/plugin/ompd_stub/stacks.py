@@ -132,7 +132,7 @@ def _hosted_teams(thread: Thread) -> Iterator[Team]:
 
 
 def _is(runtime: Threads, frame: Frame, owner: str) -> bool:
-    return runtime.code.of(frame) == owner
+    return runtime.owners.of(frame) == owner
 
 
 def encountering_frames(runtime: Threads, region: Region) -> tuple[Frame, ...]:

@@ -55,10 +55,10 @@ class Parsed:
     ``stopped`` is why the stack could not be followed to its end.
     """
 
-    def __init__(self, code: CodeOwners, native: int) -> None:
-        stack = code.process.stack(native)
-        self.code = code
-        self.process = code.process
+    def __init__(self, owners: CodeOwners, native: int) -> None:
+        stack = owners.process.stack(native)
+        self.owners = owners
+        self.process = owners.process
         self.frames = stack.frames
         self.stopped = stack.stopped
         inside = [self.is_runtimes(frame) for frame in self.frames]
@@ -66,8 +66,8 @@ class Parsed:
 
     def is_runtimes(self, frame: Frame) -> bool:
         """Return whether a frame is the runtime's, and not of another one, or of another copy of this one."""
-        is_ours = self.process.module_at(frame.call_site) is self.code.module
-        return is_ours and not frame.is_signal_frame and self.code.of(frame) == RUNTIME
+        is_ours = self.process.module_at(frame.call_site) is self.owners.module
+        return is_ours and not frame.is_signal_frame and self.owners.of(frame) == RUNTIME
 
     def _routine(self, address: int) -> str | None:
         # The runtime's routine as user code calls it, None where no symbol covers it.
@@ -94,7 +94,7 @@ class Parsed:
 
     def _begins_thread(self, frame: Frame) -> bool:
         # In a static program nothing but its name tells that a routine is the C library's.
-        return self.code.of(frame) == SYSTEM or self._routine(frame.call_site) in routines.BEGIN_THREADS
+        return self.owners.of(frame) == SYSTEM or self._routine(frame.call_site) in routines.BEGIN_THREADS
 
     def _group(self, inner: int, outer: int) -> Group:
         frames = self.frames
@@ -119,7 +119,7 @@ class Parsed:
     def _is_no_code(self, called: Frame) -> bool:
         # Whether it copies the arguments of a task, or is one of the C library: what the runtime calls of that is no
         # construct's code, unless that was left by a jump.
-        return self.code.of(called) == SYSTEM or naming.is_added(self.process.locate(called.call_site).symbol or "")
+        return self.owners.of(called) == SYSTEM or naming.is_added(self.process.locate(called.call_site).symbol or "")
 
     def _jumped_to(self, index: int) -> str | None:
         # The entry point to which the code of a construct ended by a jump, which may have jumped on to what is there.
@@ -128,7 +128,7 @@ class Parsed:
         if naming.is_entry(name) or function is None:
             return name
         ways = self.process.tail_calls(function, self.frames[index].function_start or 0)
-        targets = (next((jump.target for jump in way if self.code.at(jump.target) == RUNTIME), None) for way in ways)
+        targets = (next((jump.target for jump in way if self.owners.at(jump.target) == RUNTIME), None) for way in ways)
         found = {self._routine(target) for target in targets if target is not None}
         return found.pop() if len(found) == 1 else name
 
@@ -164,7 +164,7 @@ class Parsed:
     def _innermost_from(self, first: int) -> Group | None:
         # The first group from that frame on, None if the user's code is inside of it.
         group = next((group for group in self.groups if group.outer >= first), None)
-        if group is None or any(map(self.code.is_users, self.frames[first : group.inner])):
+        if group is None or any(map(self.owners.is_users, self.frames[first : group.inner])):
             return None
         return group
 
@@ -175,14 +175,14 @@ class Parsed:
     @property
     def reaches_user(self) -> bool:
         """Whether the user's code is on the stack."""
-        return any(map(self.code.is_users, self.frames))
+        return any(map(self.owners.is_users, self.frames))
 
     @property
     def runs_other_code(self) -> bool:
         """Whether the thread is neither in the runtime nor in the C library: in the user's code, or in such as was made
         while the program ran, through which no stack can be followed.
         """
-        return bool(self.frames) and self.code.of(self.frames[0]) not in (RUNTIME, SYSTEM)
+        return bool(self.frames) and self.owners.of(self.frames[0]) not in (RUNTIME, SYSTEM)
 
     @property
     def is_beginning(self) -> bool:

@@ -43,7 +43,7 @@ class Space(Plain, ABC):
         self.heap = Heap(process)
         self.module = module
         self.layouts = layouts
-        self.code = CodeOwners(process, module)
+        self.owners = CodeOwners(process, module)
         self._offset = offset
 
     @abstractmethod
