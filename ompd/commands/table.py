@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ompd.model import Answer
-from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables
+from ompd.model.code import FORMATS
+from ompd.questions import runtimes, threads
 from ompd.records import record
 from ompd.session import Session
 
@@ -78,6 +79,45 @@ class Command:
         return answer
 
 
+# A command imports its query when it runs, but for two: all need the first, and most people want the second.
+
+
+def _ask_parallel(session: Session) -> Answer[Any]:
+    import ompd.questions.regions as regions  # noqa: PLC0415
+
+    return regions.ask(session)
+
+
+def _ask_tasks(session: Session) -> Answer[Any]:
+    import ompd.questions.tasks as tasks  # noqa: PLC0415
+
+    return tasks.ask(session)
+
+
+def _ask_stack(session: Session, **options: Any) -> Answer[Any]:
+    import ompd.questions.stacks as stacks  # noqa: PLC0415
+
+    return stacks.ask(session, **options)
+
+
+def _ask_icvs(session: Session) -> Answer[Any]:
+    import ompd.questions.icvs as icvs  # noqa: PLC0415
+
+    return icvs.ask(session)
+
+
+def _changed(answer: Answer[Any]) -> Answer[Any]:
+    import ompd.questions.icvs as icvs  # noqa: PLC0415
+
+    return icvs.changed(answer)
+
+
+def _ask_variable(session: Session, name: str, **options: Any) -> Answer[Any]:
+    import ompd.questions.variables as variables  # noqa: PLC0415
+
+    return variables.ask(session, name, **options)
+
+
 COMMANDS = (
     Command(
         "runtimes",
@@ -112,7 +152,7 @@ COMMANDS = (
         "Shows the parallel regions that are being executed, each under the one that encloses it: place in the source,"
         " level, team size, and the native ids of its threads in the order of their thread numbers. Serialized regions"
         " are included.",
-        regions.ask,
+        _ask_parallel,
         "print_parallel",
         f"{_HEAD}"
         "parallel  hang.c:50 simulate   level 1   active level 1   4 threads   [1234 1235 1236 1237]   0x5644ef2763c0",
@@ -124,7 +164,7 @@ COMMANDS = (
         "Shows initial, implicit and explicit tasks, each under the task that generated it: its construct, its thread,"
         " and whether it is executing, suspended, queued or waiting for other tasks. With -v also its frames and the"
         " data of OMPT tools.",
-        tasks.ask,
+        _ask_tasks,
         "print_tasks",
         f"{_HEAD}"
         "initial task   suspended   thread 1234   0x7f0a70125730/initial\n"
@@ -137,7 +177,7 @@ COMMANDS = (
         "Shows the stack of each thread as your source reads: without the OpenMP runtime's frames, and with the code of"
         " a region or task under the name of the function that contains the construct. A worker's stack continues with"
         " that of the thread that started its region, out to main.",
-        stacks.ask,
+        _ask_stack,
         "print_stacks",
         f"{_HEAD}"
         "OMP 1/4   level 1   thread 1235\n"
@@ -165,7 +205,7 @@ COMMANDS = (
         "The runtime's settings (internal control variables).",
         "Shows every internal control variable with its scope and value. If threads, regions or tasks have different"
         " values, each value has its own row, with those that have it.",
-        icvs.ask,
+        _ask_icvs,
         "print_icvs",
         f"{_HEAD}"
         "ICV             SCOPE   VALUE  OF\n"
@@ -175,7 +215,7 @@ COMMANDS = (
         "thread-num-var  thread  3      [1237]",
         folds=True,
         example_words="--changed",
-        options=(Option("changed", "Only variables that differ between threads, regions or tasks.", icvs.changed),),
+        options=(Option("changed", "Only variables that differ between threads, regions or tasks.", _changed),),
     ),
     Command(
         "var",
@@ -183,7 +223,7 @@ COMMANDS = (
         "Shows value and address of a static, threadprivate or thread-local variable in each thread. NAME may be"
         " qualified (file.c::x, ns::Class::x, function::x, module::x, /block/member) and select a part (x.member[2],"
         " *x). Equal values share a row; outliers are marked.",
-        variables.ask,
+        _ask_variable,
         "print_variable",
         f"{_HEAD}"
         "counter   int   thread-local (tls)   hang.c:12   in hang\n"
@@ -198,7 +238,7 @@ COMMANDS = (
                 "Print values as gdb's print/LETTER does.",
                 kind="text",
                 metavar="LETTER",
-                choices=variables.FORMATS,
+                choices=FORMATS,
             ),
             Option("stats", "Add statistics: minimum, maximum, mean, distinct values, outliers."),
             Option(

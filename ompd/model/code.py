@@ -163,6 +163,10 @@ class StackRecord:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
+FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
+"""gdb's letters, for the text of a value."""
+
+
 @record(kw_only=True)
 class VariableRecord:
     """A variable, or a part of one, in one thread.

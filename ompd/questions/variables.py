@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
+from ompd.model.code import FORMATS
 from ompd.questions.facts import Facts, Problems, answer, begin, each, readable_runtimes
 from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.damage import in_what_is_left, is_damaged
@@ -25,9 +26,6 @@ from ompd.session.face import parse_name, variable_reader
 
 if TYPE_CHECKING:
     from ompd.session.face import Shown, StaticVariable, VariableName, VariableReader
-
-FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
-"""gdb's letters."""
 
 _GLOBAL, _KEY = "global", "key"
 _ELEMENTS, _MAX_ELEMENTS = 200, 1 << 14
