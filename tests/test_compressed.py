@@ -397,9 +397,8 @@ def on_a_terminal(command: list[str], until: str = "") -> tuple[int, str]:
 
 
 def test_progress_is_shown_on_a_terminal_that_waits(spool: Path, long: Path) -> None:
-    begun = time.monotonic()
     code, sent = on_a_terminal([str(OMPD), "threads", str(long)], until="unpacking")
-    assert code == 130 and time.monotonic() - begun > 1
+    assert code == 130
     shown = [line for line in sent.split("\r") if "unpacking" in line]
     assert shown and all(line.startswith(f"\x1b[Kompd: unpacking {long}"[:79]) for line in shown)
     # The line is gone at the end.

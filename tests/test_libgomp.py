@@ -38,7 +38,7 @@ from tests.builds import undecoded
 from tests.stacks import KINDS, Kind, stopped_at_work
 from tests.stub.programs import FOLDER
 from tests.support import FULL, Missing, Stopped, clean_environment, intel_runtime, running, stopped
-from tests.support.build import compiler
+from tests.support.build import WITH_HEADERS, compiler
 from tests.support.cutting import PAGE, Holes, check_cut, intact_of, places_to_cut, wrong
 from tests.support.damage import ask_all, cut
 from tests.support.lldb import LldbHost
@@ -274,13 +274,19 @@ def test_of_a_program_without_symbols(tmp_path: Path) -> None:
 
 
 SPIN = """
+#include "settled.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>
 static omp_lock_t lock;
 static omp_nest_lock_t nest;
-static volatile int there;
-static void stop(void) { while (!there) usleep(1000); usleep(100000); abort(); }
+static volatile int there, held;
+static void stop(void) {
+    while (!there)
+        usleep(1000);
+    until_settled(1);
+    abort();
+}
 int main(void) {
     omp_init_lock(&lock);
     omp_init_nest_lock(&nest);
@@ -318,7 +324,8 @@ def test_threads_that_spin(name: str, tmp_path: Path) -> None:
     waiter, holder, before, state, symbol = SPINNING[name]
     if name in SECTIONS:
         section = f'_Pragma("omp critical{SECTIONS[name]}")'
-        holder, waiter = f"{section} stop();", f"usleep(20000); {section} there++;"
+        holder = f"{section} {{ held = 1; stop(); }}"
+        waiter = f"while (!held) usleep(1000);\n{section} there++;"
     text = SPIN.replace("BEFORE", before).replace("HOLDER", holder).replace("WAITER", waiter)
     core = run_source(tmp_path, text, {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite"})
     with Session.open_core(core) as session:
@@ -371,15 +378,16 @@ def test_a_task_lets_nobody_go_who_sleeps_in_the_barrier(tmp_path: Path) -> None
     told = run_source(
         tmp_path,
         """
+        #include "settled.h"
         #include <omp.h>
         #include <stdlib.h>
         #include <unistd.h>
         int main(void) {
             #pragma omp parallel num_threads(4)
             if (omp_get_thread_num() == 3) {
-                usleep(200000);
+                until_settled(3);
                 #pragma omp task
-                { usleep(200000); abort(); }
+                { until_settled(3); abort(); }
             }
         }
         """,
@@ -508,13 +516,14 @@ def test_a_library_that_is_linked_into_the_program(name: str, link: str) -> None
 def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
     # The initial thread is in a region of the one, and has been in one of the other.
     library = """
+    #include "settled.h"
     #include <omp.h>
     #include <stdlib.h>
     #include <unistd.h>
     void spread(int stop) {
         #pragma omp parallel num_threads(SIZE)
         {
-            if (stop && omp_get_thread_num() == SIZE - 1) { usleep(200000); abort(); }
+            if (stop && omp_get_thread_num() == SIZE - 1) { until_settled(0); abort(); }
             #pragma omp barrier
         }
     }
@@ -532,7 +541,7 @@ def test_two_runtimes_in_one_process(tmp_path: Path) -> None:
     (tmp_path / "library.c").write_text(library)
     (tmp_path / "program.c").write_text(program)
     intel = intel_runtime() / "lib"
-    gcc = [str(compiler("gcc").path), "-g", "-O1"]
+    gcc = [str(compiler("gcc").path), "-g", "-O1", *WITH_HEADERS]
     make = [
         [*gcc, "program.c", "-o", "program", "-ldl"],
         [*gcc, "-fPIC", "-shared", "-fopenmp", "-DSIZE=3", "library.c", "-o", "gnu.so"],
@@ -576,15 +585,18 @@ def test_tasks_with_priorities(tmp_path: Path) -> None:
         #include <omp.h>
         #include <stdlib.h>
         #include <unistd.h>
-        static volatile int go;
+        static volatile int go, executing;
         int main(void) {
             #pragma omp parallel num_threads(3)
             #pragma omp single
             {
                 for (int i = 0; i < 150; i++)
                     #pragma omp task priority(i % 7)
-                    while (!go) usleep(1000);
-                usleep(200000);
+                    {
+                        __atomic_add_fetch(&executing, 1, 5);
+                        while (!go) usleep(1000);
+                    }
+                while (executing < 2) usleep(1000);
                 abort();
             }
         }
@@ -600,13 +612,14 @@ def test_a_league_of_teams_is_neither_region_nor_task(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,
         """
+        #include "settled.h"
         #include <omp.h>
         #include <stdlib.h>
         #include <unistd.h>
         static void inner(int team) {
             #pragma omp parallel num_threads(2)
             {
-                if (omp_get_thread_num() && team) { usleep(200000); abort(); }
+                if (omp_get_thread_num() && team) { until_settled(1); abort(); }
                 #pragma omp barrier
             }
         }
@@ -638,11 +651,12 @@ def test_workers_whose_code_ended_with_a_jump_to_a_lock_are_not_idle(tmp_path: P
     told = run_source(
         tmp_path,
         """
+        #include "settled.h"
         #include <omp.h>
         #include <stdlib.h>
         #include <unistd.h>
         static omp_lock_t lock;
-        static void *stop(void *unused) { usleep(300000); abort(); }
+        static void *stop(void *unused) { until_settled(3); abort(); }
         #include <pthread.h>
         int main(void) {
             pthread_t other;
@@ -759,13 +773,19 @@ def test_a_worker_that_ends_is_no_thread_of_openmp(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,
         """
+        #include "settled.h"
         #include <omp.h>
         #include <pthread.h>
         #include <stdlib.h>
         #include <string.h>
         #include <unistd.h>
         static pthread_key_t key;
-        static void end(void *unused) { usleep(300000); abort(); }
+        static volatile int resting;
+        static void end(void *unused) {
+            while (resting < 2) usleep(1000);
+            until_settled(2);
+            abort();
+        }
         int main(void) {
             pthread_key_create(&key, end);
             omp_set_max_active_levels(2);
@@ -777,6 +797,7 @@ def test_a_worker_that_ends_is_no_thread_of_openmp(tmp_path: Path) -> None:
                     for (int size = 64; size < 8192; size += 16) memset(malloc(size), 0xa5, size);
                 }
                 #pragma omp barrier
+                __atomic_add_fetch(&resting, 1, 5);
                 pause();
             }
         }
@@ -821,6 +842,7 @@ def test_a_handler_that_has_a_region_of_its_own(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,
         """
+        #include "settled.h"
         #include <omp.h>
         #include <pthread.h>
         #include <signal.h>
@@ -828,11 +850,21 @@ def test_a_handler_that_has_a_region_of_its_own(tmp_path: Path) -> None:
         #include <unistd.h>
         static omp_lock_t lock;
         static pthread_t waiting;
+        static volatile int handling;
         static void handle(int number) {
             #pragma omp parallel num_threads(2)
-            for (;;) pause();
+            {
+                __atomic_add_fetch(&handling, 1, 5);
+                for (;;) pause();
+            }
         }
-        static void *stop(void *unused) { usleep(200000); pthread_kill(waiting, SIGUSR1); usleep(300000); abort(); }
+        static void *stop(void *unused) {
+            until_settled(1);
+            pthread_kill(waiting, SIGUSR1);
+            while (handling < 2) usleep(1000);
+            until_settled(2);
+            abort();
+        }
         int main(void) {
             pthread_t other;
             omp_init_lock(&lock);
@@ -862,7 +894,7 @@ def test_code_of_a_target_region(tmp_path: Path) -> None:
         #include <unistd.h>
         int main(void) {
             #pragma omp parallel num_threads(2)
-            usleep(1000);
+            getppid();
             #pragma omp target
             abort();
         }
@@ -884,6 +916,7 @@ def test_code_that_was_made_while_the_program_ran(tmp_path: Path) -> None:
     told = run_source(
         tmp_path,
         """
+        #include "settled.h"
         #include <omp.h>
         #include <pthread.h>
         #include <stdlib.h>
@@ -892,7 +925,7 @@ def test_code_that_was_made_while_the_program_ran(tmp_path: Path) -> None:
         #include <unistd.h>
         /* It pushes something, and stays. */
         static const unsigned char loop[] = {0x53, 0x48, 0x83, 0xec, 0x40, 0xf3, 0x90, 0xeb, 0xfc};
-        static void *stop(void *unused) { usleep(300000); abort(); }
+        static void *stop(void *unused) { until_settled(3); abort(); }
         int main(void) {
             pthread_t other;
             char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -957,7 +990,7 @@ def run_source(
     if obstacle is not None:
         raise Missing("kernel core", obstacle, forbidden=True)
     (folder / "program.c").write_text(text)
-    command = [str(compiler("gcc").path), "-g", *flags, "-fopenmp", "program.c", "-o", "program"]
+    command = [str(compiler("gcc").path), "-g", *flags, "-fopenmp", *WITH_HEADERS, "program.c", "-o", "program"]
     subprocess.run(command, cwd=folder, check=True, env=clean_environment())
     where = folder / "run"
     where.mkdir()
@@ -968,6 +1001,7 @@ def run_source(
 
 
 BLIND = """
+#include "settled.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -975,7 +1009,7 @@ static volatile int there;
 __attribute__((noinline)) void stop(void) {
     while (!there)
         usleep(1000);
-    usleep(20000);
+    until_settled(1);
     abort();
 }
 /* As in libraries of linear algebra: written by hand, and no unwind data says how much of the stack it takes. */
@@ -1106,7 +1140,7 @@ def test_structures_of_lies_end_in_words(program: str, monkeypatch: pytest.Monke
     # Words of the structures that are read point elsewhere, or count too much.
     core = on_libgomp(program)
     target = Holes(str(core.core))
-    target.ask_all()
+    intact = target.ask_all()
     writable = [page for page in target.pages if is_data(target, page)]
     chance = random.Random(program)
     honest = CoreTarget.read
@@ -1130,7 +1164,8 @@ def test_structures_of_lies_end_in_words(program: str, monkeypatch: pytest.Monke
             value = chance.choice([0, 1, 2, 0xFFFF, (1 << 64) - 1, other, other, at, at - 8, 0x0123456789ABCDEF])
             lies[at] = value.to_bytes(8, "little")
         target.hole = None
-        target.ask_all()
+        told = target.ask_all()
+        assert told.answers.keys() | told.errors.keys() == intact.answers.keys() and all(map(str, told.errors.values()))
 
 
 def is_data(target: Holes, page: int) -> bool:

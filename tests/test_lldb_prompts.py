@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import stopped
 from tests.support.dap import DebugAdapter
+from tests.support.live import status_of, wait_until
 from tests.support.lldb import LOAD, build_regions, lldb
 from tests.support.products import each_version
 from tests.support.terminal import Terminal
@@ -55,8 +55,10 @@ def test_a_running_process_has_its_words(version: int, tmp_path: Path) -> None:
     with prompt(version, tmp_path, "/bin/sleep") as terminal:
         terminal.wait_for(r"executable set to .*\n")
         terminal.type("process launch --no-stdio -- 60\n")
-        terminal.wait_for(r"launched: .*\n")
-        time.sleep(1)  # it says so before it lets the process run
+        process = re.search(r"Process (\d+) launched: .*\n", terminal.wait_for(r"launched: .*\n"))
+        assert process is not None
+        # It says so before it lets the process run.
+        wait_until(lambda: status_of(int(process[1]), "State") == ["S (sleeping)"])
         terminal.type("ompd threads\n")
         terminal.wait_for(r"error: ompd: process \d+ is running\nompd: stop it first: process interrupt\n")
         terminal.type("process interrupt\n")

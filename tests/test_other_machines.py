@@ -499,15 +499,15 @@ def test_servers_that_take_too_long_or_send_too_much(tmp_path: Path, server: Ser
     server.files[f"/buildid/{build_id.hex()}/executable"] = bytes(4000)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         environment = {"DEBUGINFOD_TIMEOUT": "0.3", "DEBUGINFOD_URLS": f"http://127.0.0.1:{mute.getsockname()[1]}"}
-        begun = time.monotonic()
         servers = Servers(environment, str(tmp_path))
-        assert servers.fetch(build_id, "executable") is None
+        assert servers.fetch(build_id, "executable") is None  # one that answers nothing holds nobody up
         assert servers.fetch(build_id, "debuginfo") is None  # it is not asked twice
-        assert 0.3 <= time.monotonic() - begun < 60  # one that answers nothing holds nobody up
+        mute.setblocking(False)
+        mute.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            mute.accept()
     server.drips = True
-    begun = time.monotonic()
     assert Servers({**environment, "DEBUGINFOD_URLS": server.url}, str(tmp_path)).fetch(build_id, "executable") is None
-    assert time.monotonic() - begun < 60
     server.drips = False
     limited = {"DEBUGINFOD_URLS": server.url, "DEBUGINFOD_MAXSIZE": "3999"}
     assert Servers(limited, str(tmp_path)).fetch(build_id, "executable") is None

@@ -44,6 +44,7 @@ from tests.support import (
     threadprivate,
     variables,
 )
+from tests.support.build import WITH_HEADERS
 from tests.support.build import compiler as compiler_of
 from tests.support.damage import DAMAGES, ask_all, zeroed
 from tests.support.facts import expected, facts_told
@@ -490,13 +491,14 @@ def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_pat
         raise Missing("kernel core", obstacle, forbidden=True)
     (tmp_path / "program.c").write_text(
         """
+        #include "settled.h"
         #include <omp.h>
         #include <pthread.h>
         #include <stdlib.h>
         #include <unistd.h>
         static void *once(void *unused) {
             #pragma omp parallel num_threads(2)
-            usleep(1000);
+            getppid();
             return 0;
         }
         int main(void) {
@@ -505,14 +507,14 @@ def test_an_initial_thread_that_has_ended_leaves_a_root_without_a_thread(tmp_pat
             pthread_join(other, 0);
             #pragma omp parallel num_threads(3)
             {
-                if (omp_get_thread_num() == 2) { usleep(200000); abort(); }
+                if (omp_get_thread_num() == 2) { until_settled(2); abort(); }
                 #pragma omp barrier
             }
         }
         """
     )
     library = RUNTIMES["libomp-19"].file()
-    make = [str(compiler_of("clang").path), "-g", "-O1", "-fopenmp", "-c", "program.c"]
+    make = [str(compiler_of("clang").path), "-g", "-O1", "-fopenmp", *WITH_HEADERS, "-c", "program.c"]
     headers = ["-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     subprocess.run([*make, *headers], cwd=tmp_path, check=True, env=clean_environment())
     link = [

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def named(path: Path) -> str:
@@ -27,10 +34,128 @@ def test_modules_of_helpers_have_no_tests() -> None:
     found = []
     for path in MODULES:
         if not path.name.startswith("test_"):
-            tree = ast.parse(path.read_text())
+            tree = parsed(path)
             found += [
                 f"{named(path)}: {node.name}"
                 for node in ast.walk(tree)
                 if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
             ]
     assert found == []
+
+
+def test_the_page_names_each_file_of_tests() -> None:
+    table = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("| "))
+    listed = re.findall(r"`((?:unit/)?[a-z0-9_]+)`", table)
+    files = {
+        path.relative_to(TESTS).with_suffix("").as_posix().replace("test_", "", 1) for path in TESTS.rglob("test_*.py")
+    }
+    assert files - set(listed) == set()
+
+
+# Sleeping
+
+# Sleeps that wait for nothing, by the file: how many, and what they are for.
+SLEEPS = {
+    "lldb/regions.c": (1, "docs/lldb.md shows its code and addresses; who stops there sees the others wait"),
+    "odd/cancel.c": (1, "that a region is cancelled is seen only by a thread that is let out of it"),
+    "odd/odd.h": (1, "the end of a loop that reads the words of others"),
+    "real/campaign.py": (2, "programs are stopped at random moments"),
+    "stacks/work.c": (1, "one of the things that a thread does until it is stopped somewhere"),
+    "support/settled.h": (1, "the end of the loop that waits"),
+    "test_bad_input.py": (
+        1,
+        "the command is interrupted at some moments; tests/test_interrupts.py does so at any call",
+    ),
+    "test_libgomp.py": (1, "in the body of a loop that waits for a flag, where the thread is stopped"),
+    "test_live.py": (1, "inspections are ended at random moments"),
+    "test_other_machines.py": (1, "a server that sends byte by byte"),
+}
+_A_SLEEP = re.compile(r"\b(?:u|nano|clock_nano)?sleep\(")
+_POLLS = re.compile(r"\b(?:while|for) \(")
+
+
+def c_sleeps(text: str) -> list[str]:
+    """Return the lines with a sleep that are no part of a loop's head or all of its body."""
+    found, before = [], ""
+    for line in text.splitlines():
+        if _A_SLEEP.search(line) and not _POLLS.search(line) and not _POLLS.search(before):
+            found.append(line.strip())
+        before = line
+    return found
+
+
+def python_sleeps(tree: ast.Module) -> list[str]:
+    """Return the calls of ``time.sleep`` that are in no loop which waits for something."""
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+    polled = {inner for loop in loops for part in loop.body for inner in ast.walk(part)}
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "sleep"
+        and node not in polled
+    ]
+
+
+def c_texts(tree: ast.Module) -> str:
+    """Return the programs in C that are texts of a module."""
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return "\n".join(text for text in texts if "#include" in text)
+
+
+def test_nothing_waits_by_sleeping() -> None:
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        tree = parsed(path)
+        found[named(path)] = python_sleeps(tree) + c_sleeps(c_texts(tree))
+    for pattern in ("*.c", "*.cc", "*.cpp", "*.h"):
+        for path in TESTS.rglob(pattern):
+            found[named(path)] = c_sleeps(path.read_text())
+    few = {name: SLEEPS.get(name, (0, ""))[0] for name in found.keys() | SLEEPS.keys()}
+    assert {name: lines for name, lines in found.items() if len(lines) != few[name]} == {}
+
+
+_CLOCK = re.compile(r"\b(?:monotonic|perf_counter|time|time_ns)\(\)")
+_DEADLINE = re.compile(r"monotonic\(\) < (?:deadline|end)\b|deadline - time\.monotonic|process_time|identity")
+
+
+def test_no_time_of_the_clock_is_asserted() -> None:
+    # A deadline is no such time: it ends a loop that waits.
+    found = []
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Assert):
+                text = ast.unparse(node.test)
+                if _CLOCK.search(text) and not _DEADLINE.search(text):
+                    found.append(f"{named(path)}: {text}")
+    assert found == []
+
+
+# Assertions
+
+
+def test_every_test_asserts_something() -> None:
+    # By itself, or by what it calls; functions of one name are taken for one.
+    functions: dict[str, list[ast.FunctionDef]] = {}
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef):
+                functions.setdefault(node.name, []).append(node)
+
+    def checks(node: ast.FunctionDef) -> bool:
+        for inner in ast.walk(node):
+            if isinstance(inner, (ast.Assert, ast.Raise)):
+                return True
+            if isinstance(inner, ast.Call):
+                name = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
+                if name in known or name in ("raises", "fail", "check_call"):
+                    return True
+                if any(word.arg == "check" and getattr(word.value, "value", False) for word in inner.keywords):
+                    return True
+        return False
+
+    known: set[str] = set()
+    while more := {name for name, each in functions.items() if any(map(checks, each))} - known:
+        known |= more
+    assert sorted(name for name in functions if name.startswith("test_") and name not in known) == []

@@ -3,7 +3,7 @@
 /* The child of a process that has used OpenMP uses it again: its team is its own. */
 int main(void) {
 #pragma omp parallel num_threads(3)
-    usleep(1000);
+    getppid();
     int child = fork();
     if (child == 0) {
         odd_start(2);

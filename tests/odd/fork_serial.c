@@ -3,7 +3,7 @@
 /* The child of a process that has used OpenMP uses none: it has one thread, and no region. */
 int main(void) {
 #pragma omp parallel num_threads(3)
-    usleep(1000);
+    getppid();
     int child = fork();
     if (child == 0) {
         /* omp_get_*() would start the runtime anew */

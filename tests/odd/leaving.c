@@ -5,10 +5,10 @@ int main(void) {
     struct at one = AT(NULL);
 #pragma omp parallel num_threads(4)
     if (omp_get_thread_num() == 3) {
-        usleep(200000);
+        until_settled(3);
         SAY(&one, "leaving");
 #pragma omp parallel num_threads(2)
-        usleep(1000);
+        getppid();
         odd_words("{\"late\": 1}\n");
     } else {
         STAY(&one);

@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "settled.h"
 
 /* Where a parallel construct is: the region's place in the source, and the one that encloses it. */
 struct at {
@@ -68,7 +69,7 @@ static void *odd_watch(void *unused) {
             for (ssize_t i = 0; i < size; i++) lines += text[i] == '\n';
         close(fd);
         if (lines >= odd_expected + 1) {
-            usleep(100000);
+            until_settled(0);
             int ready = open("ready", O_WRONLY | O_CREAT, 0644);
             close(ready);
             if (getenv("ODD_WAIT")) for (;;) pause();

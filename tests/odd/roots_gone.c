@@ -3,7 +3,7 @@
 static void *root(void *unused) {
     (void)unused;
 #pragma omp parallel num_threads(3)
-    usleep(1000);
+    getppid();
     return NULL;
 }
 static void *stays(void *unused) {

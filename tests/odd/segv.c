@@ -3,7 +3,7 @@
 static int *nowhere;
 static void crash(const struct at *up) {
     odd_say(up, __func__, __LINE__ + 2, NULL);
-    usleep(300000);
+    until_settled(3);
     *nowhere = 1;
 }
 int main(void) {

@@ -1,8 +1,9 @@
 #include "odd.h"
 /* One thread is in a single construct, the others wait at its end. */
+static volatile int inside;
 static void work(const struct at *up) {
 #pragma omp single
-    STAY(up);
+    { inside = 1; STAY(up); }
 }
 int main(void) {
     odd_start(4);
@@ -13,7 +14,7 @@ int main(void) {
         int mine;
 #pragma omp atomic capture
         mine = n++;
-        if (mine) { SAY(&one, "barrier"); usleep(50000); }
+        if (mine) { SAY(&one, "barrier"); while (!inside) usleep(1000); }
         work(&one);
     }
 }

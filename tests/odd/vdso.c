@@ -19,7 +19,7 @@ static void find(void) {
 }
 static void ask(const struct at *up) {
     odd_say(up, __func__, __LINE__ + 2, NULL);
-    usleep(300000);
+    until_settled(2);
     odd_getcpu((unsigned *)8, NULL, NULL);
 }
 int main(void) {

@@ -19,7 +19,7 @@ int main(void) {
             STAY(&one);
         case 1:
             SAY(&one, "lock");
-            usleep(1);
+            getppid();
             omp_set_lock(&lock);
         case 2:
             SAY(&one, "lock");
@@ -38,13 +38,13 @@ int main(void) {
         case 5:
 #pragma omp task
             STAY(&one);
-            usleep(1000);
+            getppid();
         case 6: {
             SAY(&one, "taskgroup");
 #pragma omp taskgroup
             {
 #pragma omp task if (0)
-                usleep(1);
+                getppid();
             }
         }
         }

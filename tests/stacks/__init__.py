@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from tests.support import Missing, clean_environment, require
+from tests.support.budget import processor_seconds
 from tests.support.cache import entry, key_of
 from tests.support.machine import wheel_folder
 from tests.support.runs import READY_SECONDS, can_be_read, cores_allowed, kernel_core_obstacle
 
 SOURCES = Path(__file__).parent
-WORKING_SECONDS = 0.5  # what programs get to come apart in
+WORKING_SECONDS = 0.5  # of the processors, in which the threads come apart
 
 # Prints a line for each frame: thread, pc, CFA (0 if gdb does not tell it), kind. Inlined functions and those that
 # ended in a jump have no frame on the stack. No program of the tests has so many that gdb has to be stopped: once it is
@@ -138,7 +139,9 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
         if is_ready:
             assert can_be_read(process.stdout.fileno(), 4 * READY_SECONDS), "it does not begin to work"
             assert process.stdout.readline() == b"ready\n"
-            time.sleep(WORKING_SECONDS)
+            began = processor_seconds(process.pid)
+            while processor_seconds(process.pid) < began + WORKING_SECONDS and process.poll() is None:
+                time.sleep(0.01)
             process.send_signal(signal.SIGTRAP)  # which none of the programs' runtimes handles
         process.wait(READY_SECONDS)
     finally:

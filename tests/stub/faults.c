@@ -1,5 +1,6 @@
 /* A program with regions, queued tasks, a lock that somebody waits for and a threadprivate variable, of which it then
  * has the runtime make one thing wrong: the word in its argument. */
+#include "settled.h"
 #include <omp.h>
 #include <omp_stub.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ static void inner(const char *what)
         }
         while (waits < 2)
             usleep(1000);
-        usleep(50000); /* that it is in line */
+        until_settled(2); /* that it is in line */
         for (int i = 0; i < 5; i++)
             #pragma omp task
             own += i;

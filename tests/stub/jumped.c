@@ -1,5 +1,6 @@
 /* Optimised, the code of its region ends in jumps: to a routine of the C library on one thread, to one with a barrier on
  * another. Nothing of the region's own code is left on their stacks. */
+#include "settled.h"
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ __attribute__((noinline)) static void meet(void)
 static void *stop(void *unused)
 {
     (void)unused;
-    usleep(300000);
+    until_settled(3);
     abort();
 }
 

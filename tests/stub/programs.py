@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.build import compiler
+from tests.support.build import SETTLED, WITH_HEADERS, compiler
 from tests.support.cache import CACHE, entry, key_of
 from tests.support.machine import Missing, clean_environment
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
@@ -35,7 +35,7 @@ def built(
     """
     stub = stub_folder(flags=machine)
     name = name or Path(sources[0]).stem
-    texts = [(FOLDER / source).read_text() for source in sources]
+    texts = [*((FOLDER / source).read_text() for source in sources), SETTLED.read_text()]
     by_clang = clang or {}
     used = {source: compiler("clang" if source in by_clang else "gcc") for source in sources}
     options_of = {source: list(options) for source, options in by_clang.items()}
@@ -55,7 +55,8 @@ def built(
         objects = []
         for source, by in used.items():
             objects.append(str(folder / f"{Path(source).stem}.o"))
-            common = ["-g", "-O0", "-Wall", "-Wextra", "-fPIC", *machine, *flags, f"-I{INCLUDE}", f"-I{SOURCES}/src"]
+            common = ["-g", "-O0", "-Wall", "-Wextra", "-fPIC", *machine, *flags]
+            common += [f"-I{INCLUDE}", f"-I{SOURCES}/src", *WITH_HEADERS]
             openmp = ["-fopenmp"] if by.name == "gcc" else by_clang[source]
             _run([str(by.path), *common, *openmp, "-c", str(FOLDER / source), "-o", objects[-1]])
         shared = ["-shared"] if name.endswith(".so") else ["-pie"]

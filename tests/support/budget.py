@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
-def processor_seconds() -> float:
-    """Return what this process, and those of its children that have ended, have used of the processors, in seconds."""
+def processor_seconds(process_id: int | None = None) -> float:
+    """Return what this process, and those of its children that have ended, have used of the processors, in seconds;
+    or what another process has used that runs.
+    """
+    if process_id is not None:
+        words = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 

@@ -19,6 +19,9 @@ COMPILERS = ("gcc", "clang")  # of C
 C_COMPILERS = {"gfortran": "gcc", "g++": "gcc", "clang++": "clang"}
 # All that Debian 12 has, by the name of the one that tests take otherwise.
 RELEASES = {"gcc": ("gcc-11", "gcc-12"), "clang": ("clang-14", "clang-16", "clang-19", "clang-22")}
+SETTLED = Path(__file__).with_name("settled.h")
+# For programs that wait until their other threads have settled.
+WITH_HEADERS = ("-I", str(SETTLED.parent))
 SUFFIXES = (".c", ".cc", ".F90")
 MODES = ("debug", "tool", "neither")
 

@@ -18,7 +18,7 @@ from ompd.model import Answer, ParallelRecord, ThreadRecord
 from ompd.questions import regions, threads
 from ompd.session import Session
 from tests.support import Missing, clean_environment, intel_runtime, require
-from tests.support.build import compiler
+from tests.support.build import SETTLED, WITH_HEADERS, compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import table
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
@@ -94,7 +94,7 @@ def build_odd(odd: Odd, compiler_name: str) -> Path:
     if source.suffix == ".cc":
         driver = driver.replace("gcc", "g++").replace("clang", "clang++")
     pic = "-fno-pie" if odd.link in ("no-pie", "static", "static libgomp") else "-fPIE"
-    include = ["-I", str(SOURCES), "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+    include = ["-I", str(SOURCES), *WITH_HEADERS, "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     compiling = ["-g", "-O0", "-fopenmp", pic, *odd.flags, *include, "-w"]
     linking = _link_flags(odd.link)
 
@@ -115,7 +115,7 @@ def build_odd(odd: Odd, compiler_name: str) -> Path:
         if odd.strip:
             _compile(folder, ["strip", odd.name])
 
-    headers = [SOURCES / "odd.h", *(path for path in odd.folder.glob("*.h") if path.name != "odd.h")]
+    headers = [SETTLED, SOURCES / "odd.h", *(path for path in odd.folder.glob("*.h") if path.name != "odd.h")]
     text = [path.read_text() for path in (source, *headers)]
     version = table()["intel-openmp"].version
     key = key_of("odd", odd.name, text, used.version, compiling, linking, version, odd.strip)

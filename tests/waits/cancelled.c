@@ -9,7 +9,7 @@ int main(void) {
         if (number == 1)
             for (;;) pause();
         if (number == 3) {
-            usleep(50000);
+            until_settled(3);
 #pragma omp cancel parallel
         }
 #pragma omp barrier

@@ -10,7 +10,7 @@ int main(void) {
             {
 #pragma omp task
                 {
-                    usleep(50000);
+                    until_settled(1);
                     odd_words("{\"child\": %d}\n", odd_gettid());
                     for (;;) pause();
                 }

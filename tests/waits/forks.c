@@ -1,5 +1,6 @@
 #include "odd.h"
 /* A thread that is in a barrier runs a task there, which forks a region: it has arrived all the same. */
+static volatile int forked;
 int main(void) {
     odd_start(5);
 #pragma omp parallel num_threads(3)
@@ -9,12 +10,13 @@ int main(void) {
             {
 #pragma omp parallel num_threads(2)
                 {
+                    forked = 1;
                     odd_words("{\"tid\": %d}\n", odd_gettid());
                     for (;;) pause();
                 }
             }
         } else
-            usleep(100000);
+            while (!forked) usleep(1000);
         if (omp_get_thread_num() == 2) {
             odd_words("{\"missing\": %d}\n", odd_gettid());
             for (;;) pause();

@@ -8,7 +8,7 @@ int main(void) {
         {
 #pragma omp task
             {
-                usleep(50000);
+                until_settled(2);
                 odd_words("{\"function\": \"%s\", \"line\": %d}\n", __func__, __LINE__ - 7);
                 for (;;) pause();
             }
