@@ -66,7 +66,7 @@ SLEEPS = {
         1,
         "the command is interrupted at some moments; tests/test_interrupts.py does so at any call",
     ),
-    "test_libgomp.py": (1, "in the body of a loop that waits for a flag, where the thread is stopped"),
+    "test_libgomp_waits.py": (1, "in the body of a loop that waits for a flag, where the thread is stopped"),
     "test_live.py": (1, "inspections are ended at random moments"),
     "test_other_machines.py": (1, "a server that sends byte by byte"),
 }
