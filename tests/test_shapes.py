@@ -88,7 +88,7 @@ def test_a_name_that_a_large_table_does_not_have_is_looked_for_once(monkeypatch:
     assert table().find("no_such_name") is None and table().find("main") is not None
     assert kept.entries and all(b"no_such_name" in payload.split() for payload in kept.entries.values())
     assert table().find("main") is not None
-    monkeypatch.setattr(symbols._Table, "find", forbidden)
+    monkeypatch.setattr(symbols.SymbolSection, "find", forbidden)
     assert table().find("no_such_name") is None
     with pytest.raises(AssertionError):
         table().find("main")
