@@ -130,13 +130,9 @@ class Walk(Generic[T]):
         return found
 
 
-class Selection(NamedTuple):
-    """Those of an abbreviation's attributes that are read: each with the steps over what is before it; and the steps
-    over what is behind the last.
-    """
-
-    wanted: list[tuple[Steps, int, int, int]]
-    rest: Steps
+# Those of an abbreviation's attributes that are read, each with the steps over what is before it; and the steps over
+# what is behind the last.
+_Selection = tuple[list[tuple[Steps, int, int, int]], Steps]
 
 
 class Entry(NamedTuple):
@@ -180,7 +176,7 @@ def iter_entries(
     """
     forms, cursor = unit.forms, unit.cursor_at(unit.bounds[1])
 
-    def choose(abbreviation: Abbreviation) -> Selection | None:
+    def choose(abbreviation: Abbreviation) -> _Selection | None:
         if abbreviation.tag != tag:
             return None
         before: list[tuple[int, int, int]] = []
@@ -191,7 +187,7 @@ def iter_entries(
                 before = []
             else:
                 before.append(row)
-        return Selection(wanted, forms.steps(cursor, before))
+        return wanted, forms.steps(cursor, before)
 
     walk = Walk(unit, choose, begin=below, leaps=(lambda tag: tag not in _SCOPES) if outer else None)
     for wanted, rest in walk:

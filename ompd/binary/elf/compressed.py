@@ -16,7 +16,7 @@ MAX_DEFLATE_RATIO = 1032
 MAX_ZSTD_RATIO = 1 << 15
 
 
-def inflate(raw: bytes, header: struct.Struct | None, most: int) -> bytes:
+def inflate_section(raw: bytes, header: struct.Struct | None, most: int) -> bytes:
     """Return what the section whose bytes are *raw* holds.
 
     :param header: the layout of ``ElfN_Chdr``; None for an older file, which has four letters and the size (most

@@ -309,13 +309,13 @@ class ElfFile:
         return self._copy(start, end - start, f"section {section.name}")
 
     def _inflate(self, section: Section, most: int) -> bytes:
-        from ompd.binary.elf.compressed import inflate  # noqa: PLC0415  for such sections only
+        from ompd.binary.elf.compressed import inflate_section  # noqa: PLC0415  for such sections only
 
         raw = self._copy(section.sh_offset, section.sh_size, f"section {section.name}")
         has_header = bool(section.sh_flags & SHF_COMPRESSED)
         layout = struct.Struct(order_mark(self.byte_order) + _CHDR[self.ident_class]) if has_header else None
         try:
-            return inflate(raw, layout, most)
+            return inflate_section(raw, layout, most)
         except MalformedFile as error:
             raise MalformedFile(
                 f"{self.name}: compressed section {section.name} {error}", offset=section.sh_offset
