@@ -43,13 +43,12 @@ def test_modules_of_helpers_have_no_tests() -> None:
     assert found == []
 
 
-def test_the_page_names_each_file_of_tests() -> None:
-    table = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("| "))
-    listed = re.findall(r"`((?:unit/)?[a-z0-9_]+)`", table)
-    files = {
-        path.relative_to(TESTS).with_suffix("").as_posix().replace("test_", "", 1) for path in TESTS.rglob("test_*.py")
-    }
-    assert files - set(listed) == set()
+def test_files_of_tests_that_the_page_names_are_there() -> None:
+    lines = (line for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count("|") == 5)
+    rows = [line.split("|")[3] for line in lines]
+    listed = {name for row in rows for name in re.findall(r"`([a-z0-9_/]+)`", row)}
+    files = {named(path).removesuffix(".py").replace("test_", "", 1) for path in TESTS.rglob("test_*.py")}
+    assert len(listed) > 80 and listed <= files, listed - files
 
 
 # Sleeping
