@@ -32,7 +32,7 @@ from ompd.runtimes.libomp.layout import layouts as libomp_layouts
 from ompd.runtimes.libomp.plugin import Runtime as Libomp
 from ompd.session import Session
 from tests.support import Missing, NotReady, Stopped, clean_environment, require, stopped
-from tests.support.build import BuildFailed
+from tests.support.build import SETTLED, BuildFailed
 from tests.support.builds import Build, build_id_of, builds, fetch
 from tests.support.cache import entry, key_of
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, cores_allowed, kernel_core_obstacle
@@ -84,7 +84,7 @@ def taken_by_old_entry_points(library: Path) -> Path:
 
     def make(folder: Path) -> None:
         program = folder / source.stem
-        command = [str(require("gcc")), "-g", str(source), "-o", str(program), str(library)]
+        command = [str(require("gcc")), "-g", f"-I{SETTLED.parent}", str(source), "-o", str(program), str(library)]
         subprocess.run([*command, f"-Wl,-rpath,{library.parent}", "-lpthread"], check=True, env=clean_environment())
         with cores_allowed():
             subprocess.run([str(program)], cwd=folder, env=ENVIRONMENT, check=False, timeout=READY_SECONDS)

@@ -443,7 +443,7 @@ def test_code_that_its_file_does_not_have_is_not_run(code: bytes) -> None:
 )
 @pytest.mark.parametrize("where", ["runtime", "library"])
 def test_code_of_files_that_are_not_surely_those_that_ran_is_not_run(
-    attribute: str, value: object, why: str, where: str
+    attribute: str, value: object, why: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = sample("lazy")
     with opened(taken) as process:
@@ -451,7 +451,13 @@ def test_code_of_files_that_are_not_surely_those_that_ran_is_not_run(
         called = "chosen" if where == "library" else name
         module = process.module_list.at(process.find_symbol(called))
         assert isinstance(module, LoadedModule)
-        module.__dict__[attribute] = value
+        meant = module.start
+        honest = {each.start: getattr(each, attribute) for each in process.module_list}
+        monkeypatch.setattr(
+            LoadedModule,
+            attribute,
+            property(lambda each: value if each.start == meant else honest[each.start]),
+        )
         with pytest.raises(Unavailable, match=why):
             asked(process, name, taken.thread("inner"))
         assert asked(process, "negative", taken.thread("inner")).as_int == -5
