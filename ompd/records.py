@@ -29,24 +29,25 @@ def record(cls: _Class, /) -> _Class: ...
 
 
 @overload
-def record(*, eq: bool = True, kw_only: bool = False) -> Callable[[_Class], _Class]: ...
+def record(*, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Callable[[_Class], _Class]: ...
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False) -> Any:
-    """Make a record of a class with annotations, with slots.
+def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False, slots: bool = True) -> Any:
+    """Make a record of a class with annotations.
 
     :param eq: whether records are equal, and hash alike, if their members do; else each is equal to itself alone
     :param kw_only: whether members are given by their names alone
+    :param slots: whether it has nothing but its members; a class with a ``cached_property`` keeps more
     """
     if cls is None:
-        return lambda given: _made(given, eq, kw_only)
-    return _made(cls, eq, kw_only)
+        return lambda given: _made(given, eq, kw_only, slots)
+    return _made(cls, eq, kw_only, slots)
 
 
-def _made(cls: Any, eq: bool, kw_only: bool) -> Any:
+def _made(cls: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
     own = cls.__dict__
-    made: Any = dataclass(slots=True, repr=False, eq=False, kw_only=kw_only)(cls)
+    made: Any = dataclass(slots=slots, repr=False, eq=False, kw_only=kw_only)(cls)
     if "__repr__" not in own:
         made.__repr__ = _repr
     if eq and "__eq__" not in own:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from ompd.binary.core.notes import NT_386_TLS, parse_descriptors
 from ompd.binary.elf.elf import EM_386, EM_X86_64
 from ompd.contract.memory import ByteOrder
+from ompd.records import record
 
 
 class FrameRecord(NamedTuple):
@@ -101,7 +101,7 @@ class ThreadDescriptors(NamedTuple):
     selector: str
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Architecture:
     """One processor and ABI.
 

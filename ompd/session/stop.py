@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,13 +16,14 @@ from ompd.debugger.targets.base import Target
 from ompd.errors import CorruptState, MemoryFault, NotInitialised, OmpdError, Unavailable
 from ompd.model import Place, TargetRecord
 from ompd.naming import is_by_gcc, is_construct, is_runtime_file
+from ompd.records import record
 from ompd.runtimes.discovery import Found
 
 NAMES = CompilerNames(is_construct, is_by_gcc)
 """What the debugger's half has to know of the names that compilers make of OpenMP constructs."""
 
 
-@dataclass(frozen=True)
+@record
 class LoadedRuntime:
     """An OpenMP runtime of the process: what was found, and its handles, or why there are none."""
 

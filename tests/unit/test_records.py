@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import field, fields, is_dataclass, replace
+from functools import cached_property
 
 import pytest
 
@@ -34,6 +35,21 @@ class Handle:
 @record(kw_only=True)
 class Keyed:
     x: int
+
+
+@record(slots=False)
+class Keeping:
+    x: int
+
+    @cached_property
+    def twice(self) -> int:
+        return 2 * self.x
+
+
+def test_a_record_without_slots_keeps_what_is_computed() -> None:
+    keeping = Keeping(2)
+    assert keeping.twice == 4 and keeping.__dict__ == {"x": 2, "twice": 4}
+    assert keeping == Keeping(2) and replace(keeping, x=3).twice == 6
 
 
 def test_records_have_what_dataclasses_have() -> None:

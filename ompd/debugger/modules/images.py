@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ompd.binary.core.notes import AT_EXECFN, AT_PHDR, FileMapping, parse_auxv
@@ -46,6 +46,7 @@ from ompd.debugger.files.finder import FileFinder, open_mapped
 from ompd.debugger.modules.loader import LinkMap, iter_link_maps
 from ompd.debugger.targets.base import Target
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
+from ompd.records import record
 
 _PAGE = 4096
 _MAX_HEADERS = 1 << 16
@@ -62,7 +63,7 @@ _VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, of which the
 _MULTIARCH = {"x86_64": "x86_64-linux-gnu", "i386": "i386-linux-gnu"}  # Debian's folder, by the architecture's name
 
 
-@dataclass(frozen=True)
+@record
 class Image:
     """A module as it is in memory. ``soname`` and ``needed`` are its own words, ``folders`` where it would have the
     loader look. ``link_map`` is its row in the loader's list, None if that was not found; ``name`` its file there.
@@ -103,7 +104,7 @@ class Image:
         return found
 
 
-@dataclass(frozen=True)
+@record
 class Found:
     """What memory says of modules: as ``NT_FILE`` would have it, and which one is the program (its start, or None).
 

@@ -8,12 +8,12 @@ auxiliary vector; then the strings of the arguments, those of the environment, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
 from ompd.contract.memory import Memory
 from ompd.errors import CorruptState, MemoryFault, Unavailable
+from ompd.records import record
 
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
 _MAX_BYTES = 6 << 20
@@ -24,7 +24,7 @@ _SEARCHED = 1 << 14
 _PIECE = 1 << 12
 
 
-@dataclass(frozen=True)
+@record
 class EnvironmentBlock:
     """The strings at the end of the initial stack, by their addresses.
 

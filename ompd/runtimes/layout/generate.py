@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ompd.errors import BadFile
+from ompd.records import record
 from ompd.runtimes.layout import table
 from ompd.safety.writing import Place, make_folder
 
@@ -21,7 +22,7 @@ Shape = tuple[int, Mapping[str, Sequence[int]]]
 and width."""
 
 
-@dataclass(frozen=True)
+@record
 class Family:
     """What a table of one kind of runtime has: ``types`` by their names in debug information, in a table's order.
 

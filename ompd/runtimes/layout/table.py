@@ -18,12 +18,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ompd.contract.memory import Field, StructLayout
 from ompd.errors import BadFile, FieldNotFound, LayoutUnavailable
+from ompd.records import record
 from ompd.safety.reading import open_regular
 from ompd.safety.trust import others_fault
 
@@ -42,7 +42,7 @@ _MAX_MASK_BYTES = 1 << 16
 _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """The layouts of some releases of a runtime. ``name`` is that of its ``path``, which is where it was read."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Unnoted
@@ -13,6 +12,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import BarrierState, ConstructCode, FrameAddress, LockState, Outside, TaskWait, ThreadState
 from ompd.contract.process import Frame
 from ompd.errors import BadInput, CorruptState, NotBegun, Unavailable, Unsupported
+from ompd.records import record
 from ompd.runtimes.libgomp import waits
 from ompd.runtimes.libgomp.members import Member, Roster
 from ompd.runtimes.libgomp.structures.gomp import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam, Space
@@ -436,7 +436,7 @@ class Task(GompTask, _NoFrames):
         return self.runtime.tasks.count_children(self.address)
 
 
-@dataclass(frozen=True)
+@record
 class InitialTask(_NoFrames):
     """What an initial thread executes outside of all regions, where the runtime keeps no task for that.
 

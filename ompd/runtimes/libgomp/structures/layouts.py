@@ -7,11 +7,11 @@ libgomp publishes nothing. Debug information of the very build tells all; else a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from ompd.contract.memory import ByteOrder, Field, Memory, StructLayout, StructView
 from ompd.errors import LayoutUnavailable
+from ompd.records import record
 
 # What is read of each structure. Members that are in some releases only are left out where they are not.
 WANTED: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +42,7 @@ WANTED: Mapping[str, tuple[str, ...]] = {
 OPTIONAL = frozenset(("icv.max_active_levels_var",))
 
 
-@dataclass(frozen=True)
+@record
 class Layouts:
     """The layouts of one runtime: the structures of :data:`WANTED`, who says so, and of which releases it is.
 

@@ -10,11 +10,11 @@ to structures that tell their own place in it (``ds_gtid``), the other to pointe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.contract.process import Module, Process
 from ompd.errors import MemoryFault, NotInitialised, OmpdError, Unavailable
+from ompd.records import record
 from ompd.runtimes.layout.table import Table
 
 # A runtime's own variables are some 100 KB; those of a program that it is linked into may be more.
@@ -30,7 +30,7 @@ _LOWEST_ADDRESS = 1 << 16
 _CERTAIN_ADDRESS = 1 << 40
 
 
-@dataclass(frozen=True)
+@record
 class ThreadTable:
     """``__kmp_threads``: where the pointer to it and the array lie, how many places it has, and the threads
     (``kmp_info_t``) by gtid.

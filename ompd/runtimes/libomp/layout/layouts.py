@@ -8,7 +8,7 @@ that table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ompd.contract.memory import StructLayout
 from ompd.contract.process import Module, Process
@@ -21,6 +21,7 @@ from ompd.errors import (
     Unavailable,
     Unsupported,
 )
+from ompd.records import record
 from ompd.runtimes.layout import dwarf, published, selfdescribed
 from ompd.runtimes.layout.table import Table, tables
 from ompd.runtimes.libomp.layout import proof
@@ -31,7 +32,7 @@ from ompd.runtimes.libomp.layout.names import defined_as
 _RUNTIME = "libomp"
 
 
-@dataclass(frozen=True)
+@record
 class Stripped:
     """What stands in for a stripped runtime's symbols: the *table* that fits, how that is known, its threads and its
     variables.
@@ -43,7 +44,7 @@ class Stripped:
     variables: Variables
 
 
-@dataclass(frozen=True)
+@record
 class Known:
     """The layouts of the structures that were asked for; *stripped* is None for a runtime with symbols."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import StructView, read_pointer, read_words
 from ompd.errors import OmpdError, Unavailable, Unsupported
+from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.contract.process import Module, Process
@@ -29,7 +29,7 @@ _BARRIERS = 3
 _UNUSED_BIT, _MOST_BARRIERS = 2, 1 << 48
 
 
-@dataclass(frozen=True)
+@record
 class Finding:
     """What was found: how many statements of the runtime's structures agreed, and the first that did not, if any."""
 

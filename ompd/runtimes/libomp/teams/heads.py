@@ -6,7 +6,6 @@ What is here was read whole. Of a task that is not here everything is read one b
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from struct import Struct
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from ompd.contract.helpers.pages import has_lost_page
 from ompd.contract.memory import Field
 from ompd.errors import LayoutUnavailable, OmpdError
+from ompd.records import record
 from ompd.runtimes.libomp.teams.reading import Reading
 
 # Tasks that are no further apart are read together, so many bytes at most.
@@ -43,7 +43,7 @@ class Head(NamedTuple):
     info: bytes
 
 
-@dataclass(frozen=True)
+@record
 class _Form:
     size: int
     unpack: Callable[[bytes, int], tuple[Any, ...]]

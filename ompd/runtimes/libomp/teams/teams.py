@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ompd.contract.code import RUNTIME, USER
@@ -18,6 +17,7 @@ from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.plugin import BarrierState, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
+from ompd.records import record
 from ompd.runtimes.libomp.teams.reading import Reading
 
 # omp_get_supported_active_levels() of libomp is INT_MAX; a stack ends long before this.
@@ -204,7 +204,7 @@ class Team:
         return tuple(Region(self, place, count) for place in range(1, count + 1))
 
 
-@dataclass(frozen=True)
+@record
 class Region:
     """A parallel region: the *place*-th of the *count* regions that *team* stands for, counted from the outermost."""
 
