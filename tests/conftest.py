@@ -22,7 +22,7 @@ os.environ["XDG_DATA_HOME"] = "/proc/no-such-folder"
 # The stub's plugin is that of this checkout, whatever is installed.
 os.environ["OMPD_PLUGINS"] = str(plugin_folder())
 # A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
-# How long a stop may last by itself is for tests/test_stop_limits.py.
+# How long a stop may last by itself is for tests/test_stop_time_limits.py.
 USUAL_STOP_NS = live.DEFAULT_STOP_NS
 live.DEFAULT_STOP_NS = 60_000_000_000
 # A shell without jobs has what it starts in the background ignore Ctrl-C, and every program of a test would, too.

@@ -22,7 +22,7 @@ import pytest
 from ompd import naming
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
 from ompd.binary.elf.elf import ElfFile
-from ompd.debugger.snapshot.environment import read_environment
+from ompd.debugger.environment import read_environment
 from ompd.debugger.stacks.unwind import MAX_ALL_FRAMES
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, TooMuch, Unavailable
 from ompd.model import Answer, ParallelRecord, TargetRecord

@@ -69,7 +69,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.process", "ompd.debugger.variables.locals"),
     ("ompd.debugger.stacks.calls", "ompd.debugger.stacks.tail_calls"),
     ("ompd.binary.dwarf.source.lines", "ompd.binary.dwarf.source.calls"),
-    ("ompd.questions.stacks.own", "ompd.questions.stacks.locals"),
+    ("ompd.questions.stacks.thread_frames", "ompd.questions.stacks.locals"),
     ("ompd.debugger.variables.types", "ompd.debugger.variables.static"),
     ("ompd.debugger.variables.static", "ompd.binary.demangle"),
     ("ompd.debugger.variables.names", "ompd.binary.demangle"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ompd.contract.code import RUNTIME, SYSTEM, USER, owner
+from ompd.contract.code_owners import RUNTIME, SYSTEM, USER, owner
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import AddressSpace, TaskHandle, ThreadHandle
 from ompd.questions import regions

@@ -46,7 +46,7 @@ SEED = 20261121
 
 
 # A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
-# How long a stop may last is for tests/test_stop_limits.py.
+# How long a stop may last is for tests/test_stop_time_limits.py.
 PATIENT = ("--max-stop", "60000")
 
 

@@ -18,7 +18,7 @@ from ompd_stub import plugin, structures
 from ompd_stub.runtime import Runtime
 
 from ompd.contract.memory import Field, StructLayout
-from ompd.debugger.bound import BoundCallbacks
+from ompd.debugger.module_callbacks import BoundCallbacks
 from ompd.errors import OmpdError
 from ompd.questions import runtimes, threads
 from ompd.runtimes.guarded import original

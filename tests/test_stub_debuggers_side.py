@@ -19,7 +19,7 @@ from ompd_stub.runtime import Runtime
 
 from ompd.contract.callbacks import Callbacks, TypeSizes
 from ompd.contract.ompd import ThreadIdKind
-from ompd.debugger.bound import BoundCallbacks
+from ompd.debugger.module_callbacks import BoundCallbacks
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import BadInput, CorruptState, NoAnswer, OmpdError
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, variables

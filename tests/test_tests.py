@@ -67,7 +67,7 @@ SLEEPS = {
     ),
     "test_libgomp_waits.py": (1, "in the body of a loop that waits for a flag, where the thread is stopped"),
     "test_live.py": (1, "inspections are ended at random moments"),
-    "test_other_machines.py": (1, "a server that sends byte by byte"),
+    "test_finding_files.py": (1, "a server that sends byte by byte"),
 }
 _A_SLEEP = re.compile(r"\b(?:u|nano|clock_nano)?sleep\(")
 _POLLS = re.compile(r"\b(?:while|for) \(")

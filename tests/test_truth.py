@@ -21,7 +21,7 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
 from ompd.model import StackFrame
-from ompd.questions.stacks import own, reader, source
+from ompd.questions.stacks import reader, source, thread_frames
 from ompd.runtimes.layout import published
 from ompd.runtimes.libomp.teams import teams as libomp_teams
 from ompd.runtimes.libomp.teams.threads import Thread
@@ -254,12 +254,12 @@ def without_continuations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_wrong_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = own.own_frame
+    honest = thread_frames.own_frame
 
     def frame(frame: Frame, source: SourceFrame, *arguments: Any) -> StackFrame:
         return honest(frame, source._replace(line=1), *arguments)
 
-    monkeypatch.setattr(own, "own_frame", frame)
+    monkeypatch.setattr(thread_frames, "own_frame", frame)
 
 
 def with_what_compilers_add(monkeypatch: pytest.MonkeyPatch) -> None:

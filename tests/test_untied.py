@@ -64,7 +64,7 @@ def test_a_task_that_goes_on_in_itself_has_a_whole_stack(tmp_path: Path) -> None
 
 
 def test_a_task_that_is_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    # libomp keeps the name of the task that an untied one was suspended for, also when it goes on on another thread.
+    # libomp keeps the name of the task that was suspended for an untied one, also when that goes on on another thread.
     core = stopped("task_tree", runtime="intel").core
     over = SimpleNamespace(id="0x1234")
     honest = Task.scheduling

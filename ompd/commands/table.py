@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ompd.model import Answer
-from ompd.model.code import FORMATS
+from ompd.model.places import FORMATS
 from ompd.questions import runtimes, threads
 from ompd.records import record
 from ompd.session import Session

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 from ompd.binary.dwarf.source.lines import Function
 from ompd.contract.process import Location, Module, SourceFrame
+from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
-from ompd.debugger.modules.told_places import ToldPlaces
 from ompd.debugger.symbols import Symbols
 from ompd.errors import MalformedFile, OmpdError
 
@@ -46,7 +46,7 @@ class Places:
     def __init__(self, modules: ModuleList, symbols: Symbols, names: CompilerNames, known: KnownPlaces) -> None:
         self._modules, self._symbols, self.names, self.known = modules, symbols, names, known
 
-    def _told(self, address: int, ask: Callable[[ToldPlaces, int], _T]) -> _T | None:
+    def _told(self, address: int, ask: Callable[[KeptPlaces, int], _T]) -> _T | None:
         # What debug information says of an address, None without any.
         loaded = self._modules.at(address)
         try:

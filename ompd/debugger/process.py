@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from ompd.contract.memory import ByteOrder
 from ompd.contract.process import Frame, Module
-from ompd.debugger.bound import BoundCallbacks
 from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.debugger.emulation.routines import Routines
+from ompd.debugger.environment import read_environment
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.memory import TargetMemory
+from ompd.debugger.module_callbacks import BoundCallbacks
 from ompd.debugger.modules.loader import Loader
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.places import NO_NAMES, CompilerNames, KnownPlaces, Places
 from ompd.debugger.regions import Regions
-from ompd.debugger.snapshot.environment import read_environment
 from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.stacks.steps import Steps

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN, USER
 from ompd.contract.process import is_system_file
 from ompd.records import record
 
@@ -42,7 +42,7 @@ _SYSTEM = re.compile(_SYSTEM_NAME)
 
 
 def side_of(frame: Any) -> str:
-    """Return whose code an ``SBFrame`` is in, in the words of :mod:`ompd.contract.code`."""
+    """Return whose code an ``SBFrame`` is in, in the words of :mod:`ompd.contract.code_owners`."""
     module = frame.GetModule()
     name = module.GetFileSpec().GetFilename()
     if not name:

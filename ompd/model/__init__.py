@@ -3,21 +3,11 @@
 In every record None means that there is none, unless ``unavailable`` has the field's name as a key: then the value
 exists and is unknown, and the text under the key says why. Addresses are virtual addresses in the target.
 
-``openmp`` has those of threads, regions, tasks and whole answers, ``code`` those of places, frames and variables; all
+``openmp`` has those of threads, regions, tasks and whole answers, ``places`` those of places, frames and variables; all
 are imported from here. Those of ``ompd layout`` are in ``layouts``, for that command alone. Nothing here reads a
 target, and all of ompd may import it.
 """
 
-from ompd.model.code import Construct as Construct
-from ompd.model.code import DistinctValue as DistinctValue
-from ompd.model.code import LocalRecord as LocalRecord
-from ompd.model.code import LoopIteration as LoopIteration
-from ompd.model.code import Place as Place
-from ompd.model.code import RegionFunction as RegionFunction
-from ompd.model.code import StackFrame as StackFrame
-from ompd.model.code import StackRecord as StackRecord
-from ompd.model.code import VariableRecord as VariableRecord
-from ompd.model.code import VariableStats as VariableStats
 from ompd.model.openmp import Answer as Answer
 from ompd.model.openmp import DependenceRecord as DependenceRecord
 from ompd.model.openmp import DllRecord as DllRecord
@@ -33,3 +23,13 @@ from ompd.model.openmp import TaskWaitRecord as TaskWaitRecord
 from ompd.model.openmp import ThreadRecord as ThreadRecord
 from ompd.model.openmp import VariableAnswer as VariableAnswer
 from ompd.model.openmp import Wait as Wait
+from ompd.model.places import Construct as Construct
+from ompd.model.places import DistinctValue as DistinctValue
+from ompd.model.places import LocalRecord as LocalRecord
+from ompd.model.places import LoopIteration as LoopIteration
+from ompd.model.places import Place as Place
+from ompd.model.places import RegionFunction as RegionFunction
+from ompd.model.places import StackFrame as StackFrame
+from ompd.model.places import StackRecord as StackRecord
+from ompd.model.places import VariableRecord as VariableRecord
+from ompd.model.places import VariableStats as VariableStats

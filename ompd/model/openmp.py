@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Generic, TypeVar
 
-from ompd.model.code import Place, RegionFunction, VariableRecord, VariableStats
+from ompd.model.places import Place, RegionFunction, VariableRecord, VariableStats
 from ompd.records import record
 
 

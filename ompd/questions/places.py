@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, UNKNOWN, USER, entry_of
-from ompd.contract.code import owner as owner_of
+from ompd.contract.code_owners import RUNTIME, UNKNOWN, USER, entry_of
+from ompd.contract.code_owners import owner as owner_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
@@ -261,7 +261,7 @@ def innermost_place(session: Session, thread: int) -> Place:
 
 
 def code_owner(session: Session, address: int) -> str:
-    """Return the owner of the code at *address*; see :func:`ompd.contract.code.owner`."""
+    """Return the owner of the code at *address*; see :func:`ompd.contract.code_owners.owner`."""
     known = session.stop.owners
     if address not in known:
         known[address] = owner_of(session.process, session.stop.runtime_modules, address)

@@ -256,7 +256,7 @@ class _Collector:
         # What only all tasks and threads together tell.
         if row.status == "queued" and row.id in self._current:
             row = replace(row, status="executing")  # libomp notes who executes a task before it notes that it began
-        # An untied task keeps the name of the one that it was suspended for when that one is over.
+        # An untied task keeps the name of the one that was suspended for it when that one is over.
         if row.scheduling is None or row.scheduling in self._tasks:
             return row
         reason = f"the runtime names task {row.scheduling}, which was not found: it may be over"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
-from ompd.model.code import FORMATS
+from ompd.model.places import FORMATS
 from ompd.questions.facts import Facts, Problems, answer, begin, each, readable_runtimes
 from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.damage import in_what_is_left, is_damaged

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ompd.debugger.modules import told_places
+from ompd.debugger.modules import kept_places
 from tests.crafted.cases import MB, Folder, crafted
 from tests.crafted.cores import small
 from tests.crafted.dwarf import debugged, line_program, whole
@@ -207,4 +207,4 @@ def an_entry_of_the_cache_that_lies(at: Folder, how: Callable[[], bytes]) -> Non
 
 
 def _kept_names() -> tuple[str, ...]:
-    return told_places._WHAT, "symbols.symtab", "symbols.dynsym"
+    return kept_places._WHAT, "symbols.symtab", "symbols.dynsym"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ompd.contract.ompd import ThreadIdKind
-from ompd.debugger.bound import BoundCallbacks
+from ompd.debugger.module_callbacks import BoundCallbacks
 from tests.support import Stopped, stopped
 
 # What is executed at once when many tasks are queued is each runtime's matter; the numbers are for this many.

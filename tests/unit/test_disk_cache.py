@@ -20,8 +20,8 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.files import cache as disk_cache
 from ompd.debugger.files.cache import DiskCache
 from ompd.debugger.files.finder import FileFinder, open_mapped
-from ompd.debugger.modules.told_layouts import ToldLayouts
-from ompd.debugger.modules.told_places import ToldPlaces
+from ompd.debugger.modules.kept_layouts import KeptLayouts
+from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.inspection import Inspection
 from ompd.model import TaskRecord
 from tests.support import clean_environment, stopped
@@ -250,10 +250,10 @@ def test_the_environment_says_where_it_is(tmp_path: Path, file: Path, monkeypatc
 # What is kept
 
 
-def told(path: Path, cache: DiskCache) -> tuple[ToldPlaces, LineInfo]:
+def told(path: Path, cache: DiskCache) -> tuple[KeptPlaces, LineInfo]:
     data = settled(path)
     lines = LineInfo(ElfFile(data, str(path)), FileFinder().companions(str(path), str(path)))
-    return ToldPlaces(lines, cache.of(data)), lines
+    return KeptPlaces(lines, cache.of(data)), lines
 
 
 def addresses(path: Path) -> Iterator[int]:
@@ -262,7 +262,7 @@ def addresses(path: Path) -> Iterator[int]:
     yield from range(section.sh_addr - 32, section.sh_addr + section.sh_size, 7)
 
 
-def answers(places: ToldPlaces | LineInfo, path: Path) -> list[tuple[object, object, list[Function]]]:
+def answers(places: KeptPlaces | LineInfo, path: Path) -> list[tuple[object, object, list[Function]]]:
     return [(places.locate(a), places.locate(a, entry=True), list(places.functions(a))) for a in addresses(path)]
 
 
@@ -348,13 +348,13 @@ def test_a_moment_passes_before_a_file_is_trusted(file: Path) -> None:
 
 def test_layouts_are_told_again_without_the_debug_information(cache: DiskCache) -> None:
     path = built("c", "-O2")
-    told = ToldLayouts(kept_of(cache, path))
+    told = KeptLayouts(kept_of(cache, path))
     members = ("first", "flag", "inner.second", "absent")
     layout = StructLayout("pair", 16, {"first": Field(0, 8), "inner.second": Field(12, 4)}, "dwarf", {"flag": 1 << 70})
     assert told.get("pair", members) is None
     told.put(members, layout)
     told.save()
-    again = ToldLayouts(kept_of(cache, path))
+    again = KeptLayouts(kept_of(cache, path))
     assert again.get("pair", members) == layout
     assert again.get("pair", members[:1]) is None and again.get("other", members) is None
 
@@ -374,9 +374,9 @@ def test_what_is_no_layout_is_asked_for_again(cache: DiskCache, row: object) -> 
     good, members = [16, {"first": [0, 8]}, {"flag": 1}], ("first", "flag")
     for written in (good, row):
         kept.put("layouts-1", json.dumps({"pair\nfirst\nflag": written}).encode())
-        assert (ToldLayouts(kept).get("pair", members) is not None) == (written is good)
+        assert (KeptLayouts(kept).get("pair", members) is not None) == (written is good)
     kept.put("layouts-1", b"[" * 100_000)
-    assert ToldLayouts(kept).get("pair", members) is None
+    assert KeptLayouts(kept).get("pair", members) is None
 
 
 def test_a_runtimes_layouts_are_looked_up_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

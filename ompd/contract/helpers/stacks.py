@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ompd.contract.code import USER, owner
+from ompd.contract.code_owners import USER, owner
 from ompd.contract.memory import Memory, read_words
 from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame, Module, Process
@@ -25,7 +25,7 @@ class CodeOwners:
         self._known: dict[int, str] = {}
 
     def at(self, address: int) -> str:
-        """Return whose code is at *address*; see :func:`ompd.contract.code.owner`."""
+        """Return whose code is at *address*; see :func:`ompd.contract.code_owners.owner`."""
         known = self._known.get(address)
         if known is None:
             known = self._known[address] = owner(self.process, (self.module,), address)

@@ -31,10 +31,10 @@ from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.process import Module
 from ompd.debugger.files.cache import DiskCache, FileCache
 from ompd.debugger.files.finder import Companions, FileFinder, open_mapped
+from ompd.debugger.modules.kept_layouts import KeptLayouts
+from ompd.debugger.modules.kept_places import KeptPlaces
 from ompd.debugger.modules.lost import first_lost_page, is_lost_page
 from ompd.debugger.modules.proof import MappedImage, Proof, bias_of
-from ompd.debugger.modules.told_layouts import ToldLayouts
-from ompd.debugger.modules.told_places import ToldPlaces
 from ompd.debugger.targets.base import Target
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 
@@ -278,7 +278,7 @@ class LoadedModule:
         return self.debug_elf or self._minidebug_elf
 
     @cached_property
-    def lines(self) -> ToldPlaces | None:
+    def lines(self) -> KeptPlaces | None:
         """The module's lines and functions, of its own debug information or its debug file's, None if there is none."""
         self.looked_up.add("lines")
         elf = self.elf
@@ -287,7 +287,7 @@ class LoadedModule:
         if elf is None or elf.section(".debug_line") is None:
             return None
         lines = LineInfo(elf, self.companions, self.debug_files(elf), self._is_outlined)
-        places = ToldPlaces(lines, self._kept(elf))
+        places = KeptPlaces(lines, self._kept(elf))
         self._at_close.append(places.save)
         return places
 
@@ -302,9 +302,9 @@ class LoadedModule:
         return None
 
     @cached_property
-    def layouts(self) -> ToldLayouts:
+    def layouts(self) -> KeptLayouts:
         """The layouts of structures that this file told before."""
-        layouts = ToldLayouts(self._kept(self.types_elf) if self.types_elf is not None else None)
+        layouts = KeptLayouts(self._kept(self.types_elf) if self.types_elf is not None else None)
         self._at_close.append(layouts.save)
         return layouts
 

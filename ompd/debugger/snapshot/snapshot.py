@@ -19,10 +19,10 @@ from ompd.binary.core.extract import extract
 from ompd.binary.core.writer import PAGE, Note, Piece, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
 from ompd.debugger.architecture import Architecture
+from ompd.debugger.environment import EnvironmentBlock, find_environment
 from ompd.debugger.modules.modules import LoadedModule
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.signals import is_fault
-from ompd.debugger.snapshot.environment import EnvironmentBlock, find_environment
 from ompd.debugger.targets.base import MemoryRegion, Target
 from ompd.debugger.threads.emutls import PREFIX
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable

@@ -11,8 +11,8 @@ from ompd.binary.types.variables import find_variables
 from ompd.contract.callbacks import TypeRef
 from ompd.contract.memory import Field, StructLayout
 from ompd.contract.process import Module, Variable
+from ompd.debugger.modules.kept_layouts import SOURCE
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
-from ompd.debugger.modules.told_layouts import SOURCE
 from ompd.errors import (
     BadInput,
     FieldNotFound,

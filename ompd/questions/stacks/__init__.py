@@ -1,8 +1,8 @@
 """``stack``: each thread's stack as the source reads, continued where a worker's own ends.
 
-``own`` reads a thread's own frames; ``left`` adds those that tail calls have taken from it, ``source`` makes of
-compilers' functions what the user wrote, ``locals`` adds variables. ``reader`` continues a stack on other threads and
-makes rows of it; ``items`` is what they pass to one another. Whoever wants a stack comes in by :func:`ask`.
+``thread_frames`` reads a thread's own frames; ``tail_called`` adds those that tail calls have taken from it, ``source``
+makes of compilers' functions what the user wrote, ``locals`` adds variables. ``reader`` continues a stack on other
+threads and makes rows of it; ``items`` is what they pass to one another. Whoever wants a stack comes in by :func:`ask`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN, USER
 from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame, Module, SourceFrame
 from ompd.model import Construct, StackFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from ompd.contract.code import RUNTIME, USER
+from ompd.contract.code_owners import RUNTIME, USER
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
 from ompd.model import Construct, StackFrame, StackRecord
@@ -16,7 +16,7 @@ from ompd.questions.facts.matching import Found, Matching
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.facts.signals import signal_of
 from ompd.questions.stacks.items import Own, as_written
-from ompd.questions.stacks.own import OwnStacks
+from ompd.questions.stacks.thread_frames import OwnStacks
 from ompd.session import LoadedRuntime, Session
 
 _MAX_LEVELS = 1 << 20

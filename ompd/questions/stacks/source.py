@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from ompd import naming
-from ompd.contract.code import USER, entry_of
+from ompd.contract.code_owners import USER, entry_of
 from ompd.contract.plugin import ConstructCode
 from ompd.errors import OmpdError
 from ompd.model import Construct, StackFrame

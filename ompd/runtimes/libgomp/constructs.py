@@ -8,7 +8,7 @@ from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 from ompd import naming
-from ompd.contract.code import UNKNOWN, USER, construct_passed, entry_of
+from ompd.contract.code_owners import UNKNOWN, USER, construct_passed, entry_of
 from ompd.contract.helpers.stacks import region_entry
 from ompd.contract.plugin import ConstructCode, TaskHandle
 from ompd.contract.process import Frame
@@ -17,7 +17,7 @@ from ompd.runtimes.libgomp.handles import Region, Registry, Task, Thread
 from ompd.runtimes.libgomp.stacks import routines
 from ompd.runtimes.libgomp.stacks.parsed import Group, Parsed
 from ompd.runtimes.libgomp.stacks.routines import BEGIN, PARALLEL, TASK, UNDEFERRED
-from ompd.runtimes.libgomp.walk import AllTasks
+from ompd.runtimes.libgomp.task_walk import AllTasks
 
 
 class Constructs:

@@ -8,7 +8,7 @@ from ompd.errors import CorruptState, MemoryFault, Unavailable
 from ompd.runtimes.libgomp.handles import Thread
 from ompd.runtimes.libgomp.stacks.parsed import Group
 from ompd.runtimes.libgomp.structures.gomp import Space
-from ompd.runtimes.libgomp.walk import AllTasks
+from ompd.runtimes.libgomp.task_walk import AllTasks
 
 # A mutex is 0 while it is free, 1 while it is held, -1 while it is held and somebody waits.
 _HELD = (1, -1)

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ompd.contract.helpers.walks import MAX_NESTING
 from ompd.errors import CorruptState, OmpdError, Unavailable
-from ompd.runtimes.libgomp import targets, waits
+from ompd.runtimes.libgomp import target_regions, waits
 from ompd.runtimes.libgomp.stacks.parsed import Group, Parsed
 from ompd.runtimes.libgomp.stacks.routines import PARALLEL
 from ompd.runtimes.libgomp.structures.gomp import GompThread, Space
@@ -32,7 +32,7 @@ class Context(NamedTuple):
     says it is in, innermost first. ``target`` is the target region inside of this, None for the innermost.
     """
 
-    target: targets.Target | None
+    target: target_regions.Target | None
     claims: tuple[Membership, ...]
 
 
@@ -100,7 +100,7 @@ class Member(GompThread):
         found = [Context(None, own)]
         start, claims = 0, own
         while not claims or claims[-1].number == 0:  # a target region begins with an initial thread
-            target = targets.around(self, self.stack, start, len(claims))
+            target = target_regions.around(self, self.stack, start, len(claims))
             if target is None:
                 break
             level = self.space.team_at(target.team).outer_level + 1 if target.team is not None else 0

@@ -18,7 +18,7 @@ from ompd.runtimes.libgomp.constructs import Constructs
 from ompd.runtimes.libgomp.handles import Region, Registry, Task, Thread
 from ompd.runtimes.libgomp.members import Roster
 from ompd.runtimes.libgomp.structures.layouts import Layouts
-from ompd.runtimes.libgomp.walk import AllTasks
+from ompd.runtimes.libgomp.task_walk import AllTasks
 
 
 class LibgompPlugin(Common):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ompd.contract.code import RUNTIME
+from ompd.contract.code_owners import RUNTIME
 from ompd.errors import CorruptState, OmpdError, Unavailable
 from ompd.runtimes.libgomp.stacks.parsed import Group, Parsed
 from ompd.runtimes.libgomp.stacks.routines import BEGIN, TASK

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ompd.contract.code import RUNTIME, USER, entry_of
+from ompd.contract.code_owners import RUNTIME, USER, entry_of
 from ompd.contract.helpers.stacks import interrupted_at
 from ompd.contract.helpers.walks import MAX_TASKS, chain
 from ompd.contract.ompt import FrameFlag

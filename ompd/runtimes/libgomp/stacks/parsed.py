@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, entry_of
+from ompd.contract.code_owners import RUNTIME, SYSTEM, entry_of
 from ompd.contract.helpers.entries import asks_only
 from ompd.contract.helpers.stacks import CodeOwners, interrupted_at, runs
 from ompd.contract.process import Frame

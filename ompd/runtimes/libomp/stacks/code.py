@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN
+from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN
 from ompd.contract.process import Frame
 from ompd.runtimes.libomp.teams.reading import Reading
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 
-from ompd.contract.code import entry_of
+from ompd.contract.code_owners import entry_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle, TaskHandle
 from ompd.contract.process import Frame
 from ompd.errors import CorruptState, OmpdError

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ompd import naming
-from ompd.contract.code import UNKNOWN, construct_passed, entry_of
+from ompd.contract.code_owners import UNKNOWN, construct_passed, entry_of
 from ompd.contract.helpers.stacks import region_entry
 from ompd.contract.process import Frame, Shape, Stack
 from ompd.errors import Unavailable

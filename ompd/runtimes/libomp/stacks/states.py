@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from ompd import naming
-from ompd.contract.code import SYSTEM, UNKNOWN, USER
+from ompd.contract.code_owners import SYSTEM, UNKNOWN, USER
 from ompd.contract.helpers.entries import WAITING, asks_only, is_overhead
 from ompd.contract.helpers.stacks import interrupted_at
 from ompd.contract.ompt import State, is_wait, state_name

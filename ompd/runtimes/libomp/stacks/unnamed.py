@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, USER
+from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.contract.helpers.stacks import runs, words_on
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError

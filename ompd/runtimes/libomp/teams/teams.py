@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
-from ompd.contract.code import RUNTIME, USER
+from ompd.contract.code_owners import RUNTIME, USER
 from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.plugin import BarrierState, TaskHandle, ThreadHandle

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from ompd.contract.code import RUNTIME
+from ompd.contract.code_owners import RUNTIME
 from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import read_unsigned
 from ompd.contract.plugin import BarrierState

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from ompd import naming
-from ompd.contract.code import RUNTIME
+from ompd.contract.code_owners import RUNTIME
 from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import StructView, read_pointer, read_unsigned
 from ompd.contract.plugin import LOCK_TYPES, LockState

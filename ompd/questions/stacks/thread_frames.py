@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, SYSTEM, UNKNOWN, USER
+from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN, USER
 from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
@@ -14,8 +14,8 @@ from ompd.questions import places
 from ompd.questions.facts import Problems
 from ompd.questions.facts.matching import Found, Matching
 from ompd.questions.stacks.items import Item, Own, own_frame
-from ompd.questions.stacks.left import FramesLeft
 from ompd.questions.stacks.source import SourceReader
+from ompd.questions.stacks.tail_called import FramesLeft
 from ompd.session import Session
 
 if TYPE_CHECKING:

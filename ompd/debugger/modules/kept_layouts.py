@@ -1,7 +1,7 @@
 """Layouts of structures that debug information of one file told before, to the same or another process: to find a type
 in that of a runtime takes as long as all else that is asked of it.
 
-As with :mod:`ompd.debugger.modules.told_places` only what was told in whole is kept.
+As with :mod:`ompd.debugger.modules.kept_places` only what was told in whole is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_KEPT = 1 << 10
 _MAX_SIZE = 1 << 48  # bytes of a type
 
 
-class ToldLayouts:
+class KeptLayouts:
     """What was told of one file.
 
     :param kept: what is kept of the file on disk, None for nothing

@@ -25,7 +25,7 @@ _MAX_KEPT = 1 << 14
 Place = tuple[str, int]
 
 
-class ToldPlaces:
+class KeptPlaces:
     """What :class:`LineInfo` says, from memory where it was found before: its methods are those of that class.
 
     :param kept: what is kept of the file on disk, None for nothing

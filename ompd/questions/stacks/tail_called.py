@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ompd import naming
-from ompd.contract.code import RUNTIME, USER, entry_of
+from ompd.contract.code_owners import RUNTIME, USER, entry_of
 from ompd.contract.plugin import ConstructCode, ParallelHandle
 from ompd.contract.process import Frame, Module, SourceFrame
 from ompd.errors import OmpdError

@@ -626,7 +626,7 @@ _CHECKED = "checked against the bytes that could hold it, just before"
 REASONS = {
     "debugger/emulation/decode_state.py": {"[0] * registers": _OWN, "range(size)": _OWN},
     "debugger/emulation/emulate.py": {"bytes(stack)": "a copy of what was read"},
-    "debugger/snapshot/environment.py": {"range(piece - size, -1, -size)": _HELD},
+    "debugger/environment.py": {"range(piece - size, -1, -size)": _HELD},
     "debugger/files/finder.py": {"bytes(mapped)": "of at most _MAX_COPIED bytes"},
     "binary/core/writer.py": {"bytes(data_at - notes_at - len(raw))": "less than a page", "bytes(out)": _HELD},
     "binary/dwarf/search.py": {"bytes(raw)": _HELD},
