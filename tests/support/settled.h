@@ -36,7 +36,12 @@ static unsigned settled_call(int id)
 {
     char text[256];
     unsigned hash = 5381;
-    if (!settled_read(id, "syscall", text, sizeof text) || text[0] < '0' || text[0] > '9')
+    if (!settled_read(id, "syscall", text, sizeof text)) { /* not there, or not for us: then any sleep counts */
+        if (!settled_read(id, "stat", text, sizeof text) || !strrchr(text, ')'))
+            return 0;
+        return strncmp(strrchr(text, ')'), ") S", 3) == 0;
+    }
+    if (text[0] < '0' || text[0] > '9')
         return 0;
     long number = atol(text);
     if (number == SYS_nanosleep || number == SYS_clock_nanosleep)
@@ -48,6 +53,22 @@ static unsigned settled_call(int id)
     for (const char *at = text; *at; at++)
         hash = hash * 33 + (unsigned char)*at;
     return hash | 1;
+}
+
+/* How long a thread has run, in nanoseconds: in steps of a clock tick where the kernel does not count more exactly. */
+static int settled_ran(int id, unsigned long long *ran)
+{
+    char text[512];
+    unsigned long user, kernel;
+    if (settled_read(id, "schedstat", text, sizeof text)) {
+        *ran = strtoull(text, NULL, 10);
+        return 1;
+    }
+    if (!settled_read(id, "stat", text, sizeof text) || !strrchr(text, ')')
+        || sscanf(strrchr(text, ')'), ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel) != 2)
+        return 0;
+    *ran = (user + kernel) * (1000000000ULL / (unsigned long)sysconf(_SC_CLK_TCK));
+    return 1;
 }
 
 /* Returns once *count* other threads (0: all of them) stay where they are: each is blocked in a system call in which it was in the look
@@ -62,16 +83,15 @@ static void until_settled(int count)
         if (!tasks)
             _exit(73);
         for (struct dirent *entry; (entry = readdir(tasks));) {
-            char text[64];
+            unsigned long long ran;
             int id = atoi(entry->d_name), at = 0;
             if (id <= 0 || id == self)
                 continue;
             others++;
             while (at < known && seen[at].id != id)
                 at++;
-            if (at == SETTLED_MOST || !settled_read(id, "schedstat", text, sizeof text))
+            if (at == SETTLED_MOST || !settled_ran(id, &ran))
                 continue;
-            unsigned long long ran = strtoull(text, NULL, 10);
             unsigned call = settled_call(id);
             if (at == known)
                 seen[known++] = (struct settled_look){id, 0, 0, ran};
