@@ -17,8 +17,11 @@ nothing else of it. In the symbol table an entry point may have a prefix or a ve
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from ompd.records import record
+
+_compiled = cache(re.compile)  # few programs have names that need all of these expressions
 
 # Functions that compilers make of constructs
 
@@ -26,12 +29,12 @@ from ompd.records import record
 # damaged file may be megabytes of them.
 _COPIES = r"(?:\.(?:constprop|isra|part|lto_priv|llvm|cold|clone)(?:\.\d+)?)*"
 _GCC, _CLANG, _CLANG_TASK = "._omp_fn.", ".omp_outlined", ".omp_task_entry."
-_BEHIND_GCC = re.compile(r"\d+" + _COPIES)
-_BEHIND_CLANG = re.compile(r"(?:_debug__|\._debug__|\.)?(?:\.?\d+)?" + _COPIES)
-_BEHIND_CLANG_TASK = re.compile(r"(?:\.?\d+)?" + _COPIES)
-_BODY = re.compile(r"_debug__(?:\.?\d+)?" + _COPIES + "$")
+_BEHIND_GCC = r"\d+" + _COPIES
+_BEHIND_CLANG = r"(?:_debug__|\._debug__|\.)?(?:\.?\d+)?" + _COPIES
+_BEHIND_CLANG_TASK = r"(?:\.?\d+)?" + _COPIES
+_BODY = r"_debug__(?:\.?\d+)?" + _COPIES + "$"
 _CLANG_TARGET_MARK = "__omp_offloading_"
-_CLANG_TARGET = re.compile(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(.+)_l\d+(?:_\d+)?(?:_debug__)?(?:\.\d+)?" + _COPIES)
+_CLANG_TARGET = r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(.+)_l\d+(?:_\d+)?(?:_debug__)?(?:\.\d+)?" + _COPIES
 
 # Wherever such a mark is, also in what a compiler added.
 _CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)|^__omp_offloading_")
@@ -45,17 +48,15 @@ CLANG_EXPRESSION = "[.]omp_outlined|^[.]omp_task_entry[.]|^__omp_offloading_"
 """What POSIX and Python find in the name of a function that clang makes of a construct."""
 
 # Entry points of GOMP to which gcc passes the function of a construct; in libomp their names have a prefix.
-_GCC_ROUTINE = re.compile(r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task|target)(?![a-z])")
+_GCC_ROUTINE = r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task|target)(?![a-z])"
 
 # What has no code of a construct: clang's functions that combine, initialise and copy for clauses, and gcc's copies of
 # a task's arguments. CGOpenMPRuntime.cpp; clang from 17 on puts the name of a function before some.
-_ADDED = re.compile(
+_ADDED = (
     r"\.(?:omp_combiner|omp_initializer|omp_task_privates_map|omp_task_dup|omp_task_destructor|red_init|red_comb|red_fini"
     r"|__kmpc_global_[cd]tor_)\.(?:\.?\d+)?" + _COPIES
 )
-_ADDED_AT_END = re.compile(
-    r"(?:\.omp\.reduction\.reduction_func|\.omp\.copyprivate\.copy_func|\._omp_cpyfn)(?:\.\d+)?" + _COPIES
-)
+_ADDED_AT_END = r"(?:\.omp\.reduction\.reduction_func|\.omp\.copyprivate\.copy_func|\._omp_cpyfn)(?:\.\d+)?" + _COPIES
 _ADDED_MARKS = (".omp.reduction.", ".omp.copyprivate.", "._omp_cpyfn")
 
 
@@ -65,7 +66,9 @@ def is_added(name: str) -> bool:
     Such a function calls what a clause of a construct names: the combiner of a reduction, a constructor.
     """
     at = max(map(name.rfind, _ADDED_MARKS))
-    return _ADDED.fullmatch(name) is not None or (at >= 0 and _ADDED_AT_END.fullmatch(name, at) is not None)
+    return _compiled(_ADDED).fullmatch(name) is not None or (
+        at >= 0 and _compiled(_ADDED_AT_END).fullmatch(name, at) is not None
+    )
 
 
 @record
@@ -85,7 +88,7 @@ def is_body(name: str) -> bool:
 
     The runtime knows the caller, whose name is the same without ``_debug__`` at its end.
     """
-    return _BODY.search(name, max(name.rfind(_CLANG), name.rfind(_CLANG_TARGET_MARK), 0)) is not None
+    return _compiled(_BODY).search(name, max(name.rfind(_CLANG), name.rfind(_CLANG_TARGET_MARK), 0)) is not None
 
 
 def is_by_gcc(name: str) -> bool:
@@ -116,7 +119,7 @@ def without_cold(name: str) -> str | None:
 
 def construct_of_routine(name: str) -> str | None:
     """Return the construct that code of gcc's begins by calling the runtime's routine *name*, None for another one."""
-    match = _GCC_ROUTINE.search(name)
+    match = _compiled(_GCC_ROUTINE).search(name)
     return match[1] if match is not None else None
 
 
@@ -125,11 +128,11 @@ def parse_outlined(name: str) -> Outlined | None:
     if "omp_" not in name:
         return None
     parent, mark, rest = name.rpartition(_GCC)
-    if mark and parent and _BEHIND_GCC.fullmatch(rest):
+    if mark and parent and _compiled(_BEHIND_GCC).fullmatch(rest):
         return Outlined(_written(parent), None)
     if _is_clang_task(name):
         return Outlined(None, "task")
-    target = _CLANG_TARGET.fullmatch(name)
+    target = _compiled(_CLANG_TARGET).fullmatch(name)
     if target is not None:
         return Outlined(target[1], "target")
     parent = _without_marks(name)
@@ -143,19 +146,19 @@ def _without_marks(name: str) -> str:
     end = len(name)
     while True:
         at = name.rfind(_CLANG, 0, end)
-        if at < 0 or _BEHIND_CLANG.fullmatch(name, at + len(_CLANG), end) is None:
+        if at < 0 or _compiled(_BEHIND_CLANG).fullmatch(name, at + len(_CLANG), end) is None:
             return name[:end]
         end = at
 
 
 def _is_clang_task(name: str) -> bool:
-    return name.startswith(_CLANG_TASK) and _BEHIND_CLANG_TASK.fullmatch(name, len(_CLANG_TASK)) is not None
+    return name.startswith(_CLANG_TASK) and _compiled(_BEHIND_CLANG_TASK).fullmatch(name, len(_CLANG_TASK)) is not None
 
 
 def _written(parent: str) -> str | None:
     # The function of the source in a name whose marks are off: in that of a target construct there is one more. That of
     # a task has none.
-    target = _CLANG_TARGET.fullmatch(parent)
+    target = _compiled(_CLANG_TARGET).fullmatch(parent)
     return target[1] if target is not None else None if _is_clang_task(parent) else parent or None
 
 

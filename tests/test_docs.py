@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import re
 from pathlib import Path
@@ -113,3 +114,27 @@ def test_files_named_in_the_docs_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`((?:ompd|tests|fixtures|bench|docs)/[\w./]+)`", page.read_text()):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_names_in_docstrings_are_there() -> None:
+    def is_there(name: str) -> bool:
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            with contextlib.suppress(ModuleNotFoundError):
+                found = importlib.import_module(".".join(parts[:end]))
+                break
+        for part in parts[end:]:
+            if part in getattr(found, "__annotations__", ()):
+                return True
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+
+    named = {
+        name: file
+        for file in (ROOT / "ompd").rglob("*.py")
+        for name in re.findall(r":(?:mod|class|func|meth|data|attr|exc):`[~!]?(ompd\.[\w.]+)`", file.read_text())
+    }
+    assert len(named) > 20
+    assert [(name, str(file)) for name, file in named.items() if not is_there(name)] == []

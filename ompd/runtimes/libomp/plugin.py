@@ -1,7 +1,7 @@
 """LLVM's libomp and Intel's libiomp5: one code base, two builds.
 
-What has symbols is read by name, whatever the release. For a stripped one :mod:`ompd.runtimes.libomp.layouts` has the
-release's layouts, and its variables are found by what they lead to.
+What has symbols is read by name, whatever the release. For a stripped one
+:mod:`ompd.runtimes.libomp.layout.layouts` has the release's layouts, and its variables are found by what they lead to.
 """
 
 from __future__ import annotations
