@@ -211,9 +211,10 @@ def routine_name(symbol: str | None) -> str:
     there is no symbol.
     """
     name = (symbol or "").partition("@")[0]
-    if match := _CPLUSPLUS.match(name):
+    if name.startswith("_Z") and (match := _CPLUSPLUS.match(name)):
         name = match[2][: int(match[1])]
-    return _OF_A_RELEASE.sub(r"omp_\1", name.removeprefix("__kmp_api_").removeprefix("gomp_ialias_"))
+    name = name.removeprefix("__kmp_api_").removeprefix("gomp_ialias_")
+    return _OF_A_RELEASE.sub(r"omp_\1", name) if name.endswith(("_25", "_30")) else name
 
 
 def is_entry(symbol: str | None) -> bool:

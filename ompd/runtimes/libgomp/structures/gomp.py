@@ -146,7 +146,7 @@ class GompThread:
         except OmpdError:
             return False
 
-    @property
+    @cached_property
     def pool(self) -> int | None:
         """The address of the ``gomp_thread_pool`` that it belongs to."""
         return self.view.pointer("thread_pool")
