@@ -33,3 +33,10 @@ from ompd.model.places import StackFrame as StackFrame
 from ompd.model.places import StackRecord as StackRecord
 from ompd.model.places import VariableRecord as VariableRecord
 from ompd.model.places import VariableStats as VariableStats
+from ompd.model.stalls import Evidence as Evidence
+from ompd.model.stalls import GraphEdge as GraphEdge
+from ompd.model.stalls import GraphNode as GraphNode
+from ompd.model.stalls import Link as Link
+from ompd.model.stalls import SystemWait as SystemWait
+from ompd.model.stalls import VerdictRecord as VerdictRecord
+from ompd.model.stalls import WhyAnswer as WhyAnswer

@@ -1,0 +1,154 @@
+"""Records of ``ompd why``: what threads wait for outside of OpenMP, verdicts, and the wait-for graph they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from ompd.model.openmp import Answer
+from ompd.model.places import Place
+from ompd.records import record
+
+CONFIDENCES = ("proven", "likely", "possible", "unknown")
+"""How sure a verdict is, the surest first.
+
+``proven`` follows from what was read, whatever is not known; ``likely`` rests on reasoning such as elimination;
+``possible`` holds if what is not known turns out badly; ``unknown`` is left open.
+"""
+
+
+@record(kw_only=True)
+class SystemWait:
+    """What a thread waits for outside of OpenMP, by its system call and the C library's objects.
+
+    ``kind`` is ``mutex``, ``condition``, ``join``, ``semaphore``, ``rwlock``, ``pthread_barrier``, ``once``, ``futex``
+    (a futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …), ``signal`` (sigwait, pause),
+    ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI call, whether it sleeps or
+    polls) or ``system_call`` (any other). ``routine`` is the function that was called (``pthread_cond_wait``,
+    ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is the address of the
+    mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native id of the thread
+    that holds it or that is joined; ``owner_source`` is ``runtime`` if that was read from the object, ``derived`` if it
+    was reasoned out. ``is_owner_alive`` says whether the process still has that thread, None without an owner.
+    ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known. ``is_timed``
+    is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each None if it is
+    unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
+    """
+
+    kind: str
+    routine: str | None = None
+    system_call: str | None = None
+    object: int | None = None
+    symbol: str | None = None
+    owner: int | None = None
+    owner_source: str | None = None
+    is_owner_alive: bool | None = None
+    descriptor: int | None = None
+    peer: str | None = None
+    is_timed: bool | None = None
+    is_shared: bool | None = None
+    is_recursive: bool | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record
+class Evidence:
+    """Something that was read or seen, on which a verdict rests.
+
+    ``source`` is ``runtime`` (a counter, owner or queue word was read), ``derived`` (elimination, reasoning) or
+    ``stack`` (what a stack shows). ``address`` and ``value`` are those of the word that was read, None if it was none.
+    """
+
+    text: str
+    source: str
+    address: int | None = None
+    value: int | None = None
+
+
+@record
+class GraphNode:
+    """A node of the wait-for graph.
+
+    ``kind`` is ``thread``, ``task``, ``team``, ``barrier``, ``lock``, ``critical``, ``nest_lock``, ``ordered``,
+    ``doacross``, ``taskwait``, ``taskgroup``, ``dependence``, ``event``, ``single``, ``mutex``, ``condition``, ``join``,
+    ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (whatever is outside of the process) or
+    ``parent`` (the process that forked this one). ``name`` is how the text calls it. ``thread`` is the native id of a
+    thread node. ``stuck`` is ``proven``, ``likely``, ``possible``, or None for a node that can go on.
+    """
+
+    id: str
+    kind: str
+    name: str
+    object: int | None = None
+    thread: int | None = None
+    stuck: str | None = None
+
+
+@record
+class GraphEdge:
+    """An edge of the wait-for graph, from ``origin`` to ``target``, by the nodes' ids.
+
+    ``kind`` is ``waits_for``, ``held_by``, ``member``, ``executes``, ``child``, ``depends_on`` or ``may_run``. Edges
+    with the same ``group`` are alternatives: ``need`` of them suffice. ``source`` is as in :class:`Evidence`.
+    """
+
+    origin: str
+    target: str
+    kind: str
+    source: str
+    group: int = 0
+    need: int = 1
+    evidence: str | None = None
+
+
+@record
+class Link:
+    """A link of a cycle or a chain: ``thread`` waits for ``object`` at ``where``; the next link's thread holds it.
+
+    ``thread`` is a native id; ``threads`` those of all threads that wait in the same place, this one among them.
+    ``holder`` says how the next thread has what this one waits for, None at the end of a chain.
+    """
+
+    thread: int | None
+    threads: tuple[int, ...]
+    object: str
+    kind: str
+    where: Place | None
+    holder: str | None = None
+    thread_num: int | None = None
+
+
+@record(kw_only=True)
+class VerdictRecord:
+    """One reason why threads do not go on.
+
+    ``kind`` is one of the verdicts in docs/why.md. ``stuck`` says how sure it is that the threads never go on,
+    ``confidence`` how sure the cause is, each one of :data:`CONFIDENCES`. ``summary`` is one sentence. ``roots`` are
+    the native ids of the threads on which the others depend, ``cycle`` the links of the cycle or chain that begins
+    there. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` is what was not
+    known and would have decided, ``what_if`` what would set threads free, ``next_step`` a command to type.
+    ``place`` is the line to look at first. ``variables`` are those that differ between a thread that waits and one that
+    did not come, where debug information shows them.
+    """
+
+    kind: str
+    stuck: str
+    confidence: str
+    summary: str
+    roots: tuple[int, ...] = ()
+    cycle: tuple[Link, ...] = ()
+    explains: tuple[int, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    unknowns: tuple[str, ...] = ()
+    what_if: str | None = None
+    next_step: str | None = None
+    place: Place | None = None
+    variables: tuple[Mapping[str, Any], ...] = ()
+
+
+@record
+class WhyAnswer(Answer[VerdictRecord]):
+    """The answer of ``why``: verdicts, the first one to read first, and the graph they rest on."""
+
+    nodes: tuple[GraphNode, ...] = ()
+    edges: tuple[GraphEdge, ...] = ()
