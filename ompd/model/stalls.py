@@ -51,6 +51,24 @@ class SystemWait:
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
+@record(kw_only=True)
+class HeldRecord:
+    """A construct or lock inside of which a thread stands by the code of its frames: reasoning, since nothing records it.
+
+    ``kind`` is ``lock``, ``nest_lock``, ``critical``, ``atomic``, ``ordered``, ``single``, ``master``, ``masked``,
+    ``section`` or ``mutex`` (POSIX). ``object`` is the address of the lock, None for a construct without one or if the
+    code does not show it; ``symbol`` its name as a thread's wait has it. ``place`` is the call that acquired or began
+    it. ``is_certain`` is False if the thread may have come another way. ``reason`` says it in words.
+    """
+
+    kind: str
+    object: int | None = None
+    symbol: str | None = None
+    place: Place | None = None
+    is_certain: bool = True
+    reason: str = ""
+
+
 @record
 class Evidence:
     """Something that was read or seen, on which a verdict rests.

@@ -1,0 +1,195 @@
+"""An AND-OR graph of what waits for what, and which of its nodes can be released.
+
+A node is released when each of its needs is met, a need when enough of its targets are released. What is left cannot
+go on, in whatever order things happen: releasing is monotonic, so the order does not change the outcome. The work is
+linear in the number of edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import Enum
+
+from ompd.records import record
+
+SOURCES = ("runtime", "derived", "stack")
+
+
+class Outlook(Enum):
+    """What becomes of a node by itself."""
+
+    WAITS = "waits"  # it goes on when its needs are met
+    RUNS = "runs"  # it goes on in any case
+    NEVER = "never"  # it does not go on, as a thread that has ended
+    UNKNOWN = "unknown"  # something outside of the process, or that could not be read, decides
+
+
+class View(Enum):
+    """How what is not known is taken."""
+
+    OPTIMISTIC = "optimistic"  # for the best: what is stuck then is stuck for certain
+    REASONED = "reasoned"  # as reasoning has it: the likely holders are the holders
+    PESSIMISTIC = "pessimistic"  # for the worst: whoever is unknown never goes on
+
+
+@record
+class Need:
+    """What a node needs: ``count`` of its ``targets`` (indices of nodes) to be released.
+
+    ``is_known`` is False if the targets are merely all that might do it, as all threads for a lock whose holder no
+    runtime records; taken for the worst, nobody does. ``reasoned`` are then those that likely have to, by reasoning;
+    empty if it found none. ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`.
+    ``address`` and ``value`` are those of the word on which it rests.
+    """
+
+    targets: tuple[int, ...]
+    count: int
+    kind: str = "waits_for"
+    source: str = "runtime"
+    evidence: str | None = None
+    is_known: bool = True
+    reasoned: tuple[int, ...] = ()
+    reasoning: str | None = None
+    address: int | None = None
+    value: int | None = None
+
+    def seen(self, view: View) -> tuple[tuple[int, ...], int] | None:
+        """Return targets and how many of them suffice, as *view* takes what is unknown; None if nothing does."""
+        if self.is_known or view is View.OPTIMISTIC:
+            return self.targets, self.count
+        if view is View.REASONED:
+            return (self.reasoned, len(self.reasoned)) if self.reasoned else (self.targets, self.count)
+        return None
+
+
+@record
+class Node:
+    """A node: ``key`` is its id in answers, ``kind`` and ``name`` those of :class:`~ompd.model.GraphNode`; ``thread`` is
+    the native id of a thread, ``object`` an address, ``count`` how many alike it stands for.
+    """
+
+    key: str
+    kind: str
+    name: str
+    outlook: Outlook = Outlook.WAITS
+    thread: int | None = None
+    object: int | None = None
+    count: int = 1
+    reason: str | None = None
+
+
+class WaitGraph:
+    """Nodes by index, and the needs of each."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.needs: list[list[Need]] = []
+        self._index: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def find(self, key: str) -> int | None:
+        """Return the index of the node with a key, None if there is none."""
+        return self._index.get(key)
+
+    def add(self, node: Node) -> int:
+        """Add a node, or find the one with its key; return its index."""
+        index = self._index.setdefault(node.key, len(self.nodes))
+        if index == len(self.nodes):
+            self.nodes.append(node)
+            self.needs.append([])
+        return index
+
+    def need(self, index: int, need: Need) -> None:
+        """Let a node need something. One that can never be met makes the node stuck."""
+        self.needs[index].append(need)
+
+    def released(self, view: View, also: Collection[int] = ()) -> set[int]:
+        """Return the nodes that go on.
+
+        :param also: nodes that go on for whatever reason, to see what that would set free
+        """
+        unmet = [0] * len(self.nodes)  # needs of each node that are not met
+        missing: list[int] = []  # targets that each need still lacks
+        owner: list[int] = []  # whose need it is
+        users: list[list[int]] = [[] for _ in self.nodes]  # the needs that have the node as a target
+        waiting: list[int] = []
+        forced = set(also)
+        for index, node in enumerate(self.nodes):
+            runs = node.outlook is Outlook.RUNS or (node.outlook is Outlook.UNKNOWN and view is not View.PESSIMISTIC)
+            if runs or index in forced:
+                waiting.append(index)
+                continue
+            if node.outlook is not Outlook.WAITS:
+                unmet[index] = -1
+                continue
+            for need in self.needs[index]:
+                seen = need.seen(view)
+                targets, count = seen if seen is not None else ((), 1)
+                if count <= 0:
+                    continue
+                unmet[index] += 1
+                for target in targets:
+                    users[target].append(len(missing))
+                missing.append(count)
+                owner.append(index)
+            if not unmet[index]:
+                waiting.append(index)
+        released = set(waiting)
+        while waiting:
+            for need_index in users[waiting.pop()]:
+                missing[need_index] -= 1
+                if missing[need_index]:
+                    continue
+                index = owner[need_index]
+                unmet[index] -= 1
+                if not unmet[index] and index not in released:
+                    released.add(index)
+                    waiting.append(index)
+        return released
+
+    def stuck(self, view: View, also: Collection[int] = ()) -> set[int]:
+        """Return the nodes that never go on."""
+        return set(range(len(self.nodes))) - self.released(view, also)
+
+
+def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Return the strongly connected components of a graph (Tarjan), each after all components that it leads to.
+
+    :param nodes: where to begin
+    :param successors: of each node, by index
+    """
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    for start in nodes:
+        if start in order:
+            continue
+        # No recursion: how long a chain is, the target decides.
+        work = [(start, iter(successors[start]))]
+        order[start] = low[start] = len(order)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, rest = work[-1]
+            for target in rest:
+                if target not in order:
+                    order[target] = low[target] = len(order)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(successors[target])))
+                    break
+                if target in on_stack:
+                    low[node] = min(low[node], order[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    component: list[int] = []
+                    while not component or component[-1] != node:
+                        component.append(stack.pop())
+                        on_stack.discard(component[-1])
+                    yield component

@@ -1,0 +1,35 @@
+"""What one look at a program gives the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from ompd.model import HeldRecord, SystemWait, TaskRecord, ThreadRecord
+from ompd.records import record
+
+
+@record(kw_only=True)
+class Moment:
+    """The records of one stop, or of one core.
+
+    ``tasks`` are None if no thread waits for any, so that nobody looked. ``system`` says what threads wait for of which
+    no runtime names a wait, by native id; ``unread`` why that is unknown of others. ``held`` says in which constructs
+    threads stand by their code, of those threads that were looked at; ``processor_ns`` how much processor time each has
+    used. ``has_all_threads`` says whether the target names all threads of the process; ``is_fork`` whether it is a
+    forked child without the threads of its parent. ``outside`` lists what may act on the process from outside, as an
+    armed timer. ``runs_children_only`` are the runtimes whose threads at a taskwait execute nothing but children of the
+    task that waits. ``unknowns`` are facts that could not be read.
+    """
+
+    threads: tuple[ThreadRecord, ...]
+    tasks: tuple[TaskRecord, ...] | None = None
+    system: Mapping[int, SystemWait] = field(default_factory=dict)
+    unread: Mapping[int, str] = field(default_factory=dict)
+    held: Mapping[int, tuple[HeldRecord, ...]] = field(default_factory=dict)
+    processor_ns: Mapping[int, int] = field(default_factory=dict)
+    has_all_threads: bool = True
+    is_fork: bool = False
+    outside: tuple[str, ...] = ()
+    runs_children_only: frozenset[str] = frozenset()
+    unknowns: tuple[str, ...] = ()
