@@ -13,6 +13,7 @@ import pytest
 from ompd.debugger.targets.live import live
 from tests.support import Missing
 from tests.support.machine import table
+from tests.support.order import VARIABLE, chosen_seed, in_random_order
 from tests.support.stub import plugin_folder
 
 # What one test left on disk must not answer another, and the user's own cache is no test's matter.
@@ -28,6 +29,19 @@ live.DEFAULT_STOP_NS = 60_000_000_000
 # A shell without jobs has what it starts in the background ignore Ctrl-C, and every program of a test would, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+ORDER = chosen_seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if ORDER:
+        items[:] = in_random_order(items, ORDER)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if ORDER:
+        terminalreporter.write_line(f"in random order; again with {VARIABLE}={ORDER}")
 
 
 @contextmanager

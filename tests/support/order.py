@@ -1,0 +1,38 @@
+"""The order of tests: by ``OMPD_ORDER=SEED`` a random one, in which no test may count on another before it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Iterable
+
+import pytest
+
+VARIABLE = "OMPD_ORDER"
+
+
+def chosen_seed() -> str:
+    """Return the seed of this run, "" for the order of the files; ``OMPD_ORDER=random`` draws one for all processes."""
+    if os.environ.get(VARIABLE) == "random":
+        # Workers inherit it: each has to collect the same order.
+        os.environ[VARIABLE] = str(random.SystemRandom().randrange(1_000_000))
+    return os.environ.get(VARIABLE, "")
+
+
+def in_random_order(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
+    """Return *items* with files in the order of *seed*, and the tests of each file, too.
+
+    Files stay together, because what a fixture of a file has made ends with the file. Which of two tests is the first
+    depends on the seed and their names alone, so that a few tests fail as they did among all of them.
+    """
+
+    def key(text: str) -> bytes:
+        return hashlib.sha256(f"{seed} {text}".encode()).digest()
+
+    def place(item: pytest.Item) -> tuple[bytes, bytes]:
+        # Not by the id's end, to which xdist adds its groups.
+        file = item.nodeid.partition("::")[0]
+        return key(file), key(f"{file} {item.name}")
+
+    return sorted(items, key=place)
