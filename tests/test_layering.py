@@ -20,8 +20,8 @@ LAYERS = (
     ("errors", "model", "naming", "records", "safety"),
     ("binary", "contract"),
     ("debugger", "runtimes"),
-    ("session",),
-    ("questions", "analysis", "render"),
+    ("session", "analysis"),
+    ("questions", "render"),
     ("inspection", "commands", "lldb", "lldb_script"),
     ("start", "__main__"),
 )
@@ -51,6 +51,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.table", "ompd.questions.stacks"),
     ("ompd.commands.table", "ompd.questions.icvs"),
     ("ompd.commands.table", "ompd.questions.variables"),
+    ("ompd.commands.table", "ompd.questions.why"),
     ("ompd.debugger.targets.lldb.loading", "lldb"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.compressed"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.coredumps"),

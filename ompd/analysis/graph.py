@@ -64,8 +64,8 @@ class Need:
 
 @record
 class Node:
-    """A node: ``key`` is its id in answers, ``kind`` and ``name`` those of :class:`~ompd.model.GraphNode`; ``thread`` is
-    the native id of a thread, ``object`` an address, ``count`` how many alike it stands for.
+    """A node: ``key`` is its id in answers, ``kind`` and ``name`` are those of :class:`~ompd.model.GraphNode`,
+    ``thread`` is the native id of a thread, ``object`` an address; ``reason`` says why its outlook is what it is.
     """
 
     key: str
@@ -74,7 +74,6 @@ class Node:
     outlook: Outlook = Outlook.WAITS
     thread: int | None = None
     object: int | None = None
-    count: int = 1
     reason: str | None = None
 
 

@@ -30,9 +30,9 @@ class SystemWait:
     mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native id of the thread
     that holds it or that is joined; ``owner_source`` is ``runtime`` if that was read from the object, ``derived`` if it
     was reasoned out. ``is_owner_alive`` says whether the process still has that thread, None without an owner.
-    ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known. ``is_timed``
-    is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each None if it is
-    unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
+    ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known.
+    ``is_timed`` is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each
+    None if it is unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class SystemWait:
 
 @record(kw_only=True)
 class HeldRecord:
-    """A construct or lock inside of which a thread stands by the code of its frames: reasoning, since nothing records it.
+    """A construct or lock inside of which a thread stands by the code of its frames: reasoning.
 
     ``kind`` is ``lock``, ``nest_lock``, ``critical``, ``atomic``, ``ordered``, ``single``, ``master``, ``masked``,
     ``section`` or ``mutex`` (POSIX). ``object`` is the address of the lock, None for a construct without one or if the
@@ -88,10 +88,10 @@ class GraphNode:
     """A node of the wait-for graph.
 
     ``kind`` is ``thread``, ``task``, ``team``, ``barrier``, ``lock``, ``critical``, ``nest_lock``, ``ordered``,
-    ``doacross``, ``taskwait``, ``taskgroup``, ``dependence``, ``event``, ``single``, ``mutex``, ``condition``, ``join``,
-    ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (whatever is outside of the process) or
-    ``parent`` (the process that forked this one). ``name`` is how the text calls it. ``thread`` is the native id of a
-    thread node. ``stuck`` is ``proven``, ``likely``, ``possible``, or None for a node that can go on.
+    ``doacross``, ``taskwait``, ``taskgroup``, ``dependence``, ``event``, ``single``, ``mutex``, ``condition``,
+    ``join``, ``internal_lock``, ``gil``, ``call`` (a system or MPI call), ``outside`` (whatever is outside of the
+    process) or ``parent`` (the process that forked this one). ``name`` is how the text calls it. ``thread`` is the
+    native id of a thread node. ``stuck`` is ``proven``, ``likely``, ``possible``, or None for a node that can go on.
     """
 
     id: str

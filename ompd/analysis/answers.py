@@ -1,0 +1,44 @@
+"""From a moment to verdicts and the graph as records."""
+
+from __future__ import annotations
+
+from ompd.analysis.build import build
+from ompd.analysis.graph import View
+from ompd.analysis.moment import Moment
+from ompd.analysis.roots import Solved
+from ompd.analysis.verdicts import Verdicts
+from ompd.model import GraphEdge, GraphNode, VerdictRecord
+
+
+def concluded(moment: Moment) -> tuple[tuple[VerdictRecord, ...], tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
+    """Return the verdicts on a moment, the first one to read first, and the nodes and edges of its wait-for graph."""
+    solved = Solved(build(moment))
+    return tuple(Verdicts(solved).all()), _nodes(solved), _edges(solved)
+
+
+def _nodes(solved: Solved) -> tuple[GraphNode, ...]:
+    views = ((View.OPTIMISTIC, "proven"), (View.REASONED, "likely"), (View.PESSIMISTIC, "possible"))
+    return tuple(
+        GraphNode(
+            node.key,
+            node.kind,
+            node.name,
+            node.object,
+            node.thread,
+            next((name for view, name in views if index in solved.stuck[view]), None),
+        )
+        for index, node in enumerate(solved.graph.nodes)
+    )
+
+
+def _edges(solved: Solved) -> tuple[GraphEdge, ...]:
+    keys = [node.key for node in solved.graph.nodes]
+    found: list[GraphEdge] = []
+    for index, needs in enumerate(solved.graph.needs):
+        for group, need in enumerate(needs):
+            targets = solved.targets(need) or need.targets
+            source = need.source if need.is_known else "stack" if need.reasoned else "derived"
+            why = need.reasoning if not need.is_known and need.reasoned else need.evidence
+            count = min(need.count, len(targets)) if need.is_known else 1
+            found += [GraphEdge(keys[index], keys[t], need.kind, source, group, count, why) for t in targets]
+    return tuple(found)

@@ -1,0 +1,141 @@
+"""The wait-for graph of one moment: each waiting thread, what it waits for, and who has to come."""
+
+from __future__ import annotations
+
+from ompd.analysis.graph import Need, Node, Outlook
+from ompd.analysis.holders import Holders
+from ompd.analysis.moment import Moment
+from ompd.analysis.nodes import ThreadNodes
+from ompd.analysis.systems import add_system_wait
+from ompd.analysis.tasks import TaskNodes
+from ompd.model import ThreadRecord, Wait
+
+_LOCKS = {"lock", "nest_lock", "critical", "atomic", "ordered", "mutex", "internal_lock"}
+_NAMES = {"doacross": "an iteration of a doacross loop", "single": "a single construct", "target": "a device"}
+
+
+def build(moment: Moment) -> ThreadNodes:
+    """Return the wait-for graph of a moment."""
+    nodes = ThreadNodes(moment)
+    _Waits(nodes).add_all()
+    return nodes
+
+
+class _Waits:
+    """What the threads of one moment wait for."""
+
+    def __init__(self, nodes: ThreadNodes) -> None:
+        self._nodes, self._graph, moment = nodes, nodes.graph, nodes.moment
+        self._system = moment.system
+        self._barriers: dict[tuple[str | None, int], tuple[int, tuple[int, ...]]] = {}
+        self._holders = Holders(moment)
+        self._tasks = TaskNodes(nodes)
+
+    def add_all(self) -> None:
+        nodes, graph = self._nodes, self._graph
+        for index, row in list(nodes.rows.items()):
+            if graph.nodes[index].outlook is not Outlook.WAITS:
+                continue
+            if row.wait is not None:
+                self._wait(index, row, row.wait)
+            elif row.state == "idle":
+                # It can only be woken up by somebody who begins a region, or ends.
+                graph.need(index, Need((nodes.everybody,), 1, "waits_for", "derived", "idle in the pool"))
+            else:
+                add_system_wait(nodes, index, self._system[row.native_thread_id or 0])
+
+    def _wait(self, index: int, row: ThreadRecord, wait: Wait) -> None:
+        if wait.kind == "barrier":
+            self._barrier(index, row, wait)
+        elif wait.kind in ("taskwait", "taskgroup", "dependence"):
+            self._nodes.waits_for(index, self._tasks.wait(row, wait))
+        elif wait.kind in _LOCKS:
+            self._lock(index, row, wait)
+        else:
+            kind = wait.kind if wait.kind in ("doacross", "single") else "call"
+            node = self._graph.add(Node(f"{wait.kind}:{row.native_thread_id}", kind, _NAMES.get(wait.kind, wait.kind)))
+            self._graph.need(node, self._nodes.unknown("nothing records what it waits for"))
+            self._nodes.waits_for(index, node)
+
+    def _barrier(self, index: int, row: ThreadRecord, wait: Wait) -> None:
+        graph, missing = self._graph, wait.missing
+        if missing is None:
+            node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", "a barrier"))
+            reason = row.unavailable.get("wait.missing", "who is missing is not known")
+            graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
+            self._nodes.waits_for(index, node)
+            return
+        # Threads at the same barrier mostly share the tuple, and it is compared only where they do not.
+        known = self._barriers.get((row.parallel, id(missing)))
+        if known is None:
+            key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
+            new = graph.find(key) is None
+            node = graph.add(Node(key, "barrier", "a barrier"))
+            self._barriers[row.parallel, id(missing)] = node, missing
+            if new:
+                self._needs_of_barrier(node, row, wait, missing)
+        else:
+            node = known[0]
+        self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
+
+    def _needs_of_barrier(self, node: int, row: ThreadRecord, wait: Wait, missing: tuple[int, ...]) -> None:
+        graph = self._graph
+        if missing:
+            arrived = f"{wait.arrived} of {wait.expected} have arrived"
+            targets = tuple(self._nodes.thread(native) for native in missing)
+            graph.need(node, Need(targets, len(targets), "member", "runtime", arrived))
+            return
+        if wait.unfinished_tasks is None:
+            reason = row.unavailable.get("wait.unfinished_tasks", "not recorded")
+            graph.need(node, self._nodes.unknown(f"how many tasks the team still has is not known: {reason}"))
+        elif wait.unfinished_tasks:
+            for need in self._tasks.of_region(row, wait.unfinished_tasks):
+                graph.need(node, need)
+
+    def _lock(self, index: int, row: ThreadRecord, wait: Wait) -> None:
+        graph = self._graph
+        kind = wait.kind if wait.kind != "atomic" else "critical"
+        if wait.object is None:
+            node = graph.add(Node(f"{kind}:{row.native_thread_id}", kind, lock_name(wait)))
+            graph.need(node, self._nodes.unknown(f"{lock_name(wait)}: which one it is, is not known"))
+            self._nodes.waits_for(index, node, source="stack")
+            return
+        key = f"lock:{wait.object:#x}"
+        is_new = graph.find(key) is None
+        node = graph.add(Node(key, kind, lock_name(wait), object=wait.object))
+        if is_new:
+            self._hold(node, row, wait)
+        self._nodes.waits_for(index, node)
+
+    def _hold(self, node: int, row: ThreadRecord, wait: Wait) -> None:
+        graph = self._graph
+        if wait.owner is not None:
+            graph.need(
+                node,
+                Need(
+                    (self._nodes.thread(wait.owner),),
+                    1,
+                    "held_by",
+                    wait.owner_source or "runtime",
+                    "its owner is recorded",
+                ),
+            )
+            return
+        reason = row.unavailable.get("wait.owner", "its owner is not recorded")
+        found = self._holders.of(wait, kind_of=wait.kind)
+        reasoned = [self._nodes.threads[native] for native in found.threads if native in self._nodes.threads]
+        graph.need(node, self._nodes.unknown(reason, reasoned, found.reason))
+
+
+def lock_name(wait: Wait) -> str:
+    """Return what the text calls a lock: ``&b``, ``critical(name)``, ``a lock at 0x…``."""
+    if wait.symbol is not None:
+        return wait.symbol
+    kind = {
+        "lock": "a lock",
+        "nest_lock": "a nest lock",
+        "critical": "a critical section",
+        "atomic": "an atomic update",
+    }
+    name = kind.get(wait.kind, f"{wait.kind.replace('_', ' ')}")
+    return name if wait.object is None else f"{name} at {wait.object:#x}"

@@ -1,0 +1,164 @@
+"""The way from a waiting thread to where its wait ends, link by link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from ompd.analysis.graph import Need
+from ompd.analysis.roots import End, Root, Solved
+from ompd.model import Evidence, Link, Place
+
+_MOST_LINKS = 64
+
+
+class Chains:
+    """Chains of one solved graph."""
+
+    def __init__(self, solved: Solved) -> None:
+        self._solved, self._graph, self._nodes = solved, solved.graph, solved.nodes
+        self._waiters: dict[int, list[int]] = {}
+        for thread, target in self._nodes.waiting.items():
+            self._waiters.setdefault(target, []).append(thread)
+
+    def way(self, root: Root) -> tuple[int, ...]:
+        """Return the nodes from the object for which most threads wait to the end; those of a cycle in its order."""
+        if root.end is End.CYCLE:
+            return root.nodes
+        towards = self._towards(root)
+        starts = [thread for thread in root.threads if thread in towards]
+        if not starts:
+            return root.nodes
+        here = max(starts, key=lambda t: (len(self._waiters.get(self._nodes.waiting[t], ())), -t))
+        way = [here]
+        while way[-1] not in root.nodes:
+            way.append(towards[way[-1]])
+        return tuple(way)
+
+    def _towards(self, root: Root) -> dict[int, int]:
+        # The next node on a shortest way to the root, of each node that leads there.
+        before: dict[int, list[int]] = {}
+        members = set(root.threads)
+        seen = set(members)
+        front = list(members)
+        for node in front:
+            for target in self._solved.next[node]:
+                before.setdefault(target, []).append(node)
+                if target not in seen:
+                    seen.add(target)
+                    front.append(target)
+        towards: dict[int, int] = {}
+        reached = list(root.nodes)
+        known = set(reached)
+        for node in reached:
+            for origin in before.get(node, ()):
+                if origin not in known:
+                    known.add(origin)
+                    towards[origin] = node
+                    reached.append(origin)
+        return towards
+
+    def before(self, root: Root) -> int | None:
+        """Return the object in front of the end, None if there is none."""
+        way = self.way(root)
+        return next((node for node in reversed(way) if node not in self._nodes.rows and node not in root.nodes), None)
+
+    def root_threads(self, root: Root) -> tuple[int, ...]:
+        """Return the nodes of the threads on which the others depend."""
+        if root.end is End.CYCLE:
+            return tuple(node for node in root.nodes if self._is_thread(node))
+        if root.end is End.OPEN:
+            found = [node for node in self.way(root) if self._is_thread(node)]
+            return tuple(found[-1:]) if len(found) > 1 else tuple(self._waiters.get(root.nodes[0], found))
+        return tuple(node for node in root.nodes if self._is_thread(node))
+
+    def _is_thread(self, node: int) -> bool:
+        return self._graph.nodes[node].kind == "thread"
+
+    def links(self, root: Root) -> tuple[Link, ...]:
+        """Return the links of the cycle or chain."""
+        way = self.way(root)
+        if root.end is End.CYCLE:
+            first = next((place for place, node in enumerate(way) if self._is_thread(node)), 0)
+            way = (*way[first:], *way[:first])
+        links: list[Link] = []
+        for place, node in enumerate(way[: 2 * _MOST_LINKS]):
+            if not self._is_thread(node):
+                continue
+            rest = way[place + 1 :] if root.end is not End.CYCLE else (*way[place + 1 :], *way[: place + 1])
+            links.append(self._link(node, rest))
+        return tuple(links)
+
+    def _link(self, node: int, rest: Sequence[int]) -> Link:
+        graph, row = self._graph, self._nodes.rows.get(node)
+        target = self._nodes.waiting.get(node)
+        thread = graph.nodes[node].thread
+        if target is None:
+            return Link(
+                thread=thread,
+                threads=(thread,) if thread is not None else (),
+                object=graph.nodes[node].reason or "",
+                kind="thread",
+                where=row.where if row is not None else None,
+                thread_num=row.thread_num if row is not None else None,
+            )
+        alike = [t for t in self._waiters.get(target, ()) if self._nodes.rows[t].where == (row.where if row else None)]
+        objects = []
+        for other in rest:
+            if self._is_thread(other):
+                break
+            objects.append(other)
+        holder = None
+        need = self._need(objects[-1], rest[len(objects)]) if objects and len(rest) > len(objects) else None
+        if need is not None:
+            holder = need.reasoning if not need.is_known else need.kind
+        return Link(
+            thread=thread,
+            threads=tuple(sorted(t for t in (graph.nodes[n].thread for n in alike) if t is not None)),
+            object=graph.nodes[target].name,
+            kind=graph.nodes[target].kind,
+            where=row.where if row is not None else None,
+            holder=holder,
+            thread_num=row.thread_num if row is not None else None,
+        )
+
+    def _need(self, origin: int, target: int) -> Need | None:
+        return next((n for n in self._graph.needs[origin] if target in self._solved.targets(n)), None)
+
+    def _steps(self, root: Root) -> Iterator[tuple[int, int, Need]]:
+        way = self.way(root)
+        pairs = list(pairwise(way))
+        if root.end is End.CYCLE:
+            pairs.append((way[-1], way[0]))
+        for origin, target in pairs:
+            need = self._need(origin, target)
+            if need is not None:
+                yield origin, target, need
+
+    def evidence(self, root: Root) -> tuple[Evidence, ...]:
+        """Return what was read, or reasoned, of each step."""
+        found = []
+        for origin, target, need in self._steps(root):
+            names = self._graph.nodes[origin].name, self._graph.nodes[target].name
+            verb = {"waits_for": "waits for", "held_by": "is held by", "member": "misses", "executes": "is executed by"}
+            text = f"{names[0]} {verb.get(need.kind, need.kind.replace('_', ' '))} {names[1]}"
+            why = need.reasoning if not need.is_known else need.evidence
+            source = need.source if need.is_known else "stack" if need.reasoning is not None else "derived"
+            found.append(Evidence(f"{text}: {why}" if why else text, source, need.address, need.value))
+        return tuple(found)
+
+    def open_needs(self, root: Root) -> list[str]:
+        """Return what is not known of the nodes on the way."""
+        needs = (need for node in self.way(root) for need in self._graph.needs[node])
+        return [need.evidence for need in needs if not need.is_known and need.evidence is not None]
+
+    def place(self, root: Root, kind: str) -> Place | None:
+        """Return the place to look at first."""
+        threads = [node for node in self.root_threads(root) if node in self._nodes.rows]
+        if kind in ("barrier_absent", "fork_child") and not threads:
+            threads = [node for node in self.way(root) if node in self._nodes.rows]
+        for node in threads:
+            row = self._nodes.rows[node]
+            if row.where is not None:
+                return row.where
+        return None

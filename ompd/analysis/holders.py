@@ -1,0 +1,75 @@
+"""Who likely holds a lock whose holder no runtime records."""
+
+from __future__ import annotations
+
+from ompd.analysis.moment import Moment
+from ompd.model import Wait
+from ompd.records import record
+
+_SAME = {"nest_lock": "lock"}
+
+
+@record
+class Holding:
+    """The native ids of the threads that likely hold something, empty if reasoning finds none, and why."""
+
+    threads: tuple[int, ...]
+    reason: str | None
+    source: str = "stack"
+
+
+class Holders:
+    """Reasoning on one moment: by the code in which threads stand, then by elimination."""
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
+        self._by_object: dict[tuple[str, int], dict[int, tuple[str, bool]]] = {}
+        for thread, constructs in moment.held.items():
+            for held in constructs:
+                if held.object is not None:
+                    known = self._by_object.setdefault((_SAME.get(held.kind, held.kind), held.object), {})
+                    known.setdefault(thread, (held.reason, held.is_certain))
+        self._waiting: dict[int, set[int]] = {}
+        for row in moment.threads:
+            if row.wait is not None and row.wait.object is not None and row.native_thread_id is not None:
+                self._waiting.setdefault(row.wait.object, set()).add(row.native_thread_id)
+
+    def of(self, wait: Wait, kind_of: str) -> Holding:
+        """Return who likely holds the lock of a wait."""
+        if wait.object is None:
+            return Holding((), None)
+        found = self._named(_SAME.get(kind_of, kind_of), wait)
+        if found:
+            certain = {thread: why for thread, (why, is_certain) in found.items() if is_certain}
+            chosen = certain or {thread: why for thread, (why, _) in found.items()}
+            if len(chosen) == 1:
+                (thread,) = chosen
+                return Holding((thread,), chosen[thread])
+            return Holding((), f"{len(chosen)} threads stand in code that holds it")
+        return self._left_over(wait.object)
+
+    def _named(self, kind: str, wait: Wait) -> dict[int, tuple[str, bool]]:
+        # libomp's own object of a lock need not be the user's variable: then the name decides.
+        assert wait.object is not None
+        found = self._by_object.get((kind, wait.object))
+        if found is not None or wait.symbol is None:
+            return found or {}
+        named: dict[int, tuple[str, bool]] = {}
+        for thread, constructs in self._moment.held.items():
+            for held in constructs:
+                if _SAME.get(held.kind, held.kind) == kind and held.symbol == wait.symbol:
+                    named.setdefault(thread, (held.reason, held.is_certain))
+        return named
+
+    def _left_over(self, lock: int) -> Holding:
+        if not self._moment.has_all_threads:
+            return Holding((), None)
+        waiting = self._waiting.get(lock, set())
+        others = [
+            row.native_thread_id
+            for row in self._moment.threads
+            if row.native_thread_id not in waiting and row.state != "idle"
+        ]
+        if len(others) == 1 and others[0] is not None:
+            return Holding((others[0],), "every other thread waits for it, or is idle", "derived")
+        return Holding((), None)

@@ -1,0 +1,128 @@
+"""Nodes of threads, and what all other nodes are hung on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ompd.analysis.graph import Need, Node, Outlook, WaitGraph
+from ompd.analysis.moment import Moment
+from ompd.analysis.words import of_thread
+from ompd.model import SystemWait, ThreadRecord, Wait
+
+# What ends by itself, or by something that is not of this process.
+_EXTERNAL = frozenset(("sleep", "io", "signal", "child", "mpi", "system_call"))
+
+
+class ThreadNodes:
+    """The threads of a moment as nodes of a graph.
+
+    ``threads`` has the node of each native id, ``rows`` the record of each thread's node, ``waiting`` the node of what
+    each waiting thread's node waits for. ``everybody`` is a node that is released as soon as any thread goes on:
+    whoever may do what nobody is recorded to do is one of them.
+    """
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+        self.graph = WaitGraph()
+        self.threads: dict[int, int] = {}
+        self.rows: dict[int, ThreadRecord] = {}
+        self.waiting: dict[int, int] = {}
+        self.by_region: dict[str | None, list[int]] = {}
+        graph = self.graph
+        for row in moment.threads:
+            index = graph.add(self._thread_node(row))
+            self.rows[index] = row
+            self.by_region.setdefault(row.parallel, []).append(index)
+            if row.native_thread_id is not None:
+                self.threads[row.native_thread_id] = index
+        self.everybody = graph.add(Node("everybody", "team", "any thread"))
+        members = list(self.rows)
+        if moment.outside or not moment.has_all_threads:
+            reason = "; ".join(moment.outside) or "the target does not name all threads of the process"
+            members.append(self.outside(reason))
+        graph.need(self.everybody, Need(tuple(members), 1, "member", "derived"))
+
+    def outside(self, reason: str) -> int:
+        """Return the node of whatever is outside of the process."""
+        return self.graph.add(Node("outside", "outside", "the outside", Outlook.UNKNOWN, reason=reason))
+
+    def _thread_node(self, row: ThreadRecord) -> Node:
+        native = row.native_thread_id
+        key = f"thread:{native}" if native is not None else f"thread@{row.address or 0:#x}"
+        outlook, reason = self._outlook(row)
+        return Node(key, "thread", of_thread(row), outlook, native, row.address, reason=reason)
+
+    def _outlook(self, row: ThreadRecord) -> tuple[Outlook, str | None]:
+        native = row.native_thread_id
+        if row.wait is not None:
+            return _outlook_of_wait(row.wait)
+        if row.runtime is None and "runtime" in row.unavailable:
+            return Outlook.UNKNOWN, row.unavailable["runtime"]
+        if row.runtime is not None and row.state is None:
+            return Outlook.UNKNOWN, row.unavailable.get("state", "its state is not known")
+        if "wait" in row.unavailable:
+            return Outlook.UNKNOWN, row.unavailable["wait"]
+        if row.state == "idle":
+            return Outlook.WAITS, None
+        if native is None or native in self.moment.unread:
+            return Outlook.UNKNOWN, self.moment.unread.get(
+                native or 0, "which thread of the process it is, is not known"
+            )
+        wait = self.moment.system.get(native)
+        if wait is None:
+            return Outlook.RUNS, None
+        return _outlook_of_system(wait)
+
+    def ended(self, native: int | None) -> int:
+        """Return the node of a thread that the process does not have, or whose end is unknown."""
+        if not self.moment.has_all_threads or native is None:
+            reason = "the target does not say which thread it is" if native is None else "the target has no such thread"
+            return self.graph.add(
+                Node(f"thread:{native}", "thread", f"thread {native}", Outlook.UNKNOWN, native, reason=reason)
+            )
+        return self.graph.add(
+            Node(f"thread:{native}", "thread", f"thread {native}", Outlook.NEVER, native, reason="it has ended")
+        )
+
+    def thread(self, native: int | None) -> int:
+        """Return the node of a thread by its native id."""
+        found = self.threads.get(native) if native is not None else None
+        return found if found is not None else self.ended(native)
+
+    def unknown(self, evidence: str, reasoned: Sequence[int] = (), reasoning: str | None = None) -> Need:
+        """Return the need of something that any thread may do, nobody known to."""
+        return Need(
+            (self.everybody,),
+            1,
+            "held_by",
+            "derived",
+            evidence,
+            is_known=False,
+            reasoned=tuple(reasoned),
+            reasoning=reasoning,
+        )
+
+    def waits_for(self, index: int, target: int, *, source: str = "runtime", evidence: str | None = None) -> None:
+        """Let the thread with a node wait for a node."""
+        self.waiting[index] = target
+        self.graph.need(index, Need((target,), 1, "waits_for", source, evidence))
+
+
+def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
+    if wait.how == "released":
+        return Outlook.RUNS, "what it sleeps on has changed: it is free to go on"
+    if wait.kind == "barrier" and wait.missing == () and wait.unfinished_tasks == 0:
+        return Outlook.RUNS, "all have arrived, and no task is left"
+    if wait.kind == "target":
+        return Outlook.UNKNOWN, "it waits for a device"
+    return Outlook.WAITS, None
+
+
+def _outlook_of_system(wait: SystemWait) -> tuple[Outlook, str | None]:
+    if wait.kind in _EXTERNAL:
+        return Outlook.UNKNOWN, f"it is in {wait.routine or wait.system_call or 'a call of the kernel'}"
+    if wait.is_timed:
+        return Outlook.UNKNOWN, "its wait has a time limit"
+    if wait.is_shared:
+        return Outlook.UNKNOWN, "another process may wake it up"
+    return Outlook.WAITS, None

@@ -1,0 +1,149 @@
+"""Where waits end: the cycles, and the nodes on which all others depend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from enum import Enum
+
+from ompd.analysis.graph import Need, Outlook, View, WaitGraph, components
+from ompd.analysis.nodes import ThreadNodes
+from ompd.records import record
+
+
+class End(Enum):
+    """What is at the end of waits."""
+
+    CYCLE = "cycle"
+    ENDED = "ended"  # a thread that has ended
+    RUNS = "runs"  # a thread that goes on by itself
+    OUTSIDE = "outside"  # something outside of the process
+    OPEN = "open"  # nobody is known to end the wait
+
+
+@record
+class Root:
+    """Where waits end. ``nodes`` are those of the cycle, in its order, or the one node; ``threads`` the nodes of all
+    waiting threads that lead there; ``end`` says what it is.
+    """
+
+    end: End
+    nodes: tuple[int, ...]
+    threads: tuple[int, ...]
+
+
+class Solved:
+    """A graph, who of it goes on in each view, and where the waits end.
+
+    ``stuck`` are the nodes that never go on by view; ``next`` the nodes that each node waits for as reasoning has it.
+    """
+
+    def __init__(self, nodes: ThreadNodes) -> None:
+        self.nodes, self.graph = nodes, nodes.graph
+        self.stuck = {view: nodes.graph.stuck(view) for view in View}
+        self.next = [tuple(self._next(index)) for index in range(len(self.graph))]
+        self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck[View.REASONED]))
+
+    def _next(self, index: int) -> Iterable[int]:
+        # What is needed and is not there yet; a need that nobody is known to meet leads nowhere.
+        if self.graph.nodes[index].outlook is not Outlook.WAITS:
+            return
+        for need in self.graph.needs[index]:
+            targets = self.targets(need)
+            if need.kind == "may_run" and self._is_free(targets):
+                targets = tuple(t for t in targets if self.graph.nodes[t].outlook is Outlook.RUNS)[:1]
+            yield from targets
+
+    def _is_free(self, targets: Sequence[int]) -> bool:
+        return any(self.graph.nodes[target].outlook is Outlook.RUNS for target in targets)
+
+    def targets(self, need: Need) -> tuple[int, ...]:
+        """Return who has to come for a need, as reasoning has it: empty if that is open."""
+        if need.is_known:
+            return need.targets if self.nodes.everybody not in need.targets else ()
+        return need.reasoned
+
+    def confidence(self, indices: Iterable[int]) -> str:
+        """Return how sure it is that all these nodes never go on."""
+        wanted = set(indices)
+        if wanted and wanted <= self.stuck[View.OPTIMISTIC]:
+            return "proven"
+        if wanted and wanted <= self.stuck[View.REASONED]:
+            return "likely"
+        return "possible" if wanted and wanted <= self.stuck[View.PESSIMISTIC] else "unknown"
+
+    def freed(self, nodes: Iterable[int]) -> list[int]:
+        """Return the nodes of waiting threads that go on if the given nodes did."""
+        before = self.graph.released(View.REASONED)
+        return sorted((self.graph.released(View.REASONED, set(nodes)) - before) & set(self.nodes.waiting))
+
+
+def _roots(
+    graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Set[int]
+) -> list[Root]:
+    # Components come after those that they lead to: each one's ends are known when it comes. A cycle of which one way
+    # leads out is an end all the same, if nobody in it can go on that way.
+    ends: dict[int, int] = {}  # of each node, as bits
+    found: list[tuple[End, tuple[int, ...]]] = []
+    merged: dict[tuple[End, str], int] = {}
+    for component in components(waiting, successors):
+        inside = set(component)
+        bits = 0
+        for node in component:
+            for target in successors[node]:
+                if target not in inside:
+                    bits |= ends[target]
+        is_cycle = len(component) > 1 or component[0] in successors[component[0]]
+        if is_cycle and (not bits or inside <= stuck):
+            bits |= 1 << len(found)
+            found.append((End.CYCLE, _in_order(component, successors)))
+        elif not bits:
+            end = _end(graph, component[0])
+            # All threads that compute are one reason, and so are all that are in the same call.
+            key = (end, graph.nodes[component[0]].reason or "" if end is not End.OPEN else str(component[0]))
+            place = merged.setdefault(key, len(found))
+            if place == len(found):
+                found.append((end, tuple(component)))
+            else:
+                found[place] = end, (*found[place][1], component[0])
+            bits = 1 << place
+        for node in component:
+            ends[node] = bits
+    threads: list[list[int]] = [[] for _ in found]
+    for index in waiting:
+        bits = ends[index]
+        while bits:
+            low = bits & -bits
+            threads[low.bit_length() - 1].append(index)
+            bits ^= low
+    return [Root(end, nodes, tuple(some)) for (end, nodes), some in zip(found, threads, strict=True)]
+
+
+def _end(graph: WaitGraph, index: int) -> End:
+    outlook = graph.nodes[index].outlook
+    return {
+        Outlook.RUNS: End.RUNS,
+        Outlook.NEVER: End.ENDED,
+        Outlook.UNKNOWN: End.OUTSIDE,
+        Outlook.WAITS: End.OPEN,
+    }[outlook]
+
+
+def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    # One ring through the component: from one of its nodes on, by shortest ways back to it.
+    inside = set(component)
+    start = min(component)
+    before: dict[int, int] = {}
+    front = [start]
+    seen = {start}
+    for node in front:
+        for target in successors[node]:
+            if target == start:
+                ring = [node]
+                while ring[-1] != start:
+                    ring.append(before[ring[-1]])
+                return tuple(reversed(ring))
+            if target in inside and target not in seen:
+                seen.add(target)
+                before[target] = node
+                front.append(target)
+    return (start,)

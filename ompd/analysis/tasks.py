@@ -1,0 +1,172 @@
+"""Nodes of tasks: which have to be complete before a thread goes on, and who executes them.
+
+Where it is not known which tasks count, no more is needed than is necessary in any case: what is stuck then is stuck
+for certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from ompd.analysis.graph import Need, Node, Outlook
+from ompd.analysis.nodes import ThreadNodes
+from ompd.analysis.words import counted
+from ompd.model import TaskRecord, ThreadRecord, Wait
+
+# Where a thread may execute other tasks of its team.
+_SCHEDULING_POINTS = ("barrier", "taskwait", "taskgroup", "dependence")
+
+
+class TaskNodes:
+    """The tasks of one moment. Those that wait in a queue for the same threads are one node."""
+
+    def __init__(self, nodes: ThreadNodes) -> None:
+        self._nodes, self._graph = nodes, nodes.graph
+        self._tasks = nodes.moment.tasks or ()
+        self._new: list[tuple[int, TaskRecord]] = []
+
+    @cached_property
+    def _by_id(self) -> dict[str, TaskRecord]:
+        return {task.id: task for task in self._tasks}
+
+    @cached_property
+    def _children(self) -> dict[str, list[TaskRecord]]:
+        children: dict[str, list[TaskRecord]] = {}
+        for task in self._tasks:
+            if task.generating is not None and task.kind == "explicit" and task.status != "complete":
+                children.setdefault(task.generating, []).append(task)
+        return children
+
+    @cached_property
+    def _of_regions(self) -> dict[str | None, list[TaskRecord]]:
+        regions: dict[str | None, list[TaskRecord]] = {}
+        for task in self._tasks:
+            if task.kind == "explicit" and task.status != "complete":
+                regions.setdefault(task.parallel, []).append(task)
+        return regions
+
+    def wait(self, row: ThreadRecord, wait: Wait) -> int:
+        """Return the node of a taskwait, the end of a taskgroup, or a wait for dependences, of one thread."""
+        kind = wait.kind
+        node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, _NAMES[kind]))
+        task = self._by_id.get(row.task) if row.task is not None else None
+        children = self._children.get(row.task or "", [])
+        if kind == "taskwait" and task is not None and task.unfinished_children is not None:
+            for need in self._all(children, task.unfinished_children - len(children)):
+                self._graph.need(node, need)
+        elif kind == "taskgroup" and children:
+            # Which of the tasks belong to the group is not known; one of them has to be complete in any case.
+            self._graph.need(node, self._any(self._descendants(children)))
+        else:
+            self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
+        return node
+
+    def _descendants(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+        found, seen = list(tasks), {task.id for task in tasks}
+        for task in found:
+            for child in self._children.get(task.id, ()):
+                if child.id not in seen:
+                    seen.add(child.id)
+                    found.append(child)
+        return found
+
+    def of_region(self, row: ThreadRecord, count: int) -> list[Need]:
+        """Return what a barrier that all threads have reached needs: that the region's tasks are complete.
+
+        :param count: how many are not, at least
+        """
+        tasks = self._of_regions.get(row.parallel, [])
+        return self._all(tasks, count - len(tasks))
+
+    def _all(self, tasks: Sequence[TaskRecord], others: int) -> list[Need]:
+        needs: list[Need] = []
+        targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
+        if targets:
+            text = f"{counted(len(tasks), 'task')} not complete"
+            needs.append(Need(targets, len(targets), "child", "runtime", text))
+        if others > 0:
+            needs.append(self._nodes.unknown(f"{counted(others, 'task')} more that nothing leads to"))
+        return needs
+
+    def _any(self, tasks: Sequence[TaskRecord]) -> Need:
+        targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
+        return Need(targets, 1, "child", "derived", "a task of the group is not complete")
+
+    def node(self, task: TaskRecord) -> int:
+        """Return the node of a task that is not complete."""
+        index = self._add(task)
+        # No recursion: how long a chain of dependences is, the target decides.
+        while self._new:
+            self._needs(*self._new.pop())
+        return index
+
+    def _add(self, task: TaskRecord) -> int:
+        graph = self._graph
+        if task.status == "queued":
+            # What waits in the queues of one team waits for the same threads, but for who may execute it at a taskwait.
+            key, name = f"queue:{task.parallel}:{task.generating}", "tasks in a queue"
+        else:
+            key, name = f"task:{task.id}", _name(task)
+        is_new = graph.find(key) is None
+        index = graph.add(Node(key, "task", name))
+        if is_new:
+            self._new.append((index, task))
+        return index
+
+    def _needs(self, index: int, task: TaskRecord) -> None:
+        nodes, graph = self._nodes, self._graph
+        if task.status in ("executing", "suspended") and task.thread is not None:
+            graph.need(index, Need((nodes.thread(task.thread),), 1, "executes", "runtime"))
+        elif task.status == "queued":
+            graph.need(index, self._executors(task))
+        elif task.status == "waiting" and task.waits_for is not None:
+            known = [self._by_id[other] for other in task.waits_for.tasks if other in self._by_id]
+            targets = tuple(dict.fromkeys(map(self._add, known)))
+            if targets:
+                graph.need(index, Need(targets, len(targets), "depends_on", "runtime"))
+            if task.waits_for.count is None or task.waits_for.count > len(known):
+                graph.need(index, nodes.unknown("the tasks that it depends on were not all found"))
+        elif task.status == "detached":
+            event = task.waits_for.event if task.waits_for is not None else None
+            name = f"event {event:#x}" if event is not None else "an event"
+            node = graph.add(Node(f"event:{task.id}", "event", name, object=event))
+            graph.need(node, nodes.unknown("nothing records who fulfils an event"))
+            graph.need(index, Need((node,), 1, "waits_for", "runtime"))
+        else:
+            reason = task.unavailable.get("status") or task.unavailable.get("thread", "it is on no thread")
+            graph.need(index, nodes.unknown(f"who executes the task is not known: {reason}"))
+
+    def _executors(self, task: TaskRecord) -> Need:
+        # Any thread of the team that is at a scheduling point, or comes to one.
+        nodes, members = self._nodes, self._nodes.by_region.get(task.parallel, [])
+        if not members:
+            return nodes.unknown("no thread of the task's team was found")
+        free = [index for index in members if self._may_run(nodes.rows[index], task)]
+        if not free and len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
+            return nodes.unknown("threads of the task's team are in other regions")
+        if free:
+            key = f"executor:{task.parallel}:{task.generating}"
+            name = f"{counted(len(free), 'thread')} that may execute tasks"
+            ready = self._graph.add(Node(key, "team", name, Outlook.RUNS, nodes.rows[free[0]].native_thread_id))
+            return Need((ready,), 1, "may_run", "derived")
+        return Need(tuple(members), 1, "may_run", "derived")
+
+    def _may_run(self, row: ThreadRecord, task: TaskRecord) -> bool:
+        wait = row.wait
+        if wait is None or wait.kind not in _SCHEDULING_POINTS:
+            return False
+        if wait.kind == "barrier" or row.runtime not in self._nodes.moment.runs_children_only:
+            return True
+        return task.generating is None or task.generating == row.task
+
+
+_NAMES = {"taskwait": "a taskwait", "taskgroup": "the end of a taskgroup", "dependence": "tasks that it depends on"}
+
+
+def _name(task: TaskRecord) -> str:
+    function = task.function
+    if function is not None and function.function is not None:
+        line = f":{function.line}" if function.line is not None else ""
+        return f"a task of {function.function}{line}"
+    return f"task {task.id}"

@@ -1,0 +1,162 @@
+"""What the ends of waits mean: one verdict for each, the one to read first in front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ompd.analysis.chains import Chains
+from ompd.analysis.graph import View
+from ompd.analysis.roots import End, Root, Solved
+from ompd.analysis.sentences import Sentences
+from ompd.model import Evidence, VerdictRecord
+from ompd.model.stalls import CONFIDENCES
+
+_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+# Objects of the C library whose end nobody is recorded to bring about.
+_OUTSIDE = frozenset(("condition", "call", "join", "mutex", "gil"))
+
+
+class Verdicts:
+    """The verdicts of one solved graph."""
+
+    def __init__(self, solved: Solved) -> None:
+        self._solved, self._graph, self._nodes = solved, solved.graph, solved.nodes
+        self._chains = Chains(solved)
+        self._sentences = Sentences(solved)
+
+    def all(self) -> list[VerdictRecord]:
+        """Return all verdicts, the surest first, then those that explain more threads."""
+        found = [verdict for root in self._solved.roots if (verdict := self._of(root)) is not None]
+        return sorted(found, key=_rank) or [self._no_stall()]
+
+    def _no_stall(self) -> VerdictRecord:
+        waiting, unknowns = len(self._nodes.waiting), self._unknowns()
+        is_open = bool(unknowns) and not waiting
+        return VerdictRecord(
+            kind="undecided" if is_open else "no_stall",
+            stuck="unknown",
+            confidence="unknown" if is_open else "proven",
+            summary=self._sentences.no_stall(),
+            unknowns=unknowns,
+        )
+
+    def _unknowns(self) -> tuple[str, ...]:
+        return tuple(self._nodes.moment.unknowns)
+
+    def _of(self, root: Root) -> VerdictRecord | None:
+        if not root.threads:
+            return None
+        kind = self._kind(root)
+        if kind is None:
+            return None
+        links = self._chains.links(root)
+        threads = [*root.threads, *(n for n in root.nodes if n in self._nodes.rows and n not in root.threads)]
+        explained = tuple(sorted(self._natives(root.threads)))
+        stuck = self._solved.confidence(root.threads)
+        evidence = self._chains.evidence(root)
+        unknowns = self._open_questions(root) if stuck != "proven" or kind == "undecided" else ()
+        return VerdictRecord(
+            kind=kind,
+            stuck=stuck if root.end not in (End.RUNS,) else "unknown",
+            confidence=self._confidence(root, kind, evidence),
+            summary=self._sentences.of(kind, root, links),
+            roots=tuple(
+                self._natives(n for n in self._chains.root_threads(root) if n in threads or n in self._nodes.rows)
+            ),
+            cycle=links,
+            explains=explained,
+            evidence=evidence,
+            unknowns=unknowns,
+            what_if=self._sentences.what_if(root),
+            next_step=None,
+            place=self._chains.place(root, kind),
+        )
+
+    def _natives(self, nodes: Iterable[int]) -> list[int]:
+        threads = (self._graph.nodes[node].thread for node in nodes)
+        return [thread for thread in threads if thread is not None]
+
+    def _kinds(self, root: Root) -> list[str]:
+        return [self._graph.nodes[node].kind for node in root.nodes]
+
+    def _kind(self, root: Root) -> str | None:
+        by_end: dict[End, Callable[[Root], str | None]] = {
+            End.CYCLE: self._cycle,
+            End.ENDED: self._ended,
+            End.RUNS: self._runs,
+            End.OUTSIDE: self._outside,
+            End.OPEN: self._open,
+        }
+        return by_end[root.end](root)
+
+    def _cycle(self, root: Root) -> str:
+        kinds = self._kinds(root)
+        objects = [kind for kind in kinds if kind != "thread"]
+        if "dependence" in objects or self._has_edge(root, "depends_on"):
+            return "task_dependence_cycle"
+        if any(kind in _LOCKS for kind in objects):
+            if kinds.count("thread") > 1:
+                return "lock_cycle"
+            return "runtime_reentry" if "internal_lock" in objects else "self_lock"
+        if "task" in objects or "taskwait" in objects or "taskgroup" in objects:
+            return "taskwait_starved"
+        return "barrier_mismatch" if objects.count("barrier") > 1 else "barrier_absent"
+
+    def _has_edge(self, root: Root, kind: str) -> bool:
+        return any(need.kind == kind for node in root.nodes for need in self._graph.needs[node])
+
+    def _ended(self, root: Root) -> str:
+        if self._nodes.moment.is_fork:
+            return "fork_child"
+        before = self._chains.before(root)
+        return "lock_abandoned" if before is not None and self._graph.nodes[before].kind in _LOCKS else "barrier_absent"
+
+    def _runs(self, root: Root) -> str | None:
+        working = [node for node in root.nodes if node in self._nodes.rows and self._nodes.rows[node].wait is None]
+        return "laggard" if working and len(working) <= max(1, len(root.threads) // 2) else None
+
+    def _outside(self, root: Root) -> str:
+        system = self._nodes.moment.system
+        return "external_wait" if any(n in system for n in self._natives(root.nodes)) else "undecided"
+
+    def _open(self, root: Root) -> str:
+        node = self._graph.nodes[root.nodes[0]]
+        if node.kind == "event":
+            return "event_unfulfilled"
+        if node.kind in _OUTSIDE:
+            return "external_wait"
+        is_proven = self._solved.confidence(root.threads) == "proven"
+        return "lock_abandoned" if node.kind in _LOCKS and is_proven else "undecided"
+
+    def _confidence(self, root: Root, kind: str, evidence: Sequence[Evidence]) -> str:
+        if kind == "undecided":
+            return "unknown"
+        if root.end is End.OPEN:
+            if kind == "event_unfulfilled" and self._solved.confidence(root.threads) == "proven":
+                return "proven"
+            return "possible" if kind == "lock_abandoned" else "likely"
+        return "likely" if any(item.source != "runtime" for item in evidence) else "proven"
+
+    def _open_questions(self, root: Root) -> tuple[str, ...]:
+        found = list(dict.fromkeys(self._chains.open_needs(root)))
+        for node in sorted(self._solved.stuck[View.PESSIMISTIC] - self._solved.stuck[View.OPTIMISTIC]):
+            reason = self._graph.nodes[node].reason
+            if reason is not None and node in self._nodes.rows:
+                found.append(f"{self._graph.nodes[node].name}: {reason}")
+        return tuple(found[:_MOST_UNKNOWNS])
+
+
+_MOST_UNKNOWNS = 12
+_ORDER = (
+    *("fork_child", "runtime_reentry", "self_lock", "lock_cycle", "barrier_mismatch", "task_dependence_cycle"),
+    *("event_unfulfilled", "taskwait_starved", "lock_abandoned", "barrier_absent", "external_wait", "laggard"),
+)
+
+
+def _rank(verdict: VerdictRecord) -> tuple[int, int, int, int]:
+    return (
+        CONFIDENCES.index(verdict.stuck),
+        CONFIDENCES.index(verdict.confidence),
+        -len(verdict.explains),
+        _ORDER.index(verdict.kind) if verdict.kind in _ORDER else len(_ORDER),
+    )

@@ -1,0 +1,29 @@
+"""How verdicts speak of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ompd.model import ThreadRecord
+
+_NAMED = 4
+
+
+def of_thread(row: ThreadRecord) -> str:
+    """Return what the text calls a thread: by its number in its team where it has one, and by its native id."""
+    native = row.native_thread_id
+    if native is None:
+        return f"the thread whose data are at {row.address or 0:#x}"
+    return f"thread {row.thread_num} ({native})" if row.thread_num is not None else f"thread {native}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return ``1 thread``, ``2 threads``."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def listed(names: Sequence[str], what: str = "thread") -> str:
+    """Return some names in a row, or how many there are if they are many: ``a``, ``a and b``, ``62 threads``."""
+    if len(names) > _NAMED:
+        return counted(len(names), what)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else f"no {what}"

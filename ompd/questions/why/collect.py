@@ -1,0 +1,38 @@
+"""Collects what the analysis needs to know of one stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ompd.analysis.moment import Moment
+from ompd.model import Answer, TaskRecord, ThreadRecord
+from ompd.questions import tasks, threads
+from ompd.questions.facts.damage import is_damaged, is_fork
+from ompd.session import Session
+
+_TASK_WAITS = ("taskwait", "taskgroup", "dependence")
+
+
+def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
+    """Return the records of this stop, and the answer of ``threads`` from which they began.
+
+    :raises NoAnswer: if no OpenMP runtime of the process can be read
+    """
+    answer = threads.ask(session)
+    found = _tasks(session, answer.rows)
+    moment = Moment(
+        threads=answer.rows,
+        tasks=found.rows if found is not None else None,
+        has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
+        is_fork=is_fork(session),
+        unknowns=tuple(dict.fromkeys((*answer.warnings, *(found.warnings if found is not None else ())))),
+    )
+    return moment, answer
+
+
+def _tasks(session: Session, rows: Sequence[ThreadRecord]) -> Answer[TaskRecord] | None:
+    # Most programs that hang do not wait for tasks, and listing them takes as long as listing threads.
+    waits = [row.wait for row in rows if row.wait is not None]
+    if not any(wait.kind in _TASK_WAITS or wait.unfinished_tasks for wait in waits):
+        return None
+    return tasks.ask(session)
