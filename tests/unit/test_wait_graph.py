@@ -1,0 +1,150 @@
+"""The wait-for graph against a model that tries all orders of events, and its growth."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+
+from ompd.analysis.graph import Need, Node, Outlook, View, WaitGraph, components
+from tests.support.machine import FULL
+
+_GRAPHS = 4_000 if FULL else 400
+
+
+def _random_graph(seed: int) -> WaitGraph:
+    choose = random.Random(seed)
+    graph, size = WaitGraph(), choose.randint(1, 8)
+    outlooks = [Outlook.WAITS] * 5 + [Outlook.RUNS, Outlook.NEVER, Outlook.UNKNOWN]
+    for index in range(size):
+        graph.add(Node(str(index), "thread", str(index), choose.choice(outlooks)))
+    for index in range(size):
+        for _ in range(choose.randint(0, 3)):
+            targets = tuple(choose.sample(range(size), choose.randint(0, min(size, 3))))
+            is_known = choose.random() < 0.7
+            reasoned = () if is_known or choose.random() < 0.5 else tuple(choose.sample(range(size), 1))
+            count = choose.randint(1, max(1, len(targets))) if is_known else 1
+            graph.need(index, Need(targets, count, is_known=is_known, reasoned=reasoned))
+    return graph
+
+
+def _worlds(graph: WaitGraph) -> list[tuple[list[bool], list[list[tuple[tuple[int, ...], int] | None]]]]:
+    # Every way in which what is unknown may turn out: who of the unknown nodes goes on; which of those that might meet
+    # a need has to.
+    unknown = [index for index, node in enumerate(graph.nodes) if node.outlook is Outlook.UNKNOWN]
+    open_needs = [(i, k) for i, needs in enumerate(graph.needs) for k, need in enumerate(needs) if not need.is_known]
+    worlds = []
+    ways = [[None, *graph.needs[i][k].targets] for i, k in open_needs]
+    for goes_on in product((True, False), repeat=len(unknown)):
+        for chosen in product(*ways):
+            runs = [node.outlook is Outlook.RUNS for node in graph.nodes]
+            for index, value in zip(unknown, goes_on, strict=True):
+                runs[index] = value
+            needs: list[list[tuple[tuple[int, ...], int] | None]] = [
+                [(need.targets, need.count) for need in some] for some in graph.needs
+            ]
+            for (i, k), target in zip(open_needs, chosen, strict=True):
+                needs[i][k] = None if target is None else ((target,), 1)
+            worlds.append((runs, needs))
+    return worlds
+
+
+def _can_go_on(graph: WaitGraph, runs: list[bool], needs: list[list[tuple[tuple[int, ...], int] | None]]) -> set[int]:
+    # All states that any order of events leads to, one node after the other.
+    first = frozenset(index for index, value in enumerate(runs) if value)
+    seen, waiting, reached = {first}, [first], set(first)
+    while waiting:
+        state = waiting.pop()
+        for index, node in enumerate(graph.nodes):
+            if index in state or node.outlook is not Outlook.WAITS:
+                continue
+            if all(need is not None and sum(t in state for t in need[0]) >= need[1] for need in needs[index]):
+                further = state | {index}
+                reached.add(index)
+                if further not in seen:
+                    seen.add(further)
+                    waiting.append(further)
+    return reached
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_proofs_hold_in_every_world(part: int) -> None:
+    proofs = 0
+    for seed in range(part, _GRAPHS, 8):
+        graph = _random_graph(seed)
+        worlds = _worlds(graph)
+        if len(worlds) > 600:
+            continue
+        ever = set().union(*(_can_go_on(graph, *world) for world in worlds))
+        always = set.intersection(*(_can_go_on(graph, *world) for world in worlds))
+        stuck = graph.stuck(View.OPTIMISTIC)
+        assert not stuck & ever, f"graph {seed}: called stuck, and one world sets it free"
+        # Whoever goes on even if all turns out badly does so in every world.
+        assert graph.released(View.PESSIMISTIC) <= always
+        proofs += len(stuck)
+    assert proofs > 20
+
+
+def test_what_is_proven_is_all_that_can_be_where_everything_is_known() -> None:
+    for seed in range(_GRAPHS):
+        graph = _random_graph(seed)
+        if any(node.outlook is Outlook.UNKNOWN for node in graph.nodes):
+            continue
+        if any(not need.is_known for needs in graph.needs for need in needs):
+            continue
+        runs = [node.outlook is Outlook.RUNS for node in graph.nodes]
+        known = _can_go_on(graph, runs, [[(need.targets, need.count) for need in some] for some in graph.needs])
+        for view in View:
+            assert graph.released(view) == known
+
+
+def test_views_are_ordered() -> None:
+    for seed in range(_GRAPHS):
+        graph = _random_graph(seed)
+        assert graph.released(View.PESSIMISTIC) <= graph.released(View.OPTIMISTIC)
+
+
+def test_releasing_a_node_releases_no_less() -> None:
+    for seed in range(_GRAPHS):
+        graph = _random_graph(seed)
+        before = graph.released(View.REASONED)
+        for node in range(len(graph)):
+            assert before | {node} <= graph.released(View.REASONED, (node,))
+
+
+def test_components_are_those_of_reachability() -> None:
+    for seed in range(_GRAPHS):
+        choose = random.Random(seed)
+        size = choose.randint(1, 8)
+        successors = [choose.sample(range(size), choose.randint(0, min(3, size))) for _ in range(size)]
+        reach = [_reached(start, successors) for start in range(size)]
+        found = list(components(range(size), successors))
+        assert sorted(node for part in found for node in part) == list(range(size))
+        for part in found:
+            for a, b in product(part, range(size)):
+                assert (b in part) == (a == b or (b in reach[a] and a in reach[b]))
+        place = {node: index for index, part in enumerate(found) for node in part}
+        assert all(place[target] <= place[node] for node in range(size) for target in successors[node])
+
+
+def _reached(start: int, successors: list[list[int]]) -> set[int]:
+    seen: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for target in successors[waiting.pop()]:
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
+    return seen
+
+
+def test_a_chain_of_a_hundred_thousand_links_needs_no_recursion() -> None:
+    graph, length = WaitGraph(), 100_000
+    for index in range(length):
+        graph.add(Node(str(index), "thread", str(index)))
+    for index in range(length):
+        graph.need(index, Need(((index + 1) % length,), 1))
+    assert len(graph.stuck(View.OPTIMISTIC)) == length
+    (ring,) = components([0], [[(index + 1) % length] for index in range(length)])
+    assert len(ring) == length
