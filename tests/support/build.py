@@ -128,7 +128,7 @@ def build(
         by, options = by_suffix[source(name).suffix]
         command = [str(by.path), *compiling, *options, "-c", str(source(name)), "-o", f"{name}.o"]
         key = key_of(command, by.version, source(name).read_text(), shared, RUNTIMES[INTEL].version())
-        return entry("objects", key, lambda folder: _run(command, folder)) / f"{name}.o"
+        return entry("objects", key, lambda folder: run_compiler(command, folder)) / f"{name}.o"
 
     def make_program(folder: Path) -> None:
         objects = [compiled(program), compiled("truth")]
@@ -136,10 +136,10 @@ def build(
         (folder / "warnings").write_text("".join(path.with_name("warnings").read_text() for path in objects))
         for path in openmp.sources:
             target = folder / f"{path.stem}.o"
-            _run([str(c_compiler.path), *compiling, f"-I{INCLUDE}", "-c", str(path), "-o", str(target)], folder)
+            run_compiler([str(c_compiler.path), *compiling, f"-I{INCLUDE}", "-c", str(path), "-o", str(target)], folder)
             objects.append(target)
         try:
-            _run([str(used.path), *map(str, objects), "-o", str(folder / program), *linking], folder)
+            run_compiler([str(used.path), *map(str, objects), "-o", str(folder / program), *linking], folder)
         except BuildFailed as error:
             if "undefined reference to `__kmpc_" not in str(error):
                 raise
@@ -151,7 +151,11 @@ def build(
     return entry("programs", program_key, make_program) / program
 
 
-def _run(command: list[str], folder: Path) -> None:
+def run_compiler(command: list[str], folder: Path) -> None:
+    """Run a compiler in *folder*, with what it says added to the file ``warnings`` there.
+
+    :raises BuildFailed: if it fails
+    """
     done = subprocess.run(
         command,
         cwd=folder,

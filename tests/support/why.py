@@ -1,0 +1,254 @@
+"""Programs of ``fixtures/programs/why``, which hang: as a core beside what they know of it, or alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.build import C_COMPILERS, PROGRAMS, SETTLED, SUFFIXES, WITH_HEADERS, compiler, run_compiler
+from tests.support.cache import entry, key_of
+from tests.support.machine import intel_runtime
+from tests.support.runs import (
+    ENVIRONMENT,
+    READY_SECONDS,
+    NotReady,
+    can_be_read,
+    cores_allowed,
+    require_kernel_cores,
+    write_gcore,
+)
+from tests.support.runtimes import INTEL, RUNTIMES
+
+SOURCES = PROGRAMS / "why"
+GNU, LLVM, OLD_LLVM = "libgomp", "libomp-19", "libomp-14"
+ALL_RUNTIMES = (GNU, LLVM, OLD_LLVM, INTEL)
+LLVMS = (LLVM, OLD_LLVM, INTEL)
+# What a compiler's code can be linked with: clang's calls what libgomp does not have.
+OF_COMPILER = {
+    "gcc": ALL_RUNTIMES,
+    "g++": ALL_RUNTIMES,
+    "gfortran": ALL_RUNTIMES,
+    "clang": LLVMS,
+    "clang++": LLVMS,
+}
+STEADY = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
+
+
+@dataclass(frozen=True)
+class Why:
+    """A program that hangs, in one of its cases.
+
+    *runtimes* are those on which it does; *compilers* those whose code can be in this state. *environment* is added to
+    what every program gets.
+    """
+
+    program: str
+    case: str
+    compilers: tuple[str, ...] = ("gcc", "clang")
+    runtimes: tuple[str, ...] = ALL_RUNTIMES
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}-{self.case}"
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the compilers and runtimes with which it is a program of its own."""
+        return [(name, runtime) for name in self.compilers for runtime in OF_COMPILER[name] if runtime in self.runtimes]
+
+
+def _cases(program: str, cases: str, **options: Any) -> list[Why]:
+    return [Why(program, case, **options) for case in cases.split()]
+
+
+WHYS: Mapping[str, Why] = {
+    why.name: why
+    for why in (
+        *_cases("lock_cycle", "two three nested section sections barrier mutex"),
+        *_cases("self_lock", "lock section mutex"),
+        *_cases("lock_abandoned", "idle returned jumped mutex"),
+        *_cases("barrier_absent", "exited joins"),
+        *_cases("barrier_mismatch", "branch loop once"),
+        # LLVM's runtime does not have what gcc calls for a detach clause.
+        *_cases("event_unfulfilled", "taskwait barrier", compilers=("gcc",), runtimes=(GNU,)),
+        *_cases("event_unfulfilled", "taskwait barrier", compilers=("clang",)),
+        # LLVM's runtime begins anew in a child.
+        *_cases("fork_child", "region lock", compilers=("gcc",), runtimes=(GNU,)),
+        *_cases("laggard", "barrier section"),
+        *_cases("laggard", "task", environment=STEADY),
+        *_cases("external_wait", "read receive sleep condition semaphore flag"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Hung:
+    """A program in its hang: *core* is None for one that is alive."""
+
+    why: Why
+    compiler: str
+    runtime: str
+    executable: Path
+    truth: dict[str, Any]
+    core: Path | None = None
+
+    @property
+    def pid(self) -> int:
+        return int(self.truth["pid"])
+
+    @property
+    def expected(self) -> dict[str, Any]:
+        """What is expected on its runtime: the verdict's kinds, how sure it is stuck, and how sure why."""
+        verdicts = self.truth["verdicts"]
+        found: dict[str, Any] = verdicts.get(RUNTIMES[self.runtime].kind, verdicts[""])
+        return found
+
+    def threads(self, **flags: bool) -> set[int]:
+        """Return the native ids of the threads of the truth that have these flags."""
+        return {
+            thread["native_thread_id"]
+            for thread in self.truth["threads"]
+            if all(thread[name] is value for name, value in flags.items())
+        }
+
+
+def build_why(program: str, compiler_name: str, runtime: str) -> Path:
+    """Return the executable of a program, with debug information and without optimization.
+
+    :raises Missing: if the compiler or the runtime is not there
+    """
+    openmp, used = RUNTIMES[runtime], compiler(compiler_name)
+    c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
+    library = openmp.file().parent
+    source = next(path for suffix in SUFFIXES if (path := SOURCES / f"{program}{suffix}").exists())
+    headers = [*WITH_HEADERS, "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+    compiling = ["-g", "-O0", "-Wall", "-Wextra", "-fopenmp", "-fPIE"]
+    linking = ["-pie", f"-L{library}", f"-Wl,-rpath,{library}", *openmp.options, "-lpthread"]
+
+    def make(folder: Path) -> None:
+        for by, path in ((used, source), (c_compiler, SOURCES / "why.c")):
+            options = headers if path.suffix != ".F90" else []
+            run_compiler([str(by.path), *compiling, *options, "-c", str(path), "-o", f"{path.stem}.o"], folder)
+        run_compiler([str(used.path), f"{program}.o", "why.o", "-o", program, *linking], folder)
+
+    texts = [path.read_text() for path in (source, SOURCES / "why.c", SOURCES / "why.h", SETTLED)]
+    key = key_of("why", program, texts, used.version, c_compiler.version, compiling, linking, openmp.version())
+    return entry("programs", key, make) / program
+
+
+def _environment(why: Why, mode: str, more: Mapping[str, str]) -> dict[str, str]:
+    debug = {"OMP_DEBUG": "enabled"} if mode == "debug" else {}
+    return {**ENVIRONMENT, **why.environment, **debug, "WHY_CASE": why.case, **more}
+
+
+def hung(
+    why: Why,
+    compiler_name: str,
+    runtime: str,
+    *,
+    mode: str = "neither",
+    kind: str = "kernel",
+    environment: Mapping[str, str] | None = None,
+) -> Hung:
+    """Return a core of a program in its hang, from the cache or from a run.
+
+    :param mode: ``debug`` or ``neither``: whether the runtime is to keep states for debuggers
+    :param kind: ``kernel``, or ``gcore`` for gdb's
+    :param environment: variables to add
+    """
+    if kind == "kernel":
+        require_kernel_cores()
+    executable = build_why(why.program, compiler_name, runtime)
+    variables = _environment(why, mode, environment or {})
+
+    def make(folder: Path) -> None:
+        with _at_rest(why, executable, variables, folder) as (process, truth):
+            if kind == "gcore":
+                write_gcore(truth["pid"], folder / "core")
+                return
+            before = set(folder.iterdir())
+            os.kill(truth["pid"], signal.SIGABRT)  # in fork_child that of the child, for which the parent waits
+            process.wait()
+            (core,) = set(folder.iterdir()) - before
+            core.rename(folder / "core")
+
+    folder = entry("cores", key_of("why", executable.parent.name, variables, kind), make)
+    truth = json.loads((folder / "truth.json").read_text())
+    return Hung(why, compiler_name, runtime, executable, truth, folder / "core")
+
+
+@contextmanager
+def hanging(
+    why: Why,
+    compiler_name: str,
+    runtime: str,
+    *,
+    folder: Path,
+    mode: str = "neither",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Hung]:
+    """Run a program in the empty *folder* until it hangs; it is killed at the end of the context."""
+    executable = build_why(why.program, compiler_name, runtime)
+    with _at_rest(why, executable, _environment(why, mode, environment or {}), folder) as (_, truth):
+        yield Hung(why, compiler_name, runtime, executable, truth)
+
+
+@contextmanager
+def _at_rest(
+    why: Why, executable: Path, environment: Mapping[str, str], folder: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    ready, told = os.pipe()
+    output = folder / "output"
+    try:
+        with output.open("wb") as file, cores_allowed():
+            process = subprocess.Popen(
+                [str(executable)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                pass_fds=[told],
+                env={**environment, "TRUTH_FILE": "truth.json", "TRUTH_FD": str(told)},
+                start_new_session=True,
+            )
+    except BaseException:
+        os.close(ready)
+        raise
+    finally:
+        os.close(told)
+    try:
+        if not can_be_read(ready, READY_SECONDS) or os.read(ready, 1) == b"":
+            process.kill()
+            status = process.wait()
+            raise NotReady(f"{why.name} ({executable}), status {status}: {output.read_text(errors='replace')}")
+        truth = json.loads((folder / "truth.json").read_text())
+        _await_watcher(truth, stays="WHY_OUTSIDER" in environment)
+        yield process, truth
+    finally:
+        os.close(ready)
+        process.kill()
+        process.wait()
+
+
+def _await_watcher(truth: Mapping[str, Any], *, stays: bool) -> None:
+    # The watcher has written that the program hangs; this waits until it has ended, or sleeps.
+    path = Path(f"/proc/{truth['pid']}/task/{truth['watcher']}/stat")
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            state = path.read_text().rpartition(")")[2].split()[0]
+        except OSError:  # also ProcessLookupError, when it ends meanwhile
+            state = None
+        if state == "S" if stays else state is None:
+            return
+        if time.monotonic() > deadline:
+            raise NotReady(f"the watcher is in state {state}")
+        time.sleep(0.0005)
