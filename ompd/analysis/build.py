@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ompd.analysis.graph import Need, Node, Outlook
 from ompd.analysis.holders import Holders
 from ompd.analysis.moment import Moment
 from ompd.analysis.nodes import ThreadNodes
 from ompd.analysis.systems import add_system_wait
 from ompd.analysis.tasks import TaskNodes
+from ompd.analysis.words import counted
 from ompd.model import ThreadRecord, Wait
 
 _LOCKS = {"lock", "nest_lock", "critical", "atomic", "ordered", "mutex", "internal_lock"}
@@ -60,10 +63,7 @@ class _Waits:
     def _barrier(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         graph, missing = self._graph, wait.missing
         if missing is None:
-            node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", "a barrier"))
-            reason = row.unavailable.get("wait.missing", "who is missing is not known")
-            graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
-            self._nodes.waits_for(index, node)
+            self._nodes.waits_for(index, self._barrier_of_some(row, wait))
             return
         # Threads at the same barrier mostly share the tuple, and it is compared only where they do not.
         known = self._barriers.get((row.parallel, id(missing)))
@@ -77,6 +77,31 @@ class _Waits:
         else:
             node = known[0]
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
+
+    def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
+        # Who has arrived is unknown. Those members of the team that the process does not have will not come.
+        graph = self._graph
+        lost = self._lost_members.get(row.parallel or "", 0) if wait.how == "blocked" else 0
+        if lost:
+            node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", "barrier", "a barrier"))
+            if not graph.needs[node]:
+                name = f"{counted(lost, 'thread')} of its team that the process does not have"
+                reason = "ended, or not copied by fork()"
+                ended = graph.add(Node(f"lost:{row.parallel}", "thread", name, Outlook.NEVER, reason=reason))
+                graph.need(node, Need((ended,), 1, "member", "runtime", row.unavailable.get("wait.missing")))
+            return node
+        node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", "a barrier"))
+        reason = row.unavailable.get("wait.missing", "who is missing is not known")
+        graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
+        return node
+
+    @cached_property
+    def _lost_members(self) -> dict[str, int]:
+        # How many members of a region's team the process does not have.
+        moment = self._nodes.moment
+        if not moment.has_all_threads:
+            return {}
+        return {region.id: region.threads.count(None) for region in moment.regions or ()}
 
     def _needs_of_barrier(self, node: int, row: ThreadRecord, wait: Wait, missing: tuple[int, ...]) -> None:
         graph = self._graph

@@ -6,6 +6,8 @@ from ompd.analysis.moment import Moment
 from ompd.model import Wait
 from ompd.records import record
 
+# A critical section cannot be held by a thread that does not stand in it.
+_BY_ELIMINATION = ("lock", "nest_lock", "mutex")
 _SAME = {"nest_lock": "lock"}
 
 
@@ -46,7 +48,7 @@ class Holders:
                 (thread,) = chosen
                 return Holding((thread,), chosen[thread])
             return Holding((), f"{len(chosen)} threads stand in code that holds it")
-        return self._left_over(wait.object)
+        return self._left_over(wait.object) if kind_of in _BY_ELIMINATION else Holding((), None)
 
     def _named(self, kind: str, wait: Wait) -> dict[int, tuple[str, bool]]:
         # libomp's own object of a lock need not be the user's variable: then the name decides.
@@ -62,14 +64,11 @@ class Holders:
         return named
 
     def _left_over(self, lock: int) -> Holding:
-        if not self._moment.has_all_threads:
-            return Holding((), None)
+        # A thread that waits may hold it, too: only one whose code was looked at does not.
         waiting = self._waiting.get(lock, set())
-        others = [
-            row.native_thread_id
-            for row in self._moment.threads
-            if row.native_thread_id not in waiting and row.state != "idle"
-        ]
+        if not self._moment.has_all_threads or not waiting <= self._moment.held.keys():
+            return Holding((), None)
+        others = [row.native_thread_id for row in self._moment.threads if row.native_thread_id not in waiting]
         if len(others) == 1 and others[0] is not None:
-            return Holding((others[0],), "every other thread waits for it, or is idle", "derived")
+            return Holding((others[0],), "every other thread waits for it", "derived")
         return Holding((), None)

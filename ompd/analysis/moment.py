@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from ompd.model import HeldRecord, SystemWait, TaskRecord, ThreadRecord
+from ompd.model import HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.records import record
 
 
@@ -13,7 +13,8 @@ from ompd.records import record
 class Moment:
     """The records of one stop, or of one core.
 
-    ``tasks`` are None if no thread waits for any, so that nobody looked. ``system`` says what threads wait for of which
+    ``tasks`` are None if no thread waits for any, so that nobody looked; ``regions`` if all who are missing at barriers
+    are known. ``system`` says what threads wait for of which
     no runtime names a wait, by native id; ``unread`` why that is unknown of others. ``held`` says in which constructs
     threads stand by their code, of those threads that were looked at; ``processor_ns`` how much processor time each has
     used. ``has_all_threads`` says whether the target names all threads of the process; ``is_fork`` whether it is a
@@ -24,6 +25,7 @@ class Moment:
 
     threads: tuple[ThreadRecord, ...]
     tasks: tuple[TaskRecord, ...] | None = None
+    regions: tuple[ParallelRecord, ...] | None = None
     system: Mapping[int, SystemWait] = field(default_factory=dict)
     unread: Mapping[int, str] = field(default_factory=dict)
     held: Mapping[int, tuple[HeldRecord, ...]] = field(default_factory=dict)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ompd.analysis.moment import Moment
-from ompd.model import Answer, TaskRecord, ThreadRecord
-from ompd.questions import tasks, threads
+from ompd.model import Answer, ParallelRecord, TaskRecord, ThreadRecord
+from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.session import Session
 
@@ -19,15 +19,24 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     answer = threads.ask(session)
-    found = _tasks(session, answer.rows)
+    found, teams = _tasks(session, answer.rows), _regions(session, answer.rows)
     moment = Moment(
         threads=answer.rows,
         tasks=found.rows if found is not None else None,
+        regions=teams.rows if teams is not None else None,
         has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
         is_fork=is_fork(session),
         unknowns=tuple(dict.fromkeys((*answer.warnings, *(found.warnings if found is not None else ())))),
     )
     return moment, answer
+
+
+def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:
+    # Who is missing at a barrier is unknown where the process lacks members of the team.
+    waits = [row.wait for row in rows if row.wait is not None]
+    if not any(wait.kind == "barrier" and wait.missing is None for wait in waits):
+        return None
+    return regions.ask(session)
 
 
 def _tasks(session: Session, rows: Sequence[ThreadRecord]) -> Answer[TaskRecord] | None:
