@@ -6,14 +6,23 @@ from ompd.analysis.build import build
 from ompd.analysis.graph import View
 from ompd.analysis.moment import Moment
 from ompd.analysis.roots import Solved
+from ompd.analysis.samples import Progress, weighed
 from ompd.analysis.verdicts import Verdicts
 from ompd.model import GraphEdge, GraphNode, VerdictRecord
 
 
-def concluded(moment: Moment) -> tuple[tuple[VerdictRecord, ...], tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
-    """Return the verdicts on a moment, the first one to read first, and the nodes and edges of its wait-for graph."""
+def concluded(
+    moment: Moment, earlier: Moment | None = None, seconds: float | None = None
+) -> tuple[tuple[VerdictRecord, ...], tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
+    """Return the verdicts on a moment, the first one to read first, and the nodes and edges of its wait-for graph.
+
+    :param earlier: another moment of the same process, *seconds* before
+    """
     solved = Solved(build(moment))
-    return tuple(Verdicts(solved).all()), _nodes(solved), _edges(solved)
+    verdicts = tuple(Verdicts(solved).all())
+    if earlier is not None:
+        verdicts = weighed(verdicts, Progress.between(earlier, moment), seconds)
+    return verdicts, _nodes(solved), _edges(solved)
 
 
 def _nodes(solved: Solved) -> tuple[GraphNode, ...]:

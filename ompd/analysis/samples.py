@@ -1,0 +1,122 @@
+"""What two moments of one process add: who has moved between them, and who has only used processor time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from ompd.analysis.moment import Moment
+from ompd.analysis.words import counted
+from ompd.model import Evidence, ThreadRecord, VerdictRecord
+from ompd.records import record
+
+_LOOPS = ("laggard", "oversubscribed")
+
+
+@record
+class Progress:
+    """What has changed from an earlier moment to a later one.
+
+    ``moved`` are the native ids of threads that are elsewhere, or wait for something else, or are new; ``used_ns`` is
+    the processor time that threads used in between, in nanoseconds, without those of which it is unknown.
+    ``asleep_though_free`` are threads that could have gone on at both moments and did not: what they sleep on had
+    changed already.
+    """
+
+    moved: frozenset[int]
+    used_ns: dict[int, int]
+    asleep_though_free: frozenset[int]
+
+    @classmethod
+    def between(cls, earlier: Moment, later: Moment) -> Progress:
+        """Return what has changed between two moments of one process."""
+        before = {row.native_thread_id: row for row in earlier.threads}
+        moved, used, asleep = set(), {}, set()
+        for row in later.threads:
+            native = row.native_thread_id
+            if native is None:
+                continue
+            old = before.get(native)
+            if native in later.processor_ns and native in earlier.processor_ns:
+                used[native] = later.processor_ns[native] - earlier.processor_ns[native]
+            if old is None or _doing(old, earlier) != _doing(row, later):
+                moved.add(native)
+            elif _is_free(old) and _is_free(row) and not used.get(native, 1):
+                asleep.add(native)
+        return cls(frozenset(moved), used, frozenset(asleep))
+
+
+def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
+    # What a thread that has not moved has in common with itself.
+    wait = row.wait
+    system = moment.system.get(row.native_thread_id or 0)
+    return (
+        (row.state, row.parallel, row.task, row.where and row.where.address, row.innermost and row.innermost.address),
+        (wait.kind, wait.object, wait.symbol) if wait is not None else None,
+        (system.kind, system.object, system.descriptor) if system is not None else None,
+    )
+
+
+def _is_free(row: ThreadRecord) -> bool:
+    return row.wait is not None and row.wait.how == "released"
+
+
+def weighed(
+    verdicts: Sequence[VerdictRecord], progress: Progress, seconds: float | None = None
+) -> tuple[VerdictRecord, ...]:
+    """Return verdicts on the later moment with what an earlier one adds.
+
+    Threads that have moved are not stuck, whatever was likely; if none has moved and none has used processor time, what
+    was possible is likely.
+
+    :param seconds: how long lies between the moments, None if that is unknown
+    """
+    found = [_weighed(verdict, progress, seconds) for verdict in verdicts]
+    if progress.asleep_though_free:
+        found.insert(0, _lost_wakeup(progress))
+        found = [verdict for verdict in found if verdict.kind != "no_stall"]
+    return tuple(found)
+
+
+def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) -> VerdictRecord:
+    span = f" in {seconds:g} s" if seconds is not None else ""
+    if verdict.kind in _LOOPS or verdict.kind == "no_stall":
+        return replace(verdict, evidence=(*verdict.evidence, *_of_workers(verdict.roots, progress, span)))
+    moved = [thread for thread in verdict.explains if thread in progress.moved]
+    if moved:
+        text = f"{counted(len(moved), 'thread')} of these did something else at the earlier moment"
+        if verdict.stuck == "proven":  # it has begun to wait since
+            return replace(verdict, evidence=(*verdict.evidence, Evidence(text, "derived")))
+        return replace(
+            verdict, stuck="unknown", confidence="unknown", evidence=(*verdict.evidence, Evidence(text, "derived"))
+        )
+    text = f"none of these threads has moved{span}"
+    stuck = verdict.stuck
+    if stuck == "possible" and not any(progress.used_ns.get(thread, 1) for thread in verdict.explains):
+        text += ", nor used any processor time"
+        stuck = "likely"
+    return replace(verdict, stuck=stuck, evidence=(*verdict.evidence, Evidence(text, "derived")))
+
+
+def _of_workers(threads: Iterable[int], progress: Progress, span: str) -> Iterable[Evidence]:
+    for thread in threads:
+        used = progress.used_ns.get(thread)
+        if used is None:
+            continue
+        time = f"used {used / 1e9:.2f} s of processor time{span}"
+        place = "is elsewhere than before" if thread in progress.moved else "is where it was"
+        yield Evidence(f"thread {thread} {time}, and {place}", "runtime")
+
+
+def _lost_wakeup(progress: Progress) -> VerdictRecord:
+    threads = tuple(sorted(progress.asleep_though_free))
+    return VerdictRecord(
+        kind="lost_wakeup",
+        stuck="likely",
+        confidence="likely",
+        summary=f"{counted(len(threads), 'thread')} could go on, and sleep: what they wait for has happened, and nobody"
+        " woke them up",
+        roots=threads,
+        explains=threads,
+        evidence=(Evidence("at both moments the word on which they sleep had changed already", "runtime"),),
+    )
