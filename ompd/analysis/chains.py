@@ -17,6 +17,7 @@ class Chains:
 
     def __init__(self, solved: Solved) -> None:
         self._solved, self._graph, self._nodes = solved, solved.graph, solved.nodes
+        self._ways: dict[Root, tuple[int, ...]] = {}
         self._waiters: dict[int, list[int]] = {}
         for thread, target in self._nodes.waiting.items():
             self._waiters.setdefault(target, []).append(thread)
@@ -25,6 +26,12 @@ class Chains:
         """Return the nodes from the object for which most threads wait to the end; those of a cycle in its order."""
         if root.end is End.CYCLE:
             return root.nodes
+        known = self._ways.get(root)
+        if known is None:
+            known = self._ways[root] = self._way(root)
+        return known
+
+    def _way(self, root: Root) -> tuple[int, ...]:
         towards = self._towards(root)
         starts = [thread for thread in root.threads if thread in towards]
         if not starts:

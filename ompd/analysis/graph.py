@@ -109,48 +109,70 @@ class WaitGraph:
 
         :param also: nodes that go on for whatever reason, to see what that would set free
         """
-        unmet = [0] * len(self.nodes)  # needs of each node that are not met
-        missing: list[int] = []  # targets that each need still lacks
-        owner: list[int] = []  # whose need it is
-        users: list[list[int]] = [[] for _ in self.nodes]  # the needs that have the node as a target
-        waiting: list[int] = []
-        forced = set(also)
-        for index, node in enumerate(self.nodes):
-            runs = node.outlook is Outlook.RUNS or (node.outlook is Outlook.UNKNOWN and view is not View.PESSIMISTIC)
-            if runs or index in forced:
-                waiting.append(index)
-                continue
-            if node.outlook is not Outlook.WAITS:
-                unmet[index] = -1
-                continue
-            for need in self.needs[index]:
-                seen = need.seen(view)
-                targets, count = seen if seen is not None else ((), 1)
-                if count <= 0:
-                    continue
-                unmet[index] += 1
-                for target in targets:
-                    users[target].append(len(missing))
-                missing.append(count)
-                owner.append(index)
-            if not unmet[index]:
-                waiting.append(index)
-        released = set(waiting)
-        while waiting:
-            for need_index in users[waiting.pop()]:
-                missing[need_index] -= 1
-                if missing[need_index]:
-                    continue
-                index = owner[need_index]
-                unmet[index] -= 1
-                if not unmet[index] and index not in released:
-                    released.add(index)
-                    waiting.append(index)
-        return released
+        return Release(self, view).also(also)
 
     def stuck(self, view: View, also: Collection[int] = ()) -> set[int]:
         """Return the nodes that never go on."""
         return set(range(len(self.nodes))) - self.released(view, also)
+
+
+class Release:
+    """The release of a graph's nodes in one view, by counters."""
+
+    def __init__(self, graph: WaitGraph, view: View) -> None:
+        nodes = graph.nodes
+        self._unmet = [0] * len(nodes)  # needs of each node that are not met, -1 for one that never goes on
+        self._missing: list[int] = []  # targets that each need still lacks
+        self._owner: list[int] = []  # whose need it is
+        self._users: list[list[int]] = [[] for _ in nodes]  # the needs that have the node as a target
+        first: list[int] = []
+        for index, node in enumerate(nodes):
+            if node.outlook is Outlook.RUNS or (node.outlook is Outlook.UNKNOWN and view is not View.PESSIMISTIC):
+                first.append(index)
+            elif node.outlook is not Outlook.WAITS:
+                self._unmet[index] = -1
+            else:
+                self._unmet[index] = self._add_needs(index, graph.needs[index], view)
+                if not self._unmet[index]:
+                    first.append(index)
+        self.released: set[int] = set()
+        self._go_on(first, self.released, self._missing, self._unmet)
+
+    def _add_needs(self, index: int, needs: Iterable[Need], view: View) -> int:
+        unmet = 0
+        for need in needs:
+            seen = need.seen(view)
+            targets, count = seen if seen is not None else ((), 1)
+            if count <= 0:
+                continue
+            unmet += 1
+            for target in targets:
+                self._users[target].append(len(self._missing))
+            self._missing.append(count)
+            self._owner.append(index)
+        return unmet
+
+    def also(self, nodes: Collection[int]) -> set[int]:
+        """Return the nodes that go on if the given ones do."""
+        if not nodes:
+            return self.released
+        released = set(self.released)
+        self._go_on(nodes, released, self._missing.copy(), self._unmet.copy())
+        return released
+
+    def _go_on(self, first: Iterable[int], released: set[int], missing: list[int], unmet: list[int]) -> None:
+        waiting = [index for index in first if index not in released]
+        released.update(waiting)
+        while waiting:
+            for need in self._users[waiting.pop()]:
+                missing[need] -= 1
+                if missing[need]:
+                    continue
+                index = self._owner[need]
+                unmet[index] -= 1
+                if not unmet[index] and index not in released:
+                    released.add(index)
+                    waiting.append(index)
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:

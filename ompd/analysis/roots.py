@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from enum import Enum
 
-from ompd.analysis.graph import Need, Outlook, View, WaitGraph, components
+from ompd.analysis.graph import Need, Outlook, Release, View, WaitGraph, components
 from ompd.analysis.nodes import ThreadNodes
 from ompd.records import record
 
@@ -20,7 +20,7 @@ class End(Enum):
     OPEN = "open"  # nobody is known to end the wait
 
 
-@record
+@record(eq=False)
 class Root:
     """Where waits end. ``nodes`` are those of the cycle, in its order, or the one node; ``threads`` the nodes of all
     waiting threads that lead there; ``end`` says what it is.
@@ -39,7 +39,9 @@ class Solved:
 
     def __init__(self, nodes: ThreadNodes) -> None:
         self.nodes, self.graph = nodes, nodes.graph
-        self.stuck = {view: nodes.graph.stuck(view) for view in View}
+        everything = set(range(len(nodes.graph)))
+        self._releases = {view: Release(nodes.graph, view) for view in View}
+        self.stuck = {view: everything - release.released for view, release in self._releases.items()}
         self.next = [tuple(self._next(index)) for index in range(len(self.graph))]
         self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck[View.REASONED]))
 
@@ -73,8 +75,8 @@ class Solved:
 
     def freed(self, nodes: Iterable[int]) -> list[int]:
         """Return the nodes of waiting threads that go on if the given nodes did."""
-        before = self.graph.released(View.REASONED)
-        return sorted((self.graph.released(View.REASONED, set(nodes)) - before) & set(self.nodes.waiting))
+        release = self._releases[View.REASONED]
+        return sorted((release.also(tuple(nodes)) - release.released) & self.nodes.waiting.keys())
 
 
 def _roots(
