@@ -14,13 +14,14 @@ class Moment:
     """The records of one stop, or of one core.
 
     ``tasks`` are None if no thread waits for any, so that nobody looked; ``regions`` if all who are missing at barriers
-    are known. ``system`` says what threads wait for of which
-    no runtime names a wait, by native id; ``unread`` why that is unknown of others. ``held`` says in which constructs
-    threads stand by their code, of those threads that were looked at; ``processor_ns`` how much processor time each has
-    used. ``has_all_threads`` says whether the target names all threads of the process; ``is_fork`` whether it is a
-    forked child without the threads of its parent. ``outside`` lists what may act on the process from outside, as an
-    armed timer. ``runs_children_only`` are the runtimes whose threads at a taskwait execute nothing but children of the
-    task that waits. ``unknowns`` are facts that could not be read.
+    are known. ``system`` says what threads wait for of which no runtime names a wait, by native id; ``unread`` why that
+    is unknown of others. ``held`` says in which constructs threads stand by their code, of those threads that were
+    looked at; ``processor_ns`` how much processor time each has used. ``has_all_threads`` says whether the target names
+    all threads of the process; ``is_fork`` whether it is a forked child without the threads of its parent. ``outside``
+    lists what may act on the process from outside, as an armed timer. ``runs_children_only`` are the runtimes whose
+    threads at a taskwait execute nothing but children of the task that waits. ``handlers`` are the native ids of
+    threads that are in a handler of a signal; ``processors`` how many the process may use, None if that is unknown.
+    ``unknowns`` are facts that could not be read.
     """
 
     threads: tuple[ThreadRecord, ...]
@@ -34,4 +35,6 @@ class Moment:
     is_fork: bool = False
     outside: tuple[str, ...] = ()
     runs_children_only: frozenset[str] = frozenset()
+    handlers: frozenset[int] = frozenset()
+    processors: int | None = None
     unknowns: tuple[str, ...] = ()

@@ -46,6 +46,13 @@ class Sentences:
             return f"{waiting} wait for {names}{why}"
         if kind == "laggard":
             return f"{waiting} wait for {names}, which {'works' if len(root.nodes) == 1 else 'work'}"
+        if kind == "oversubscribed":
+            processors = counted(self._nodes.moment.processors or 0, "processor")
+            return f"{waiting} wait for {names} by spinning, and take from it the {processors} of the process"
+        if kind == "orphaned_worksharing":
+            return f"a barrier is inside of code that not all threads of its team execute: {ring}"
+        if kind == "duplicate_runtimes":
+            return f"threads of several OpenMP runtimes wait for each other: {ring}"
         return f"{waiting} wait for {names}: what would set them free is not known"
 
     def _before(self, root: Root) -> str:

@@ -12,6 +12,9 @@ from ompd.model import Evidence, VerdictRecord
 from ompd.model.stalls import CONFIDENCES
 
 _LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+# Constructs that not all threads of a team execute at the same time.
+_FOR_SOME = frozenset(("single", "master", "masked", "critical", "section", "ordered"))
+_AT_BARRIERS = frozenset(("barrier_mismatch", "barrier_absent", "lock_cycle"))
 # Objects of the C library whose end nobody is recorded to bring about.
 _OUTSIDE = frozenset(("condition", "call", "join", "mutex", "gil"))
 
@@ -87,9 +90,28 @@ class Verdicts:
             End.OUTSIDE: self._outside,
             End.OPEN: self._open,
         }
-        return by_end[root.end](root)
+        kind = by_end[root.end](root)
+        if kind in _AT_BARRIERS and self._is_orphaned(root):
+            return "orphaned_worksharing"
+        return kind
+
+    def _is_orphaned(self, root: Root) -> bool:
+        # A thread waits at a barrier inside of code that not all threads of its team execute.
+        for node in self._chains.way(root):
+            row = self._nodes.rows.get(node)
+            if row is not None and row.wait is not None and row.wait.kind == "barrier":
+                held = self._nodes.moment.held.get(row.native_thread_id or 0, ())
+                if any(construct.kind in _FOR_SOME for construct in held):
+                    return True
+        return False
+
+    def _has_several_runtimes(self, root: Root) -> bool:
+        rows = (self._nodes.rows.get(node) for node in root.nodes)
+        return len({row.runtime for row in rows if row is not None and row.runtime is not None}) > 1
 
     def _cycle(self, root: Root) -> str:
+        if self._has_several_runtimes(root):
+            return "duplicate_runtimes"
         kinds = self._kinds(root)
         objects = [kind for kind in kinds if kind != "thread"]
         if "dependence" in objects or self._has_edge(root, "depends_on"):
@@ -97,7 +119,8 @@ class Verdicts:
         if any(kind in _LOCKS for kind in objects):
             if kinds.count("thread") > 1:
                 return "lock_cycle"
-            return "runtime_reentry" if "internal_lock" in objects else "self_lock"
+            in_handler = any(thread in self._nodes.moment.handlers for thread in self._natives(root.nodes))
+            return "runtime_reentry" if "internal_lock" in objects or in_handler else "self_lock"
         if "task" in objects or "taskwait" in objects or "taskgroup" in objects:
             return "taskwait_starved"
         return "barrier_mismatch" if objects.count("barrier") > 1 else "barrier_absent"
@@ -113,7 +136,12 @@ class Verdicts:
 
     def _runs(self, root: Root) -> str | None:
         working = [node for node in root.nodes if node in self._nodes.rows and self._nodes.rows[node].wait is None]
-        return "laggard" if working and len(working) <= max(1, len(root.threads) // 2) else None
+        if not working or len(working) > max(1, len(root.threads) // 2):
+            return None
+        rows, processors = self._nodes.rows.values(), self._nodes.moment.processors
+        spinning = sum(row.wait is not None and row.wait.how == "spinning" for row in rows)
+        is_crowded = processors is not None and spinning and spinning + len(working) > processors
+        return "oversubscribed" if is_crowded else "laggard"
 
     def _outside(self, root: Root) -> str:
         system = self._nodes.moment.system
@@ -131,6 +159,8 @@ class Verdicts:
     def _confidence(self, root: Root, kind: str, evidence: Sequence[Evidence]) -> str:
         if kind == "undecided":
             return "unknown"
+        if kind in ("orphaned_worksharing", "oversubscribed", "duplicate_runtimes"):
+            return "likely"
         if root.end is End.OPEN:
             if kind == "event_unfulfilled" and self._solved.confidence(root.threads) == "proven":
                 return "proven"
@@ -149,6 +179,7 @@ class Verdicts:
 _MOST_UNKNOWNS = 12
 _ORDER = (
     *("fork_child", "runtime_reentry", "self_lock", "lock_cycle", "barrier_mismatch", "task_dependence_cycle"),
+    *("orphaned_worksharing", "duplicate_runtimes", "oversubscribed"),
     *("event_unfulfilled", "taskwait_starved", "lock_abandoned", "barrier_absent", "external_wait", "laggard"),
 )
 

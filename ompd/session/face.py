@@ -5,6 +5,7 @@ What one query alone needs is imported when it is called.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
     from ompd.debugger.variables.locals import LocalValue as LocalValue
     from ompd.debugger.variables.names import VariableName as VariableName
     from ompd.debugger.variables.reader import VariableReader as VariableReader
+
+
+def processors(session: Session) -> int | None:
+    """Return how many processors the process may use now, None for a target that does not say: any but a live one."""
+    process = session.target.process_id
+    if session.target.kind != "live" or process is None:
+        return None
+    try:
+        return len(os.sched_getaffinity(process))
+    except OSError:  # it has ended
+        return None
 
 
 def parse_name(text: str) -> VariableName:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ompd.analysis.moment import Moment
+from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.session import Session
+from ompd.session.face import processors
 
 _TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
@@ -26,9 +28,25 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
         regions=teams.rows if teams is not None else None,
         has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
         is_fork=is_fork(session),
+        processors=_processors(session),
         unknowns=tuple(dict.fromkeys((*answer.warnings, *(found.warnings if found is not None else ())))),
     )
     return moment, answer
+
+
+def _processors(session: Session) -> int | None:
+    now = processors(session)
+    if now is not None:
+        return now
+    for runtime in session.runtimes:
+        try:
+            # What the runtime found when it was initialised.
+            found = runtime.space.icv("num-procs-var", runtime.space) if runtime.space is not None else None
+        except OmpdError:
+            continue
+        if isinstance(found, int) and found > 0:
+            return found
+    return None
 
 
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:

@@ -1,0 +1,266 @@
+"""Verdicts on moments that are written down: what each one demands, and what makes it weaker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ompd.analysis.answers import concluded
+from ompd.analysis.moment import Moment
+from ompd.model import (
+    HeldRecord,
+    ParallelRecord,
+    Place,
+    SystemWait,
+    TaskRecord,
+    TaskWaitRecord,
+    ThreadRecord,
+    VerdictRecord,
+    Wait,
+)
+
+TEAM = 4
+
+
+def thread(native: int, wait: Wait | None = None, **more: Any) -> ThreadRecord:
+    facts = {
+        "native_thread_id": native,
+        "thread_num": native,
+        "team_size": TEAM,
+        "runtime": "libgomp",
+        "thread_type": "worker",
+        "state": "work_parallel" if wait is None else f"wait_{wait.kind}",
+        "wait": wait,
+        "parallel": "region",
+        "task": f"task{native}",
+        "where": Place(0x1000 + native, "work", "work.c", 10 + native),
+    }
+    return ThreadRecord(**{**facts, **more})
+
+
+def barrier(missing: tuple[int, ...] | None, size: int = TEAM, **more: Any) -> Wait:
+    arrived = size - len(missing) if missing is not None else None
+    return Wait("barrier", **{"arrived": arrived, "expected": size, "missing": missing, "how": "blocked", **more})
+
+
+def lock(symbol: str, owner: int | None = None, **more: Any) -> Wait:
+    source = "runtime" if owner is not None else None
+    facts = {"object": sum(map(ord, symbol)), "symbol": symbol, "owner": owner, "owner_source": source}
+    return Wait("lock", **{**facts, "how": "blocked", **more})
+
+
+def holds(symbol: str, kind: str = "lock", *, is_certain: bool = True) -> tuple[HeldRecord, ...]:
+    reason = f"{symbol} was set and not unset"
+    return (HeldRecord(kind=kind, object=sum(map(ord, symbol)), symbol=symbol, is_certain=is_certain, reason=reason),)
+
+
+def queued(identifier: str, generating: str) -> TaskRecord:
+    return task(identifier, generating, None, "queued")
+
+
+def task(identifier: str, generating: str | None, on: int | None, status: str, **more: Any) -> TaskRecord:
+    facts = {
+        "id": identifier,
+        "runtime": "libgomp",
+        "kind": "explicit" if generating is not None else "implicit",
+        "thread": on,
+        "generating": generating,
+        "scheduling": None,
+        "parallel": "region",
+        "function": None,
+        "exit_frame": None,
+        "enter_frame": None,
+        "status": status,
+    }
+    return TaskRecord(**{**facts, **more})
+
+
+def first(*threads: ThreadRecord, earlier: Moment | None = None, **facts: Any) -> VerdictRecord:
+    verdicts, nodes, edges = concluded(Moment(threads=threads, **facts), earlier, 0.5)
+    keys = {node.id for node in nodes}
+    assert all(edge.origin in keys and edge.target in keys for edge in edges)
+    return verdicts[0]
+
+
+def judged(*threads: ThreadRecord, **facts: Any) -> tuple[str, str, str]:
+    verdict = first(*threads, **facts)
+    return verdict.kind, verdict.stuck, verdict.confidence
+
+
+def test_two_locks_with_recorded_owners() -> None:
+    verdict = first(thread(0, lock("&b", 1)), thread(1, lock("&a", 0)), thread(2), thread(3))
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("lock_cycle", "proven", "proven")
+    assert verdict.roots == (0, 1) and verdict.explains == (0, 1)
+    assert [link.object for link in verdict.cycle] == ["&b", "&a"]
+    assert verdict.what_if == "if &b were released, 2 of 2 waiting threads go on"
+
+
+def test_a_cycle_of_reasoned_holders_is_likely_and_stuck_for_certain_in_a_closed_world() -> None:
+    held = {0: holds("&a"), 1: holds("&b")}
+    rows = thread(0, lock("&b")), thread(1, lock("&a"))
+    assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
+    # Who works may release them.
+    assert judged(*rows, thread(2), held=held) == ("lock_cycle", "likely", "likely")
+    # So may a thread that the target does not name, or something outside.
+    assert judged(*rows, held=held, has_all_threads=False) == ("lock_cycle", "likely", "likely")
+    assert judged(*rows, held=held, outside=("a timer is armed",)) == ("lock_cycle", "likely", "likely")
+
+
+def test_a_lock_that_nobody_is_seen_to_hold() -> None:
+    assert judged(thread(0, lock("&a")), thread(1, lock("&a"))) == ("lock_abandoned", "proven", "possible")
+    assert judged(thread(0, lock("&a")), thread(1)) == ("undecided", "possible", "unknown")
+
+
+def test_a_thread_that_holds_what_it_waits_for() -> None:
+    rows = thread(0, lock("&a", 0)), thread(1, barrier((0,), 2))
+    assert judged(*rows) == ("self_lock", "proven", "proven")
+    assert judged(*rows, handlers=frozenset((0,)))[0] == "runtime_reentry"
+
+
+def test_a_laggard_is_no_hang() -> None:
+    rows = [thread(n, barrier((3,))) for n in range(3)]
+    assert judged(*rows, thread(3)) == ("laggard", "unknown", "proven")
+    # Threads that wait for many that work are nothing to look at.
+    assert judged(thread(0, barrier((1, 2, 3))), thread(1), thread(2), thread(3))[0] == "no_stall"
+
+
+def test_spinning_for_a_processor() -> None:
+    rows = [thread(n, barrier((3,), how="spinning")) for n in range(3)]
+    assert judged(*rows, thread(3), processors=1)[0] == "oversubscribed"
+    assert judged(*rows, thread(3), processors=4)[0] == "laggard"
+    assert judged(*rows, thread(3))[0] == "laggard"
+
+
+def test_barriers_of_one_team_that_wait_for_each_other() -> None:
+    rows = [
+        thread(0, barrier((2, 3))),
+        thread(1, barrier((2, 3))),
+        thread(2, barrier((0, 1))),
+        thread(3, barrier((0, 1))),
+    ]
+    verdict = first(*rows)
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("barrier_mismatch", "proven", "proven")
+    assert verdict.explains == (0, 1, 2, 3)
+    in_single = {2: (HeldRecord(kind="single", reason="it stands in single"),)}
+    assert judged(*rows, held=in_single) == ("orphaned_worksharing", "proven", "likely")
+
+
+def test_a_member_that_has_ended() -> None:
+    rows = [thread(n, barrier((3,))) for n in range(3)]
+    assert judged(*rows) == ("barrier_absent", "proven", "proven")
+    assert judged(*rows, has_all_threads=False)[1] == "possible"
+
+
+def test_members_that_a_fork_did_not_copy() -> None:
+    region = ParallelRecord("region", "libgomp", 1, 1, TEAM, None, None, (0, None, None, None))
+    row = thread(0, barrier(None), unavailable={"wait.missing": "the team has 4 threads, the process 1"})
+    assert judged(row, regions=(region,), is_fork=True) == ("fork_child", "proven", "proven")
+    # One that spins may be free already: its barrier's word was not compared.
+    spinning = replace(row, wait=barrier(None, how="spinning"))
+    assert judged(spinning, regions=(region,), is_fork=True)[1:] != ("proven", "proven")
+
+
+def test_an_event_that_nobody_fulfils() -> None:
+    waits = TaskWaitRecord("event", event=0x50)
+    tasks = (
+        task("task0", None, 0, "executing", unfinished_children=1),
+        task("t", "task0", None, "detached", waits_for=waits),
+    )
+    rows = thread(0, Wait("taskwait", how="blocked")), thread(1, barrier((0,), 2))
+    assert judged(*rows, tasks=tasks) == ("event_unfulfilled", "proven", "proven")
+    assert judged(*rows, thread(2), tasks=tasks) == ("event_unfulfilled", "possible", "likely")
+
+
+def test_queued_tasks_that_somebody_may_execute_are_no_hang() -> None:
+    tasks = (task("task0", None, 0, "executing", unfinished_children=1), queued("q", "task0"))
+    assert judged(thread(0, Wait("taskwait", how="blocked")), tasks=tasks)[1] == "unknown"
+
+
+def test_queued_tasks_that_nobody_can_execute() -> None:
+    # The one at a scheduling point executes nothing but children of its own task.
+    tasks = (
+        task("task0", None, 0, "executing", unfinished_children=1),
+        task("task1", None, 1, "executing", unfinished_children=1),
+        task("on1", "task0", 1, "suspended"),
+        queued("q", "task1"),
+    )
+    rows = (
+        thread(0, Wait("taskwait", how="blocked"), team_size=2),
+        thread(1, lock("&a", 0), team_size=2),
+    )
+    kind, stuck, _ = judged(*rows, tasks=tasks, runs_children_only=frozenset(("libgomp",)))
+    assert (kind, stuck) == ("lock_cycle", "proven")
+
+
+def test_a_root_outside_of_openmp() -> None:
+    rows = [thread(n, barrier((3,))) for n in range(3)]
+    reading = SystemWait(kind="io", routine="read", system_call="read", descriptor=0)
+    verdict = first(*rows, thread(3), system={3: reading})
+    assert (verdict.kind, verdict.stuck, verdict.confidence, verdict.roots) == (
+        "external_wait",
+        "possible",
+        "proven",
+        (3,),
+    )
+    assert "read" in verdict.summary
+
+
+def test_a_mutex_of_a_thread_that_has_ended() -> None:
+    rows = [thread(n, barrier((3,))) for n in range(3)]
+    mutex = SystemWait(kind="mutex", object=0x80, owner=99, owner_source="runtime", is_owner_alive=False)
+    assert judged(*rows, thread(3), system={3: mutex}) == ("lock_abandoned", "proven", "proven")
+    timed = replace(mutex, is_timed=True)
+    assert judged(*rows, thread(3), system={3: timed})[:2] == ("external_wait", "possible")
+
+
+def test_two_runtimes_that_wait_for_each_other() -> None:
+    verdict = first(thread(0, lock("&b", 1)), thread(1, lock("&a", 0), runtime="libomp"))
+    assert (verdict.kind, verdict.stuck, verdict.confidence) == ("duplicate_runtimes", "proven", "likely")
+
+
+def test_nothing_hangs() -> None:
+    assert judged(thread(0), thread(1)) == ("no_stall", "unknown", "proven")
+
+
+def test_what_could_not_be_read_makes_no_proof() -> None:
+    rows = [thread(n, barrier((3,))) for n in range(3)]
+    unread = thread(3, state=None, unavailable={"state": "its stack is lost"})
+    kind, stuck, confidence = judged(*rows, unread)
+    assert (kind, stuck, confidence) == ("undecided", "possible", "unknown")
+    assert "its stack is lost" in " ".join(first(*rows, unread).unknowns)
+
+
+def test_a_second_moment_tells_a_laggard_from_a_livelock() -> None:
+    rows = [*(thread(n, barrier((3,))) for n in range(3)), thread(3)]
+    earlier = Moment(threads=tuple(rows), processor_ns={3: 1_000_000_000})
+    later = first(*rows, earlier=earlier, processor_ns={3: 1_500_000_000})
+    assert "thread 3 used 0.50 s of processor time in 0.5 s, and is where it was" in [e.text for e in later.evidence]
+
+
+def test_who_has_moved_was_not_stuck() -> None:
+    held = {0: holds("&a"), 1: holds("&b")}
+    rows = thread(0, lock("&b")), thread(1, lock("&a")), thread(2)
+    earlier = Moment(threads=(thread(0), thread(1), thread(2)))
+    verdict = first(*rows, held=held, earlier=earlier)
+    assert (verdict.kind, verdict.stuck) == ("lock_cycle", "unknown")
+
+
+def test_a_wakeup_that_was_lost() -> None:
+    rows = tuple(thread(n, barrier((), unfinished_tasks=0, how="released")) for n in range(2))
+    used = {0: 10, 1: 10}
+    verdict = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns=used)
+    assert (verdict.kind, verdict.stuck, verdict.explains) == ("lost_wakeup", "likely", (0, 1))
+    # One of them woke up in between.
+    moved = first(*rows, earlier=Moment(threads=rows, processor_ns=used), processor_ns={0: 10, 1: 20})
+    assert moved.explains == (0,)
+
+
+def test_several_causes_are_ranked() -> None:
+    rows = (
+        thread(0, lock("&b", 1)),
+        thread(1, lock("&a", 0)),
+        thread(2, barrier((3,), 2), parallel="other"),
+        thread(3, parallel="other"),
+    )
+    verdicts, _, _ = concluded(Moment(threads=rows))
+    assert [verdict.kind for verdict in verdicts] == ["lock_cycle", "laggard"]
