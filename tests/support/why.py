@@ -41,13 +41,15 @@ OF_COMPILER = {
 }
 STEADY = {"KMP_BLOCKTIME": "infinite"}  # threads that sleep in a barrier do not wake up for tasks
 
+SPINNING = {**STEADY, "OMP_WAIT_POLICY": "active", "KMP_USE_YIELD": "0"}
+
 
 @dataclass(frozen=True)
 class Why:
     """A program that hangs, in one of its cases.
 
     *runtimes* are those on which it does; *compilers* those whose code can be in this state. *environment* is added to
-    what every program gets.
+    what every program gets. *second* is the compiler and the runtime of the program's second half, if it has one.
     """
 
     program: str
@@ -55,6 +57,7 @@ class Why:
     compilers: tuple[str, ...] = ("gcc", "clang")
     runtimes: tuple[str, ...] = ALL_RUNTIMES
     environment: Mapping[str, str] = field(default_factory=dict)
+    second: tuple[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +88,18 @@ WHYS: Mapping[str, Why] = {
         *_cases("laggard", "barrier section"),
         *_cases("laggard", "task", environment=STEADY),
         *_cases("external_wait", "read receive sleep condition semaphore flag"),
+        *_cases("orphaned_worksharing", "single master task critical"),
+        Why("task_dependence_cycle", "lock", environment=STEADY),
+        Why("taskwait_starved", "semaphore"),
+        *_cases("runtime_reentry", "section lock"),
+        Why("runtime_reentry", "malloc", compilers=("gcc",), runtimes=(GNU,)),
+        Why("lost_wakeup", "lock", compilers=("gcc",), runtimes=(GNU,)),
+        Why("oversubscribed", "barrier", environment=SPINNING),
+        *_cases("no_stall", "parallel serial"),
+        Why("duplicate_runtimes", "mutex", compilers=("gcc",), runtimes=(GNU,), second=("clang", LLVM)),
+        Why("exception", "lock", compilers=("g++", "clang++")),
+        *_cases("guards", "mutexes section", compilers=("g++", "clang++")),
+        *_cases("locks", "cycle branch", compilers=("gfortran",)),
     )
 }
 
@@ -120,28 +135,36 @@ class Hung:
         }
 
 
-def build_why(program: str, compiler_name: str, runtime: str) -> Path:
+def build_why(why: Why, compiler_name: str, runtime: str) -> Path:
     """Return the executable of a program, with debug information and without optimization.
 
     :raises Missing: if the compiler or the runtime is not there
     """
-    openmp, used = RUNTIMES[runtime], compiler(compiler_name)
+    program, openmp, used = why.program, RUNTIMES[runtime], compiler(compiler_name)
     c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
-    library = openmp.file().parent
     source = next(path for suffix in SUFFIXES if (path := SOURCES / f"{program}{suffix}").exists())
-    headers = [*WITH_HEADERS, "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     compiling = ["-g", "-O0", "-Wall", "-Wextra", "-fopenmp", "-fPIE"]
-    linking = ["-pie", f"-L{library}", f"-Wl,-rpath,{library}", *openmp.options, "-lpthread"]
+    headers = [*WITH_HEADERS, "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
+    parts = {f"{program}.o": (used, source, () if source.suffix == ".F90" else headers)}
+    parts["why.o"] = (c_compiler, SOURCES / "why.c", headers)
+    linked = [openmp]
+    if why.second is not None:
+        parts["second.o"] = (compiler(why.second[0]), source, [*headers, "-DSECOND"])
+        linked.append(RUNTIMES[why.second[1]])
+    linking = ["-pie"]
+    for library in linked:
+        folder = library.file().parent
+        linking += [f"-L{folder}", f"-Wl,-rpath,{folder}", *library.options]
+    linking.append("-lpthread")
 
     def make(folder: Path) -> None:
-        for by, path in ((used, source), (c_compiler, SOURCES / "why.c")):
-            options = headers if path.suffix != ".F90" else []
-            run_compiler([str(by.path), *compiling, *options, "-c", str(path), "-o", f"{path.stem}.o"], folder)
-        run_compiler([str(used.path), f"{program}.o", "why.o", "-o", program, *linking], folder)
+        for name, (by, path, options) in parts.items():
+            run_compiler([str(by.path), *compiling, *options, "-c", str(path), "-o", name], folder)
+        run_compiler([str(used.path), *parts, "-o", program, *linking], folder)
 
     texts = [path.read_text() for path in (source, SOURCES / "why.c", SOURCES / "why.h", SETTLED)]
-    key = key_of("why", program, texts, used.version, c_compiler.version, compiling, linking, openmp.version())
-    return entry("programs", key, make) / program
+    versions = [by.version for by, _, _ in parts.values()] + [library.version() for library in linked]
+    return entry("programs", key_of("why", program, texts, versions, compiling, linking), make) / program
 
 
 def _environment(why: Why, mode: str, more: Mapping[str, str]) -> dict[str, str]:
@@ -166,7 +189,7 @@ def hung(
     """
     if kind == "kernel":
         require_kernel_cores()
-    executable = build_why(why.program, compiler_name, runtime)
+    executable = build_why(why, compiler_name, runtime)
     variables = _environment(why, mode, environment or {})
 
     def make(folder: Path) -> None:
@@ -196,7 +219,7 @@ def hanging(
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Hung]:
     """Run a program in the empty *folder* until it hangs; it is killed at the end of the context."""
-    executable = build_why(why.program, compiler_name, runtime)
+    executable = build_why(why, compiler_name, runtime)
     with _at_rest(why, executable, _environment(why, mode, environment or {}), folder) as (_, truth):
         yield Hung(why, compiler_name, runtime, executable, truth)
 
@@ -252,3 +275,8 @@ def _await_watcher(truth: Mapping[str, Any], *, stays: bool) -> None:
         if time.monotonic() > deadline:
             raise NotReady(f"the watcher is in state {state}")
         time.sleep(0.0005)
+
+
+def plain(function: str | None) -> str | None:
+    """Return a function's name without its namespaces and classes, as the program itself says it."""
+    return function.rpartition("::")[2] if function is not None else None
