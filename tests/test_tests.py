@@ -10,6 +10,8 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
+# A file is about one subject, which its name says.
+MOST_LINES = 700
 
 
 @cache
@@ -43,6 +45,11 @@ def test_modules_of_helpers_have_no_tests() -> None:
     assert found == []
 
 
+def test_no_file_of_tests_is_too_long_to_be_read() -> None:
+    long = {named(path): path.read_text().count("\n") for path in MODULES if path.name.startswith("test_")}
+    assert {name: lines for name, lines in long.items() if lines > MOST_LINES} == {}
+
+
 def test_files_of_tests_that_the_page_names_are_there() -> None:
     lines = (line for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count("|") == 5)
     rows = [line.split("|")[3] for line in lines]
@@ -61,12 +68,12 @@ SLEEPS = {
     "real/campaign.py": (2, "programs are stopped at random moments"),
     "stacks/work.c": (1, "one of the things that a thread does until it is stopped somewhere"),
     "support/settled.h": (1, "the end of the loop that waits"),
-    "test_bad_input.py": (
+    "test_command_line.py": (
         1,
         "the command is interrupted at some moments; tests/test_interrupts.py does so at any call",
     ),
     "test_libgomp_waits.py": (1, "in the body of a loop that waits for a flag, where the thread is stopped"),
-    "test_live.py": (1, "inspections are ended at random moments"),
+    "test_live_survival.py": (1, "inspections are ended at random moments"),
     "test_finding_files.py": (1, "a server that sends byte by byte"),
 }
 _A_SLEEP = re.compile(r"\b(?:u|nano|clock_nano)?sleep\(")

@@ -12,12 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ompd.contract.process import CallResult, Module
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import MemoryFault
+from ompd.errors import MemoryFault, Unavailable
 from tests.support import NotReady, clean_environment, intel_runtime
 from tests.support.build import compiler
 from tests.support.cache import entry, key_of
@@ -204,3 +206,42 @@ class Held(Changed):
         if data is not None and (address & 0xFFF) + size <= 4096:
             return data[address & 0xFFF : (address & 0xFFF) + size]
         return self._target.read(address, size)
+
+
+def asked(process: StoppedProcess, name: str, thread: int, *arguments: int) -> CallResult:
+    """Call a routine of the program's own, or of its libraries."""
+    return process.call(process.find_symbol(name), thread, arguments)
+
+
+CHANGED = "changed"
+
+
+def refused(process: StoppedProcess, name: str, thread: int, *arguments: int | str) -> str:
+    """Return why a routine of the program's is not run to its end."""
+    given = [process.find_symbol(each) if isinstance(each, str) else each for each in arguments]
+    with pytest.raises(Unavailable) as raised:
+        asked(process, name, thread, *given)
+    text = str(raised.value)
+    assert text.startswith(f"{name} cannot be emulated in thread {thread}: it ")
+    return text.partition(": it ")[2]
+
+
+@contextmanager
+def changed(taken: Sample, memory: Mapping[int, bytes | None] = {}, **facts: Any) -> Iterator[StoppedProcess]:
+    with opened(taken, Changed(taken, memory, **facts)) as process:
+        yield process
+
+
+def word(value: int) -> bytes:
+    return (value & (1 << 64) - 1).to_bytes(8, "little")
+
+
+class Without(FileFinder):
+    """Finds no file of some name."""
+
+    def __init__(self, name: str) -> None:
+        self._missing = name
+        super().__init__()
+
+    def resolve(self, name: str) -> str:
+        return "/nonexistent" if self._missing in name else super().resolve(name)

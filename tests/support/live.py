@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from tests.support.runs import ENVIRONMENT, READY_SECONDS, can_be_read
 from tests.support.runtimes import INTEL, RUNTIMES
 
 SOURCES = CHECKOUT / "fixtures" / "live"
+OMPD = Path(sys.executable).with_name("ompd")
+# A machine that is busy with other tests may give a program too late the processors that its threads need to stop on.
+# How long a stop may last is for tests/test_stop_time_limits.py.
+PATIENT = ("--max-stop", "60000")
 
 
 def build_live(
@@ -125,3 +130,18 @@ def wait_until(condition: Any, seconds: float = READY_SECONDS) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+def run(
+    *arguments: str | int | Path, prefix: tuple[str, ...] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command ``ompd`` with *arguments*, behind the words of *prefix*."""
+    patient = PATIENT if arguments[0] != "schema" else ()
+    return subprocess.run(
+        [*prefix, str(OMPD), *map(str, arguments), *patient],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(), **environment},
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
