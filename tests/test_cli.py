@@ -90,7 +90,9 @@ def test_addresses_are_strings_and_ids_refer_to_rows(nested: Stopped) -> None:
 
 def test_a_region_comes_after_the_one_that_encloses_it(nested: Stopped) -> None:
     seen: set[str | None] = {None}
-    for row in ask("parallel", nested.core)["parallel"]:
+    rows = ask("parallel", nested.core)["parallel"]
+    assert len({row["enclosing"] for row in rows}) > 2
+    for row in rows:
         assert row["enclosing"] in seen
         seen.add(row["id"])
 

@@ -129,6 +129,7 @@ def test_every_runtime_that_has_tables_can_be_named() -> None:
 
 def test_options_are_on_the_page_of_commands() -> None:
     page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text()
+    assert {"add", "show"} <= set(cli.commands["layout"].commands)  # type: ignore[attr-defined]
     for name, command in cli.commands["layout"].commands.items():  # type: ignore[attr-defined]
         assert f"`layout {name}" in page
         options = [option for each in command.params for option in each.opts if option.startswith("--")]

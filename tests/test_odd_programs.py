@@ -97,6 +97,7 @@ def test_regions_of_cplusplus(compiler_name: str) -> None:
 @pytest.mark.parametrize("compiler_name", COMPILERS)
 def test_names_of_cplusplus_read_like_the_source(compiler_name: str) -> None:
     words = Words(core_of(Odd("lambdas"), compiler_name), names=False)
+    assert words.told
     for word in words.told.values():
         where = words.rows[word["tid"]].where
         assert where is not None and word["function"] in str(where.function)

@@ -97,6 +97,7 @@ def test_what_breaks_readers_is_noticed() -> None:
 
 
 def test_public_functions_and_their_arguments_are_on_the_page() -> None:
+    assert {"attach", "open_core"} <= set(ompd.__all__)
     for name in ompd.__all__:
         found = getattr(ompd, name)
         assert f"ompd.{name}" in PAGE

@@ -213,10 +213,10 @@ def test_a_snapshot_holds_what_guesses_need(build: str, tmp_path: Path) -> None:
 
 def test_a_whole_stack_has_no_guesses() -> None:
     with opened(stopped_at_work(KINDS[4])) as process:
-        for thread in process.threads():
-            stack = process.stack(thread)
-            if stack.stopped is None:
-                assert process.stack(thread, guess=True) is stack
+        whole = {thread: stack for thread in process.threads() if (stack := process.stack(thread)).stopped is None}
+        assert whole
+        for thread, stack in whole.items():
+            assert process.stack(thread, guess=True) is stack
 
 
 # Instruction by instruction

@@ -277,6 +277,7 @@ def test_tasks_at_the_end_of_a_region_did_not_meet_it(compiler_name: str, mode: 
     core = core_of(Odd("end_tasks"), compiler_name, mode)
     rows = rows_of(core.path)
     telling = {word["tid"] for word in core.words if "thread_num" in word}
+    assert len(telling) == 3
     for native in telling:
         written = [frame.function for frame in rows[native].frames if frame.kind == "user"]
         assert written[-3:] == ["start", "start", "main"] and written.count("crunch") == 1
@@ -286,9 +287,9 @@ def test_tasks_at_the_end_of_a_region_did_not_meet_it(compiler_name: str, mode: 
 def test_functions_that_were_left_by_a_jump_are_not_made_up(compiler_name: str) -> None:
     core = core_of(Odd("tail_calls", flags=("-O2",)), compiler_name)
     rows = rows_of(core.path)
-    for word in core.words:
-        if "thread_num" not in word:
-            continue
+    telling = [word for word in core.words if "thread_num" in word]
+    assert len(telling) == 2
+    for word in telling:
         row = rows[word["tid"]]
         bodies = [(f.function, f.construct.line) for f in row.frames if f.construct is not None]
         assert bodies in ([], [("region", 5)])
@@ -302,7 +303,9 @@ def test_functions_that_were_left_by_a_jump_are_not_made_up(compiler_name: str) 
 def test_a_call_of_nothing_below_a_signal_handler(compiler_name: str) -> None:
     core = core_of(Odd("null_call"), compiler_name)
     rows = rows_of(core.path)
-    for native in {word["tid"] for word in core.words if "thread_num" in word}:
+    telling = {word["tid"] for word in core.words if "thread_num" in word}
+    assert len(telling) == 2
+    for native in telling:
         frames = rows[native].frames
         at = next(number for number, frame in enumerate(frames) if frame.signal)
         assert frames[at + 1].address == 0

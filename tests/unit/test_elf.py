@@ -142,9 +142,11 @@ def test_compressed_sections_are_inflated() -> None:
         )
     )
     elf = ElfFile(build_elf(sections=sections), "file")
-    for section in elf.sections[1:3]:
+    whole, damaged = elf.sections[1:3], elf.sections[3 : len(sections) + 1]
+    assert (len(whole), len(damaged)) == (2, len(sections) - 2)
+    for section in whole:
         assert elf.section_data(section) == text
-    for section in elf.sections[3 : len(sections) + 1]:
+    for section in damaged:
         with pytest.raises(MalformedFile):
             elf.section_data(section)
 
