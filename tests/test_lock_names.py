@@ -13,7 +13,7 @@ import pytest
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.variables import find_variables
-from ompd.contract.plugin import LOCK_TYPES
+from ompd.contract.waits import LOCK_TYPES
 from ompd.questions import threads
 from ompd.session import Session
 from tests.support.budget import within

@@ -7,11 +7,12 @@ A plugin returns addresses and numbers; names, files and lines are the debugger'
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
+from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import CorruptState
 from ompd.records import record
 
@@ -71,56 +72,6 @@ class TaskWait:
     tasks: Sequence[TaskHandle] = ()
     dependences: Sequence[Dependence] | None = None
     event: int | None = None
-
-
-# What omp.h calls the types of lock variables.
-LOCK_TYPES = ("omp_lock_t", "omp_nest_lock_t")
-
-
-@record
-class LockState:
-    """A lock that a thread waits for.
-
-    ``address`` is the runtime's object, ``kind`` is ``lock`` or ``critical``. ``owner`` is the native id of the thread
-    that holds it, None if the runtime does not record it; ``waiters`` are those of all waiting threads, first in line
-    first, empty if it keeps no list. ``variable`` is the address of the user's variable, None if it was not found.
-    ``is_unnamed`` is True for the critical section without a name.
-    """
-
-    address: int
-    kind: str
-    owner: int | None
-    waiters: tuple[int, ...]
-    variable: int | None = None
-    is_unnamed: bool = False
-
-
-@record
-class BarrierState:
-    """A barrier at which threads of a team wait for the others of the team.
-
-    A runtime may keep several for one team, as one for the region's end and one for everything else: threads at
-    different ones wait for ever. ``present`` are the native ids of the threads that have arrived and were not released,
-    ``missing`` those of the team's other threads, both in the order of their numbers. So each thread of the team is in
-    one of the two. ``doubt`` says why that is not certain, None if it is: with a doubt, do not show ``missing``.
-    ``flags`` are the bits of the word on which threads sleep there that change without releasing anybody.
-    """
-
-    present: tuple[int, ...]
-    missing: tuple[int, ...]
-    doubt: str | None = None
-    flags: int = 0
-
-    @classmethod
-    def gathering(
-        cls, team: Sequence[int], present: Collection[int], doubt: str | None = None, flags: int = 0
-    ) -> BarrierState:
-        """Return the barrier at which the threads *present* of a *team* wait.
-
-        :param team: the native ids of all its threads, in the order of their numbers
-        """
-        here = tuple(thread for thread in team if thread in present)
-        return cls(here, tuple(thread for thread in team if thread not in present), doubt, flags)
 
 
 class TaskHandle(Protocol):

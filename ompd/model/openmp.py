@@ -106,12 +106,19 @@ class Wait:
     """What a thread waits for.
 
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
-    is the address that identifies it (OMPT's wait identifier), ``symbol`` its name in the source. ``arrived`` and
+    is the address that identifies it (OMPT's wait identifier, or the word that counts who is at a barrier), ``symbol``
+    its name in the source. ``arrived`` and
     ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's
     other threads; a team may be at several barriers. ``unfinished_tasks`` is the least number of tasks for which the
     threads wait at a barrier that all have reached, None at any other. ``owner`` is the native id of the thread that
     holds a lock, ``owner_source`` how that is known. ``how`` is ``blocked`` if the thread sleeps, ``spinning`` if it
     uses processor time, and ``released`` if it still sleeps but is free to go on.
+
+    The rest is evidence, None where a runtime has no such word. ``owner_address`` and ``owner_value`` are the word that
+    names the owner; ``owner_gone`` says what it names if no thread executes that: the thread has ended, or the task
+    that holds the lock is over (then ``owner`` is the thread that had it, if that is there). ``value`` is what the
+    ``object`` of a barrier holds, ``generation`` how often the team has passed it: of two looks at a process that agree
+    in ``object`` and ``generation``, nobody went on in between.
     """
 
     kind: str
@@ -124,6 +131,11 @@ class Wait:
     owner: int | None = None
     owner_source: str | None = None
     how: str | None = None
+    owner_address: int | None = None
+    owner_value: int | None = None
+    owner_gone: str | None = None
+    value: int | None = None
+    generation: int | None = None
 
 
 @record

@@ -7,18 +7,14 @@ from dataclasses import replace
 
 from ompd import naming
 from ompd.contract.ompt import State, is_wait
-from ompd.contract.plugin import (
-    LOCK_TYPES,
-    BarrierState,
-    LockState,
-    ParallelHandle,
-    ThreadHandle,
-)
+from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.contract.plugin import ThreadState as KeptState
+from ompd.contract.waits import LOCK_TYPES, BarrierState, LockState
 from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
 from ompd.questions import places
 from ompd.questions.facts import Facts
+from ompd.questions.facts.damage import lacks_threads
 from ompd.session import Session
 
 _KINDS: dict[int, str] = {
@@ -33,8 +29,9 @@ _KINDS: dict[int, str] = {
     State.WAIT_TARGET_MAP: "target",
     State.WAIT_TARGET_UPDATE: "target",
 }
-_BARRIER_KEYS = ("arrived", "expected", "missing")
-_LOCK_KEYS = ("object", "symbol", "owner", "owner_source")
+_BARRIER_KEYS = ("arrived", "expected", "missing", "object", "value", "generation")
+_OWNER_KEYS: tuple[str, ...] = ("owner", "owner_source", "owner_address", "owner_value", "owner_gone")
+_LOCK_KEYS = ("object", "symbol", *_OWNER_KEYS)
 _AT_NONE = "none of the team's barriers counts the thread: it has not arrived yet, or was released"
 
 
@@ -137,10 +134,13 @@ class Waits:
             if known is None:
                 known = self._at_barriers[id(barrier), tasks] = Wait(
                     "barrier",
+                    object=barrier.address,
                     arrived=len(barrier.present),
                     expected=len(barrier.present) + len(barrier.missing),
                     missing=barrier.missing,
                     unfinished_tasks=tasks,
+                    value=barrier.value,
+                    generation=barrier.generation,
                 )
             return known
         else:
@@ -192,14 +192,26 @@ class Waits:
         if symbol is None:
             facts.unavailable["wait.symbol"] = "the variable that stands for the lock was not found"
         if lock.owner is None:
-            for key in ("owner", "owner_source"):
-                facts.unavailable[f"wait.{key}"] = "this kind of lock does not record its owner"
+            keys, reason = _OWNER_KEYS, "this kind of lock does not record its owner"
+            if lock.owner_address is not None:
+                keys, reason = _OWNER_KEYS[:2], lock.owner_gone or "the owner that the runtime names was not found"
+            for key in keys:
+                facts.unavailable[f"wait.{key}"] = reason
+        gone = lock.owner_gone
+        if gone is not None and lacks_threads(self._session):
+            gone = None
+            facts.unavailable["wait.owner_gone"] = "the process may have threads that the target has lost"
+        elif lock.owner is None and lock.owner_address is not None and gone is None:
+            facts.unavailable["wait.owner_gone"] = "what the owner's word names was not found"
         return Wait(
             lock.kind,
             object=lock.address,
             symbol=symbol,
             owner=lock.owner,
             owner_source="runtime" if lock.owner is not None else None,
+            owner_address=lock.owner_address,
+            owner_value=lock.owner_value,
+            owner_gone=gone,
         )
 
     def _symbol(self, lock: LockState) -> str | None:

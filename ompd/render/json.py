@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ompd.model.layouts import LayoutAnswer
 
 # Addresses are strings: JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal.
-ADDRESSES = frozenset(("address", "cfa", "wait_id", "object", "tool_data", "si_addr", "event"))
+ADDRESSES = frozenset(
+    ("address", "cfa", "wait_id", "object", "tool_data", "si_addr", "event", "owner_address", "owner_value")
+)
 """Keys whose values are addresses, or words that may be."""
 
 

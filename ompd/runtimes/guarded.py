@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_ty
 from weakref import WeakValueDictionary
 
 from ompd.contract import plugin as contract
+from ompd.contract import waits
 from ompd.contract.dmpl import RtlNames
 from ompd.contract.plugin import Plugin
 from ompd.contract.process import Frame
@@ -216,7 +217,7 @@ class Guard:
 
     def _record(self, what: str, value: Any, hint: type) -> Any:
         # Records of the contract have handles among their members.
-        if hint.__module__ != contract.__name__:
+        if hint.__module__ not in (contract.__name__, waits.__name__):
             return value
         hints = _hints(hint)
         if is_dataclass(hint):

@@ -17,7 +17,7 @@ from ompd import naming
 from ompd.model import Answer, ParallelRecord, ThreadRecord
 from ompd.questions import regions, threads
 from ompd.session import Session
-from tests.support import Missing, clean_environment, intel_runtime, require
+from tests.support import RUNTIMES, STRIPPED, Missing, clean_environment, intel_runtime, require
 from tests.support.build import SETTLED, WITH_HEADERS, compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import table
@@ -65,6 +65,10 @@ class Core:
 
 
 def _link_flags(link: str) -> list[str]:
+    if link in (*STRIPPED, "stub"):
+        runtime = RUNTIMES[link]
+        folder = runtime.file().parent
+        return ["-pie", f"-L{folder}", f"-Wl,-rpath,{folder}", f"-l:{runtime.file().name}", "-lpthread", "-ldl"]
     library = intel_runtime() / "lib"
     shared = [f"-L{library}", f"-Wl,-rpath,{library}", "-liomp5", "-lpthread", "-ldl"]
     static = [str(library / "libiomp5.a"), "-lpthread", "-ldl", "-lm"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ompd.contract.ompt import State
-from ompd.contract.plugin import BarrierState, ThreadState
+from ompd.contract.plugin import ThreadState
+from ompd.contract.waits import BarrierState
 from ompd.questions.facts import Facts, Problems
 from ompd.questions.waits import Waits
 

@@ -81,6 +81,8 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     # Which of its threads are missing at a team's barrier is the team's own matter.
     how = "released" if row.wait is not None and row.wait.how == "released" else None
     wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,), how=how)
+    if wait is not None and wait.kind == "barrier":
+        wait = replace(wait, object=None, value=None, generation=None)
     # Why the program ended stands alone.
     failed = row.native_thread_id if format_failure(row) else None
     outside = row.outside_of_target and (row.outside_of_target.parallel, row.outside_of_target.team_size)
@@ -153,7 +155,7 @@ def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -
     words = [wait.kind]
     if wait.symbol is not None:
         words = [wait.symbol] if wait.symbol.startswith(wait.kind) else [wait.kind, wait.symbol]
-    elif wait.object is not None:
+    elif wait.object is not None and wait.kind != "barrier":
         words.append(f"{wait.object:#x}")
     if wait.arrived is not None and wait.expected is not None:
         words.append(f"{wait.arrived}/{wait.expected} arrived")

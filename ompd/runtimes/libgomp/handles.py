@@ -9,13 +9,14 @@ from functools import cached_property
 from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.walks import MAX_TASKS
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import BarrierState, ConstructCode, FrameAddress, LockState, Outside, TaskWait, ThreadState
+from ompd.contract.plugin import ConstructCode, FrameAddress, Outside, TaskWait, ThreadState
 from ompd.contract.process import Frame
+from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import BadInput, CorruptState, NotBegun, Unavailable, Unsupported
 from ompd.records import record
-from ompd.runtimes.libgomp import waits
 from ompd.runtimes.libgomp.members import Member, Roster
 from ompd.runtimes.libgomp.structures.gomp import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam, Space
+from ompd.runtimes.libgomp.waits import docks
 
 # Those that have the code that they run noted; an undeferred one is on the stack of its thread, and has not.
 _WITH_CODE = (WAITING, TIED, DETACHED)
@@ -258,7 +259,7 @@ class Region(GompTeam, Unnoted, _NoTool):
         if found is None:
             there = len(self.runtime.process.threads())
             primary = self.runtime.roster.members(self.address).get(0)
-            if there < self.nthreads and (primary is None or not waits.is_forming(primary.stack, self)):
+            if there < self.nthreads and (primary is None or not docks.is_forming(primary.stack, self)):
                 # fork() gives the child one thread, and a copy of the team; and a thread may end by itself.
                 left = f"the team has {self.nthreads} threads, the process {there}: it is a fork, or threads have ended"
                 raise Unavailable(left)

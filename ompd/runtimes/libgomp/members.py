@@ -12,10 +12,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ompd.contract.helpers.walks import MAX_NESTING
 from ompd.errors import CorruptState, OmpdError, Unavailable
-from ompd.runtimes.libgomp import target_regions, waits
+from ompd.runtimes.libgomp import target_regions
 from ompd.runtimes.libgomp.stacks.parsed import Group, Parsed
 from ompd.runtimes.libgomp.stacks.routines import PARALLEL
 from ompd.runtimes.libgomp.structures.gomp import GompThread, Space
+from ompd.runtimes.libgomp.waits import docks
 
 _T = TypeVar("_T")
 
@@ -158,8 +159,8 @@ class Member(GompThread):
 
     @property
     def is_docked(self) -> bool:
-        """Whether it is a worker that waits in the pool for its next region; see :func:`waits.is_docked`."""
-        return waits.is_docked(self.stack, self, self.claims[-1].team if self.claims else None)
+        """Whether it is a worker that waits in the pool for its next region; see :func:`docks.is_docked`."""
+        return docks.is_docked(self.stack, self, self.claims[-1].team if self.claims else None)
 
     @cached_property
     def inner(self) -> tuple[Membership, ...]:
@@ -234,7 +235,7 @@ class Member(GompThread):
             # At the end of the innermost region that routine has left the stack by a jump, as has the code that called
             # it.
             group, team = stack.groups[0], self.space.team_at(teams[0])
-            if group.code is None and self.thread_num() == 0 and waits.is_at_unnamed_barrier(stack, group, team):
+            if group.code is None and self.thread_num() == 0 and docks.is_at_unnamed_barrier(stack, group, team):
                 forks.insert(0, 0)
         elif len(forks) == len(teams) + 1 and forks[0] == 0 and stack.groups[0].code is None:
             # That routine has no region yet, or none any more: gomp_team_end() lets go of the team before it waits

@@ -9,16 +9,18 @@ from ompd.contract.helpers.defaults import AllQueued, Common
 from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, BarrierState, ConstructCode, IcvDescription, LockState, ThreadState
+from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, ThreadState
 from ompd.contract.process import Frame, Module, Process
+from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import NotInitialised, OmpdError, Unavailable
 from ompd.runtimes.layout import table
-from ompd.runtimes.libgomp import barriers, icvs, locks, proof, registered, states
+from ompd.runtimes.libgomp import icvs, proof, registered, states
 from ompd.runtimes.libgomp.constructs import Constructs
 from ompd.runtimes.libgomp.handles import Region, Registry, Task, Thread
 from ompd.runtimes.libgomp.members import Roster
 from ompd.runtimes.libgomp.structures.layouts import Layouts
 from ompd.runtimes.libgomp.task_walk import AllTasks
+from ompd.runtimes.libgomp.waits import barriers, locks
 
 
 class LibgompPlugin(Common):

@@ -11,10 +11,10 @@ from ompd.contract.helpers.entries import asks_only, is_overhead
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.errors import Unavailable
-from ompd.runtimes.libgomp import waits
 from ompd.runtimes.libgomp.handles import Region, Thread
 from ompd.runtimes.libgomp.stacks import routines
 from ompd.runtimes.libgomp.stacks.parsed import Group
+from ompd.runtimes.libgomp.waits import docks
 
 _DERIVED = "derived"
 _UNNAMED = "the runtime's routine that the thread is in"
@@ -83,15 +83,15 @@ def _unnamed_barrier(thread: Thread, group: Group) -> State | None:
     if not thread.memberships or group.code is not None:
         return None
     region = _innermost(thread)
-    if not waits.is_at_unnamed_barrier(thread.stack, group, region):
+    if not docks.is_at_unnamed_barrier(thread.stack, group, region):
         return None
     has_left_region = thread.group_of(region.address) is group
     return _last_barrier(thread, group, region) if has_left_region else State.WAIT_BARRIER
 
 
 def _last_barrier(thread: Thread, group: Group, region: Region) -> State:
-    at = waits.barrier_at_end(thread.stack, group, region)
-    return State.WAIT_BARRIER if at == waits.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
+    at = docks.barrier_at_end(thread.stack, group, region)
+    return State.WAIT_BARRIER if at == docks.INNER else State.WAIT_BARRIER_IMPLICIT_PARALLEL
 
 
 def _is_at_end(thread: Thread, group: Group) -> bool:
@@ -99,4 +99,4 @@ def _is_at_end(thread: Thread, group: Group) -> bool:
     if not thread.memberships:
         return False
     region = _innermost(thread)
-    return thread.group_of(region.address) is not None and waits.waits_for_team(thread.stack, group, region)
+    return thread.group_of(region.address) is not None and docks.waits_for_team(thread.stack, group, region)

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 
 from ompd.contract.helpers.walks import all_tasks
-from ompd.errors import CorruptState, OmpdError
+from ompd.errors import CorruptState, OmpdError, Unavailable
 from ompd.runtimes.libgomp.handles import Region, Registry, Task, Tasks, Thread
 from ompd.runtimes.libgomp.structures.gomp import IMPLICIT, IN_GROUP, IN_TEAM, TIED
 
@@ -174,6 +174,42 @@ class AllTasks(Tasks):
             raise unknown
         return False
 
+    @cached_property
+    def initial(self) -> Mapping[int, Thread]:
+        """The threads whose initial task is at some address: what met their outermost region, or what they execute
+        outside of all.
+
+        :raises OmpdError: if that of a thread cannot be read
+        """
+        found: dict[int, Thread] = {}
+        for thread in self._runtime.threads():
+            if thread.thread_type() == "worker":
+                continue
+            claims = thread.claims
+            first = self._runtime.implicit_task_at(claims[-1].team, 0) if claims else None
+            at = self._runtime.task_at(first).parent if first is not None else thread.view.pointer("task")
+            if at is not None and self._runtime.task_at(at).gomp_kind == IMPLICIT:
+                found.setdefault(at, thread)
+        return found
+
+    def check_all_are_known(self) -> None:
+        """Make sure that each task that has begun and is not over is found: those that some thread executes, and those
+        that it has left for others.
+
+        :raises OmpdError: what keeps some from being found
+        """
+        self._check()
+        for thread in self._runtime.threads():
+            if len(thread.contexts) > 1 or (thread.stack.stopped is not None and not thread.is_idle):
+                raise Unavailable("what tasks a thread has left for others is not known")
+            if any(code.task is None and code.kind != "parallel" for code in thread.construct_code()):
+                raise Unavailable("whose code is on a thread's stack is not known")
+
+    def _check(self) -> None:
+        for fault in (*self.faults, self._executed[1], self._placed[1], self._runtime.roster.unread):
+            if fault is not None:
+                raise fault
+
     # Explicit tasks
 
     @cached_property
@@ -255,9 +291,7 @@ class AllTasks(Tasks):
 
     def count_children(self, parent: int | str) -> int:
         """See :meth:`Tasks.count_children`."""
-        for fault in (*self.faults, self._executed[1], self._placed[1], self._runtime.roster.unread):
-            if fault is not None:
-                raise fault
+        self._check()
         return self._child_counts.get(parent, 0)
 
     @cached_property

@@ -13,16 +13,9 @@ from ompd.contract.helpers.defaults import Common, Plain
 from ompd.contract.memory import read_pointer
 from ompd.contract.ompd import DLL_LOCATIONS
 from ompd.contract.ompt import State
-from ompd.contract.plugin import (
-    AddressSpace,
-    BarrierState,
-    ConstructCode,
-    IcvDescription,
-    LockState,
-    TaskWait,
-    ThreadState,
-)
+from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, TaskWait, ThreadState
 from ompd.contract.process import Frame, Module, Process
+from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import NotInitialised
 from ompd.runtimes.libomp import icvs
 from ompd.runtimes.libomp.stacks.code import Code

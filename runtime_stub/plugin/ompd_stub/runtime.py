@@ -7,8 +7,9 @@ from functools import cached_property
 
 from ompd.contract.helpers.defaults import AllQueued
 from ompd.contract.ompt import FROM_2015
-from ompd.contract.plugin import BarrierState, ConstructCode, IcvDescription, LockState, ThreadState
+from ompd.contract.plugin import ConstructCode, IcvDescription, ThreadState
 from ompd.contract.process import Frame
+from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import CorruptState, SymbolNotFound
 from ompd_stub import icvs, integrity, stacks, states, structures, waits
 from ompd_stub.teams import Region

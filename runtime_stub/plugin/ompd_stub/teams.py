@@ -10,8 +10,9 @@ from functools import cached_property
 from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.walks import MAX_NESTING
 from ompd.contract.memory import StructView, read_words
-from ompd.contract.plugin import BarrierState, TaskHandle, ThreadHandle
+from ompd.contract.plugin import TaskHandle, ThreadHandle
 from ompd.contract.process import Frame
+from ompd.contract.waits import BarrierState
 from ompd.errors import BadInput, CorruptState
 from ompd_stub.reading import Reading
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, LockState, ThreadState
+from ompd.contract.plugin import ConstructCode, ThreadState
+from ompd.contract.waits import LockState
 from ompd.errors import CorruptState, OmpdError, Unsupported
 from ompd_stub.tasks import Task, Tasks
 from ompd_stub.teams import Region, Team

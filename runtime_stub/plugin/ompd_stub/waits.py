@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView
-from ompd.contract.plugin import BarrierState, LockState
-from ompd.errors import CorruptState
+from ompd.contract.waits import BarrierState, LockState
+from ompd.errors import BadInput, CorruptState
 from ompd_stub.teams import Region
 from ompd_stub.threads import Thread, Threads
 
@@ -25,8 +26,7 @@ def lock_of(thread: Thread) -> LockState | None:
     if work is None:
         return None
     view = thread.runtime.view("stub_work", work)
-    owner = view.pointer("ordered_owner")
-    return LockState(work, "ordered", thread.runtime.thread_at(owner).native if owner is not None else None, ())
+    return _owned(thread.runtime, view, "ordered_owner", LockState(work, "ordered", None, ()))
 
 
 def _lock(runtime: Threads, address: int) -> LockState:
@@ -34,15 +34,22 @@ def _lock(runtime: Threads, address: int) -> LockState:
     kind = view.unsigned("kind")
     if kind not in _KINDS:
         raise CorruptState(address, f"lock of kind {kind}")
-    owner = view.pointer("owner")
-    return LockState(
-        address,
-        _KINDS[kind],
-        runtime.thread_at(owner).native if owner is not None else None,
-        _waiters(runtime, view),
-        view.pointer("variable"),
-        is_unnamed=kind == _UNNAMED,
-    )
+    waiters, variable = _waiters(runtime, view), view.pointer("variable")
+    lock = LockState(address, _KINDS[kind], None, waiters, variable, is_unnamed=kind == _UNNAMED)
+    return _owned(runtime, view, "owner", lock)
+
+
+def _owned(runtime: Threads, view: StructView, member: str, lock: LockState) -> LockState:
+    # The same lock with its owner, by the member that has the address of its descriptor.
+    owner = view.pointer(member)
+    if owner is None:
+        return lock
+    native, gone = None, None
+    try:
+        native = runtime.thread_at(owner).native
+    except BadInput:
+        gone = f"the thread of the descriptor {owner:#x}, which has ended"
+    return replace(lock, owner=native, owner_address=view.address_of(member), owner_value=owner, owner_gone=gone)
 
 
 def _waiters(runtime: Threads, view: StructView) -> tuple[int, ...]:
@@ -70,7 +77,7 @@ def barriers_of(runtime: Threads, region: Region) -> Sequence[BarrierState]:
     members = [runtime.thread_at(thread).native for thread in team.threads]
     here = [runtime.task_at(task).view.signed("at_barrier") for task in team.implicit]
     present = {member for member, is_here in zip(members, here, strict=True) if is_here}
-    doubt = None
+    doubt, word = None, (barrier.address_of("arrived"), arrived, barrier.unsigned("generation"))
     if len(present) != arrived:
         doubt = f"{len(present)} threads are at a barrier that has counted {arrived}: one is on its way"
-    return (BarrierState.gathering(members, present, doubt),) if present or doubt is not None else ()
+    return (BarrierState.gathering(members, present, doubt, word=word),) if present or doubt is not None else ()

@@ -14,8 +14,9 @@ from functools import cached_property
 from ompd.contract.code_owners import RUNTIME, USER
 from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_pointer
-from ompd.contract.plugin import BarrierState, TaskHandle, ThreadHandle
+from ompd.contract.plugin import TaskHandle, ThreadHandle
 from ompd.contract.process import Frame, Module, Process
+from ompd.contract.waits import BarrierState
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, Unavailable
 from ompd.records import record
 from ompd.runtimes.libomp.teams.reading import Reading

@@ -11,8 +11,9 @@ from ompd.contract.helpers.pages import Ahead
 from ompd.contract.memory import StructView, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import ConstructCode, LockState, ThreadState
+from ompd.contract.plugin import ConstructCode, ThreadState
 from ompd.contract.process import Module, Process
+from ompd.contract.waits import LockState
 from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable, Unsupported
 from ompd.runtimes.libomp.teams.tasks import Task, Tasks
 from ompd.runtimes.libomp.teams.teams import NOT_KEPT, Region, Team

@@ -48,6 +48,10 @@ class Words:
         """Return :data:`STEP` of a thread that was let go and does not know yet, else 0."""
         return StructView(self._heap, self._state, self._bar(info, kind)).unsigned("b_go") & COUNT
 
+    def passed_at(self, team: int, kind: int) -> int:
+        """Return the address of the word that counts how far all threads of a team have arrived."""
+        return team + self._in_team + kind * self._sizes[1] + self._of_team.field("b_arrived").offset
+
     def passed(self, team: int, kind: int) -> int:
         """Return the count up to which all threads of a team have arrived."""
         start = team + self._in_team + kind * self._sizes[1]

@@ -14,16 +14,16 @@ from itertools import pairwise
 from ompd.contract.code_owners import RUNTIME
 from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import read_unsigned
-from ompd.contract.plugin import BarrierState
 from ompd.contract.process import Frame, Shape
-from ompd.errors import FieldNotFound, Unavailable
+from ompd.contract.waits import BarrierState
+from ompd.errors import FieldNotFound, LayoutUnavailable, Unavailable
 from ompd.runtimes.libomp.stacks.code import FORK_BARRIER, JOIN_BARRIER
 from ompd.runtimes.libomp.stacks.regions import Hosted, Stacks
 from ompd.runtimes.libomp.stacks.unnamed import Unnamed
 from ompd.runtimes.libomp.teams.reading import Reading
 from ompd.runtimes.libomp.teams.teams import Region
 from ompd.runtimes.libomp.teams.threads import Thread, Threads
-from ompd.runtimes.libomp.teams.words import CLOSING, COUNT, KINDS, PLAIN, REDUCTION, STEP
+from ompd.runtimes.libomp.teams.words import CLOSING, COUNT, KINDS, PLAIN, REDUCTION, STEP, Words
 
 # Routines in which a thread is at a barrier of its team while it executes a region. The first two end by a jump to the
 # third in builds by gcc.
@@ -72,7 +72,31 @@ class Barriers:
                 present.setdefault(kind, set()).add(native)
                 if self._unnamed is not None and self._unnamed.has_been_left(region.team, kind):
                     doubts[kind] = _LEAVING
-        return tuple(BarrierState.gathering(team, here, doubts.get(kind)) for kind, here in sorted(present.items()))
+        return tuple(
+            BarrierState.gathering(
+                team,
+                here,
+                doubts.get(kind),
+                word=self._word(region, kind, [number for number, native in enumerate(team) if native in here]),
+            )
+            for kind, here in sorted(present.items())
+        )
+
+    def _word(self, region: Region, kind: int, present: Sequence[int]) -> tuple[int, int, int] | None:
+        # What a team counts of the barriers that it has passed, None if nothing tells where it does. Intel's runtime
+        # leaves out regions' ends there; distributed barriers (KMP_PLAIN_BARRIER_PATTERN=dist) leave out all in the
+        # words that the others have, which then show no step between a worker that is here and its team.
+        if self._counters.are_kept:
+            return self._counters.passed(region, kind) if kind != CLOSING else None
+        try:
+            words = Words(self._runtime.heap, self._structures)
+        except LayoutUnavailable:
+            return None
+        address = words.passed_at(region.team.address, kind)
+        value = read_unsigned(self._runtime.heap, address, 8)
+        is_full = len(present) == region.size()
+        ahead = any(words.arrived(region.member(number), kind) == (value & COUNT) + STEP for number in present)
+        return (address, value, value // STEP) if ahead or (is_full and value >= STEP) else None
 
     def _barrier_of(self, thread: Thread, region: Region) -> tuple[tuple[int, ...], bool]:
         # The kind of barrier at which a thread of a region's team waits for it, none if it waits at none, and whether
@@ -192,8 +216,7 @@ class Counters:
 
     def has_reached(self, thread: Thread, region: Region, kind: int) -> bool:
         """Return whether *thread* has arrived at a barrier of a *kind* that its team has not passed."""
-        whole = self._team["t_bar"]
-        of_team = region.team.address + whole.offset + kind * (whole.size // KINDS)
+        of_team = self._of_team(region, kind)
         passed = self._passed.get(of_team)
         if passed is None:
             passed = read_unsigned(self._heap, of_team + self._team["t_b_team_arrived"].offset, 8)
@@ -203,3 +226,15 @@ class Counters:
         whole = self._info["th_bar"]
         of_thread = thread.address + whole.offset + kind * (whole.size // KINDS)
         return read_unsigned(thread.memory, of_thread + self._info["th_b_worker_arrived"].offset, 8) > passed
+
+    def passed(self, region: Region, kind: int) -> tuple[int, int, int]:
+        """Return the address of the count of barriers of a *kind* that a team has passed, what it holds, and the same
+        once more: it counts by one.
+        """
+        address = self._of_team(region, kind) + self._team["t_b_team_arrived"].offset
+        value = read_unsigned(self._heap, address, 8)
+        return address, value, value
+
+    def _of_team(self, region: Region, kind: int) -> int:
+        whole = self._team["t_bar"]
+        return region.team.address + whole.offset + kind * (whole.size // KINDS)

@@ -9,15 +9,16 @@ itself and names another thread as its holder. A variable has to lead to the loc
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME
 from ompd.contract.helpers.stacks import words_on
 from ompd.contract.memory import StructView, read_pointer, read_unsigned
-from ompd.contract.plugin import LOCK_TYPES, LockState
 from ompd.contract.process import Frame, Module
-from ompd.errors import MemoryFault, OmpdError, Unavailable
+from ompd.contract.waits import LOCK_TYPES, LockState
+from ompd.errors import BadInput, MemoryFault, OmpdError, Unavailable
 from ompd.runtimes.libomp.stacks.code import Code
 from ompd.runtimes.libomp.teams.threads import Thread, Threads
 from ompd.runtimes.libomp.waits.lock_table import COUNTING, LockTable
@@ -79,7 +80,7 @@ class Locks:
         candidates = list(dict.fromkeys(in_registers + on_stack))
         address = next((address for address in candidates if thread.address in self._queue(address)), None)
         if address is not None:
-            return self._named(address, asked, candidates, self._queuing(address).signed("owner_id"))
+            return self._named(self._queuing(address), asked, candidates)
         direct = self._direct_lock(thread, asked, candidates)
         if direct is not None:
             return direct
@@ -91,7 +92,7 @@ class Locks:
                 counting = {word for word in words if self._counts_waiting(word)}
                 if len(counting) == 1:
                     (address,) = counting
-                    return self._named(address, asked, candidates, self._counting(address).signed("owner_id"))
+                    return self._named(self._counting(address), asked, candidates)
                 if counting:
                     break
         except OmpdError as error:
@@ -120,12 +121,28 @@ class Locks:
         ((address, gtid),) = filter(None, direct)
         # Nestable locks of these kinds are objects of the runtime's too.
         variable = self._variable(address, asked, candidates) if asked == "lock" else None
-        return LockState(address, asked, self._native(gtid), (), variable or address)
+        word = read_unsigned(self._process, address, 4)
+        return self._owned(LockState(address, asked, None, (), variable or address), gtid, address, word)
 
-    def _named(self, address: int, asked: str, candidates: list[int], owner_id: int) -> LockState:
+    def _named(self, lock: StructView, asked: str, candidates: list[int]) -> LockState:
         # owner_id is a gtid + 1, kept by nestable locks and where the runtime was told to check what programs do.
-        owner = self._native(owner_id - 1) if owner_id > 0 else None
-        return LockState(address, asked, owner, self._waiters(address), self._variable(address, asked, candidates))
+        address, owner = lock.address, lock.signed("owner_id")
+        found = LockState(address, asked, None, self._waiters(address), self._variable(address, asked, candidates))
+        return self._owned(found, owner - 1, lock.address_of("owner_id"), owner) if owner > 0 else found
+
+    def _owned(self, lock: LockState, gtid: int, address: int, value: int) -> LockState:
+        # The same lock with its owner, by the runtime's number and the word that has it.
+        thread, gone = self._by_gtid.get(gtid), None
+        if thread is None:
+            gone = f"the thread that the runtime has numbered {gtid}, which it does not have any more"
+        else:
+            try:
+                thread.native_thread_id()
+            except BadInput:
+                gone = f"the thread that the runtime has numbered {gtid}, which the process does not have any more"
+            except OmpdError:
+                pass  # it cannot be read
+        return replace(lock, owner=self._native(gtid), owner_address=address, owner_value=value, owner_gone=gone)
 
     def _candidates(self, thread: Thread, frames: tuple[Frame, ...]) -> tuple[list[int], list[int]]:
         # The words that may be an address of what the routine was given: what OMPT noted, and those in the registers of

@@ -8,17 +8,18 @@ at the one and some at the other wait for ever.
 
 from __future__ import annotations
 
-from ompd.contract.plugin import BarrierState
+from ompd.contract.waits import BarrierState
 from ompd.errors import CorruptState, Unavailable
 from ompd.runtimes.libgomp.handles import Region, Thread
 from ompd.runtimes.libgomp.stacks.routines import BARRIERS, PARALLEL, TASK
-from ompd.runtimes.libgomp.waits import FINAL, INNER, barrier_at_end, is_at_unnamed_barrier
+from ompd.runtimes.libgomp.waits.docks import FINAL, INNER, barrier_at_end, is_at_unnamed_barrier
 
 # bar.h: what the low bits of a barrier's generation say
 _TASK_PENDING, _WAITING_FOR_TASK, _CANCELLED = 1, 2, 4
 # Who waits sleeps on the generation as it was. These two are set while others sleep on: a thread that is woken up looks
 # for tasks, and sleeps again.
 _NO_RELEASE = _TASK_PENDING | _WAITING_FOR_TASK
+_PASSAGE = 8
 _COUNTERS = {INNER: "barrier.awaited", FINAL: "barrier.awaited_final"}
 
 
@@ -40,7 +41,7 @@ def barriers_of(region: Region) -> tuple[BarrierState, ...]:
         present[INNER] |= likely
     team = [thread.native for thread in threads]
     return tuple(
-        BarrierState.gathering(team, here, _doubt(region, kind, len(here)), _NO_RELEASE)
+        BarrierState.gathering(team, here, _doubt(region, kind, len(here)), _NO_RELEASE, _word(region, kind))
         for kind, here in present.items()
         if here
     )
@@ -68,6 +69,12 @@ def _barrier_of(thread: Thread, region: Region) -> tuple[str | None, bool]:
         if not stack.is_interrupted(called):
             break  # else the handler of the signal may have called a barrier
     return None, True
+
+
+def _word(region: Region, kind: str) -> tuple[int, int, int]:
+    # Its counter, and how often the team has passed one of its barriers: bar.h, the bits of the generation above those.
+    view, name = region.barrier, _COUNTERS[kind]
+    return view.address_of(name), view.unsigned(name), view.unsigned("barrier.generation") // _PASSAGE
 
 
 def _counted(region: Region, kind: str) -> int:

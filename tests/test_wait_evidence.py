@@ -1,0 +1,112 @@
+"""What shows that a wait is what it is said to be: the words of owners, counts and generations that were read.
+
+The truth is what the programs of ``tests/stalls`` wrote. A lock's holder may be gone: then it is said what the runtime
+names as its owner, and no thread that is not it.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ompd.contract.waits import BarrierState
+from ompd.model import ThreadRecord, Wait
+from ompd.questions import threads
+from ompd.session import Session
+from tests.support.odd import Core, Odd, core_of
+from tests.support.products import sample
+
+FOLDER = Path(__file__).parent / "stalls"
+# Where runtimes are, and which compiler's code they run.
+RUNTIMES = [("libgomp", "gcc"), ("dynamic", "gcc"), ("dynamic", "clang"), ("libomp-14", "clang"), ("libomp-19", "gcc")]
+
+
+def stalled(name: str, link: str, compiler: str, **environment: str) -> Core:
+    return core_of(Odd(name, link=link, environment=environment, folder=FOLDER), compiler)
+
+
+def told(core: Core) -> dict[int, ThreadRecord]:
+    with Session.open_core(core.path) as session:
+        return {row.native_thread_id: row for row in threads.ask(session).rows if row.native_thread_id is not None}
+
+
+def waits_of(core: Core, word: str = "waits") -> list[Wait]:
+    rows = told(core)
+    found = [rows[words[word]].wait for words in core.words if word in words]
+    return [wait for wait in found if wait is not None]
+
+
+def word_at(core: Core, address: int, size: int) -> int:
+    with Session.open_core(core.path) as session:
+        return int.from_bytes(session.process.read(address, size), "little", signed=size == 4)
+
+
+# Locks
+
+
+@pytest.mark.parametrize(
+    ("runtime", "holder"), sample(product(RUNTIMES, ["works", "idle", "region", "outside", "task"]))
+)
+def test_the_holder_of_a_nestable_lock(runtime: tuple[str, str], holder: str) -> None:
+    link, compiler = runtime
+    core = stalled("holders", link, compiler, HOLDER=holder)
+    (holding,) = {words["holder"] for words in core.words if "holder" in words}
+    waits = [wait for wait in waits_of(core) if wait.kind == "lock"]
+    assert waits
+    for wait in waits:
+        assert wait.owner_address is not None
+        assert wait.owner_value == word_at(core, wait.owner_address, 8 if link == "libgomp" else 4)
+        if link != "libgomp":
+            # Its locks belong to threads, by their numbers; a new thread has that of one that has ended.
+            assert wait.owner is not None and wait.owner_gone is None
+            assert holding is None or wait.owner == holding
+        elif holder == "works":
+            assert (wait.owner, wait.owner_source, wait.owner_gone) == (holding, "runtime", None)
+        elif holder == "idle":
+            assert (wait.owner, wait.owner_source) == (holding, "runtime")
+            assert wait.owner_gone == "the implicit task of thread 2 in a region that is over"
+        else:  # libgomp's belong to tasks, and these are over
+            assert wait.owner is None and wait.owner_gone is not None and "no thread has it" in wait.owner_gone
+
+
+def test_a_task_whose_thread_cannot_be_read_is_not_said_to_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = stalled("holders", "libgomp", "gcc", HOLDER="task")
+    monkeypatch.setattr("ompd.questions.waits.lacks_threads", lambda _: True)
+    assert {wait.owner_gone for wait in waits_of(core)} == {None}
+
+
+# Barriers
+
+
+@pytest.mark.parametrize(("runtime", "at", "away"), sample(product(RUNTIMES, ["inside", "end"], ["0", "1"])))
+def test_how_often_a_team_has_passed_its_barrier(runtime: tuple[str, str], at: str, away: str) -> None:
+    link, compiler = runtime
+    generations = []
+    for passes in (2, 4):
+        core = stalled("passed", link, compiler, PASSES=str(passes), AT=at, AWAY=away)
+        rows = told(core)
+        waits = {rows[words["thread"]].wait for words in core.words if words.get("number", int(away)) != int(away)}
+        (wait,) = waits
+        assert wait is not None and (wait.kind, wait.arrived, wait.expected) == ("barrier", 2, 3)
+        if link == "dynamic" and at == "end":
+            assert (wait.object, wait.value, wait.generation) == (None, None, None)  # Intel's does not count these
+            return
+        assert wait.object is not None and wait.value is not None and wait.generation is not None
+        assert wait.value == word_at(core, wait.object, 4)
+        generations.append(wait.generation)
+    assert generations[1] - generations[0] == (4 if link == "libgomp" else 2)  # libgomp's count both of a team's
+
+
+def test_distributed_barriers_count_elsewhere() -> None:
+    environment = {"PASSES": "4", "AT": "inside", "AWAY": "1", "KMP_PLAIN_BARRIER_PATTERN": "dist,dist"}
+    core = stalled("passed", "libomp-19", "gcc", **environment)
+    rows = told(core)
+    waits = [rows[words["thread"]].wait for words in core.words if "thread" in words]
+    assert {wait.generation for wait in waits if wait is not None} <= {None}
+
+
+def test_a_barrier_has_its_word_or_none() -> None:
+    assert BarrierState.gathering((1, 2, 3), {3, 1}, word=(64, 2, 7)) == BarrierState((1, 3), (2,), None, 0, 64, 2, 7)
+    assert BarrierState.gathering((1, 2), {2}) == BarrierState((2,), (1,))
