@@ -31,7 +31,7 @@ fuzz: $(VENV)/.ready tools intel
 # Programs that nobody here wrote, of registries and of the folder PROGRAMS, asked at random moments; laws judge the
 # answers.
 real: $(VENV)/.ready tools intel
-	$(BIN)/python -m tests.real --time $(TIME) $(if $(PROGRAMS),--programs $(PROGRAMS)) \
+	$(BIN)/python -m tests.campaign --time $(TIME) $(if $(PROGRAMS),--programs $(PROGRAMS)) \
 	    $(if $(RUNTIMES),--runtimes $(RUNTIMES)) $(if $(SEED),--seed $(SEED)) $(REAL_ARGS)
 
 bench: $(VENV)/.ready tools intel

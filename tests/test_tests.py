@@ -65,7 +65,7 @@ SLEEPS = {
     "lldb/regions.c": (1, "docs/lldb.md shows its code and addresses; who stops there sees the others wait"),
     "odd/cancel.c": (1, "that a region is cancelled is seen only by a thread that is let out of it"),
     "odd/odd.h": (1, "the end of a loop that reads the words of others"),
-    "real/campaign.py": (2, "programs are stopped at random moments"),
+    "campaign/campaign.py": (2, "programs are stopped at random moments"),
     "stacks/work.c": (1, "one of the things that a thread does until it is stopped somewhere"),
     "support/settled.h": (1, "the end of the loop that waits"),
     "test_command_line.py": (

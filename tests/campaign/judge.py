@@ -1,4 +1,4 @@
-"""Which laws the answers of a target break: ``python -m tests.real.judge TARGET [OTHER]``.
+"""Which laws the answers of a target break: ``python -m tests.campaign.judge TARGET [OTHER]``.
 
 TARGET is a core, compressed or not, the number of a process, or a file with answers that a campaign has kept. With
 OTHER both are of one moment, and have to agree. Exit code 1 says that a law is broken.
@@ -20,8 +20,8 @@ from typing import Any
 import jsonschema
 
 from ompd.render.schema import format_schema
-from tests.real import agreement, laws, witnesses
-from tests.real.samples import QUESTIONS, RAW, TOGETHER, Sample, Target, ask
+from tests.campaign import agreement, laws, witnesses
+from tests.campaign.samples import QUESTIONS, RAW, TOGETHER, Sample, Target, ask
 from tests.support.machine import Missing
 
 _MOST_ROWS = 40  # of an answer that are compared with its schema, which is slow
@@ -138,7 +138,7 @@ def _schema(command: str) -> Any:
 
 def main(words: Iterable[str] | None = None) -> int:
     """Print the broken laws; 1 if there are any."""
-    parser = argparse.ArgumentParser(prog="python -m tests.real.judge", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.judge", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("targets", nargs="+")
     parser.add_argument("--questions", default=",".join(QUESTIONS))
     parser.add_argument("--program", type=Path, help="the executable; gdb is a witness then")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.real import judge, kinds, laws, page
-from tests.real.agreement import DIFFERENT, disagreements
-from tests.real.finds import Finds, smallest
-from tests.real.programs import Built
-from tests.real.samples import TOGETHER, Sample
+from tests.campaign import judge, kinds, laws, page
+from tests.campaign.agreement import DIFFERENT, disagreements
+from tests.campaign.finds import Finds, smallest
+from tests.campaign.programs import Built
+from tests.campaign.samples import TOGETHER, Sample
 from tests.support.runs import kernel_core_obstacle, stopped
 
 _TARGET = {"stops_ns": [700_000]}
@@ -305,7 +305,7 @@ def test_a_find_can_be_seen_again(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"law          {law}\n" in how and "prog on libgomp: /bin/prog -n" in how and "seed         7" in how
     Finds(tmp_path, "7").add(program, "live, number 4", law, [sample], {})
     assert len(list(tmp_path.iterdir())) == 3, "another campaign of that seed goes on behind"
-    again = how.partition("tests.real.judge ")[2].split("\n")[0].split()
+    again = how.partition("tests.campaign.judge ")[2].split("\n")[0].split()
     assert again[:2] == ["--questions", "threads"]
     assert judge.main(again) == 1
     assert law in capsys.readouterr().out

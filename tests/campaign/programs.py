@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.real import registries
-from tests.real.program import KINDS, THREADS, Built, Check, ends_well, has_runtime
+from tests.campaign import registries
+from tests.campaign.program import KINDS, THREADS, Built, Check, ends_well, has_runtime
 from tests.support.cache import key_of
 from tests.support.machine import Missing, clean_environment, find, intel_folder, require
 from tests.support.runtimes import RUNTIMES

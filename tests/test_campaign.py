@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ompd.debugger.targets.live import live
+from tests.campaign.__main__ import CACHE, own_programs
+from tests.campaign.campaign import Campaign
+from tests.campaign.finds import Finds
 from tests.conftest import USUAL_STOP_NS
-from tests.real.__main__ import CACHE, own_programs
-from tests.real.campaign import Campaign
-from tests.real.finds import Finds
 from tests.support.cache import CHECKOUT
 from tests.support.machine import FULL, require
 from tests.support.runs import kernel_core_obstacle
@@ -43,7 +43,19 @@ def test_a_moment_of_each_kind_is_judged(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_short_campaign_finds_nothing() -> None:
     # Small ones of the registries, which are kept; where they cannot be had, it runs the project's own.
     seed = os.environ.get("OMPD_REAL_SEED", str(random.SystemRandom().randrange(1 << 32)))
-    command = [sys.executable, "-m", "tests.real", "--names", NAMES, "--time", "60", "--samples", "1", "--seed", seed]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.campaign",
+        "--names",
+        NAMES,
+        "--time",
+        "60",
+        "--samples",
+        "1",
+        "--seed",
+        seed,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=environment, check=False)
     said = "".join(path.read_text() for path in (CACHE / f"finds-{seed}").rglob("how.txt"))

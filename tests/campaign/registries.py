@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from tests.real.program import KINDS, THREADS, Built, ends_well
+from tests.campaign.program import KINDS, THREADS, Built, ends_well
 from tests.support.cache import entry, key_of
 from tests.support.debs import run_tool, unpack_debs
 from tests.support.machine import Missing, clean_environment, toml_of, unpack_wheels

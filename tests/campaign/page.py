@@ -1,6 +1,6 @@
 """What campaigns have seen: as a table on the terminal, and in ``docs/campaign.md``.
 
-``python -m tests.real.page FILE…`` writes the page anew of what several campaigns have kept (``seen-SEED.json``).
+``python -m tests.campaign.page FILE…`` writes the page anew of what several campaigns have kept (``seen-SEED.json``).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def write(all_seen: Sequence[Seen], page: Path = PAGE) -> None:
 
 def main() -> int:
     """Write the page of what the files say."""
-    parser = argparse.ArgumentParser(prog="python -m tests.real.page", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.page", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("files", nargs="+", type=Path)
     given = parser.parse_args()
     write([json.loads(file.read_text()) for file in given.files])

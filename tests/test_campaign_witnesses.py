@@ -19,8 +19,8 @@ import ompd
 from ompd import attach
 from ompd.render.json import format_answer
 from ompd.session import Session
-from tests.real import witnesses
-from tests.real.witnesses import gdb, ompt, proc
+from tests.campaign import witnesses
+from tests.campaign.witnesses import gdb, ompt, proc
 from tests.support import INTEL, clean_environment, running, stopped
 from tests.support.build import compiler
 from tests.support.machine import require

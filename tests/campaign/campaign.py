@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.real import judge, kinds, laws
-from tests.real.agreement import disagreements
-from tests.real.finds import Finds
-from tests.real.programs import Built
-from tests.real.samples import COMMANDS, Sample, ask, threads_of, write_snapshot
-from tests.real.witnesses import ompt
+from tests.campaign import judge, kinds, laws
+from tests.campaign.agreement import disagreements
+from tests.campaign.finds import Finds
+from tests.campaign.programs import Built
+from tests.campaign.samples import COMMANDS, Sample, ask, threads_of, write_snapshot
+from tests.campaign.witnesses import ompt
 from tests.support.machine import Missing, clean_environment
 from tests.support.runs import cores_allowed
 

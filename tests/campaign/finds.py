@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tests.real.judge import judged, keep, worded
-from tests.real.programs import Built
-from tests.real.samples import QUESTIONS, RAW, Sample
+from tests.campaign.judge import judged, keep, worded
+from tests.campaign.programs import Built
+from tests.campaign.samples import QUESTIONS, RAW, Sample
 
 _MOST_OF_A_LAW, _MOST_OF_A_PROGRAM = 6, 2  # broken in the same way; the others are counted
 _MOST_BYTES = 8 << 30  # of a core that is kept
@@ -104,7 +104,7 @@ class Finds:
             places = [str(kept.get(path, path)) for path in targets]
             option = f" --program {shlex.quote(str(executable))}" if executable is not None else ""
             lines.append(
-                f"again        python -m tests.real.judge --questions {','.join(questions)}{option}"
+                f"again        python -m tests.campaign.judge --questions {','.join(questions)}{option}"
                 f" {shlex.join(places)}"
             )
             cores = [place for place in places if not place.endswith(".json.gz")]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.real.witnesses import gdb, proc
+from tests.campaign.witnesses import gdb, proc
 
 __all__ = ["broken"]
 

@@ -1,8 +1,8 @@
 """``make real``: ``ompd`` is asked at random moments of programs that nobody here wrote, and laws judge its answers.
 
-    python -m tests.real [--programs FOLDER] [--samples N | --time SECONDS] [--seed SEED] [--runtimes NAME,NAME]
+    python -m tests.campaign [--programs FOLDER] [--samples N | --time SECONDS] [--seed SEED] [--runtimes NAME,NAME]
 
-FOLDER holds what ``tests/real/programs.py`` names, unpacked; without it programs of registries are run, and the
+FOLDER holds what ``tests/campaign/programs.py`` names, unpacked; without it programs of registries are run, and the
 project's own where there are none. Each broken law is kept in ``.cache/real/finds-SEED``, with what shows it again.
 """
 
@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.real import page
-from tests.real.campaign import Campaign
-from tests.real.finds import Finds
-from tests.real.kinds import MOMENTS
-from tests.real.programs import KINDS, Built, built
+from tests.campaign import page
+from tests.campaign.campaign import Campaign
+from tests.campaign.finds import Finds
+from tests.campaign.kinds import MOMENTS
+from tests.campaign.programs import KINDS, Built, built
 from tests.support.live import build_live
 from tests.support.machine import Missing
 
@@ -84,7 +84,7 @@ def run(
 
 def main() -> int:
     """Run a campaign; 1 if a law was broken."""
-    parser = argparse.ArgumentParser(prog="python -m tests.real", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--programs", type=Path, help="the folder that holds some, unpacked")
     parser.add_argument("--names", help="only programs of these names, with commas between them")
     parser.add_argument("--runtimes", default=",".join(KINDS))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.real import programs, registries
-from tests.real.program import KINDS, ends_well, has_runtime
-from tests.real.use import libraries
+from tests.campaign import programs, registries
+from tests.campaign.program import KINDS, ends_well, has_runtime
+from tests.campaign.use import libraries
 from tests.support.runtimes import RUNTIMES
 
 _PLACES = {"root", "inputs", "scratch", "library"}

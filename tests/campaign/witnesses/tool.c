@@ -1,5 +1,5 @@
 /* A tool of OMPT that is loaded before the program (LD_PRELOAD). On a signal a thread writes down what the runtime tells
- * it of itself, and stays in the handler until it is let go, so that the moment lasts. tests/real/witnesses/ompt.py has
+ * it of itself, and stays in the handler until it is let go, so that the moment lasts. tests/campaign/witnesses/ompt.py has
  * the same layout of what is shared, and sends the signals. */
 #define _GNU_SOURCE
 #include <errno.h>
