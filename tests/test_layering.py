@@ -62,6 +62,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.files.finder", "ompd.debugger.files.debuginfod"),
     ("ompd.debugger.places", "ompd.binary.demangle"),
     ("ompd.binary.dwarf.source.names", "ompd.binary.demangle"),
+    ("ompd.debugger.process", "ompd.debugger.system_waits.facts"),
+    ("ompd.debugger.process", "ompd.debugger.system_waits.waits"),
     ("ompd.debugger.process", "ompd.debugger.threads.emutls"),
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.emulate"),
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.decode"),

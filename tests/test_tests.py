@@ -66,6 +66,7 @@ SLEEPS = {
     "odd/cancel.c": (1, "that a region is cancelled is seen only by a thread that is let out of it"),
     "odd/odd.h": (1, "the end of a loop that reads the words of others"),
     "campaign/campaign.py": (2, "programs are stopped at random moments"),
+    "outside/waits.c": (2, "what two of its threads do until the program ends"),
     "stacks/work.c": (1, "one of the things that a thread does until it is stopped somewhere"),
     "support/settled.h": (1, "the end of the loop that waits"),
     "test_command_line.py": (

@@ -52,7 +52,8 @@ class CallPatterns(NamedTuple):
 class SystemCalls(NamedTuple):
     """How the kernel is called: ``instruction`` stands before the pc of a thread that sleeps in it; ``number`` is a
     regular expression for what says before it which call that is, the group of which is the little-endian number;
-    ``register``, where it is named, holds it, of a thread that has not got an answer yet.
+    ``register``, where it is named, holds it, of a thread that has not got an answer yet. ``zero`` is the code that
+    has 0 in its place, right before the instruction.
     ``first_argument`` to ``third_argument`` and ``result`` are the numbers of registers in unwind tables. ``futexes``
     and ``sched_yield`` are numbers of calls (Linux, ``unistd.h``); the former wait alike. ``clones`` are what code may
     end with behind which a new thread begins, to which the call returns 0.
@@ -68,6 +69,31 @@ class SystemCalls(NamedTuple):
     result: int
     clones: tuple[bytes, ...]
     register: str | None = None
+    zero: bytes = b"\x31\xc0"  # xor %eax, %eax
+
+
+class KernelArguments(NamedTuple):
+    """What the kernel leaves in the registers of a thread that is in a system call: ``number`` is the register that
+    says which call it is, ``result`` the one that gets the answer, ``arguments`` those of the arguments, in order.
+    ``restart`` is the number of the call that goes on with an interrupted one, whichever that was, and ``waits`` maps
+    the numbers of those calls that may wait to their names (Linux, ``unistd.h``).
+    """
+
+    number: str
+    result: str
+    arguments: tuple[str, ...]
+    restart: int
+    waits: Mapping[int, str]
+
+
+class PthreadObjects(NamedTuple):
+    """Where in glibc's objects for synchronisation members are that an ABI has in places of its own: ``__kind`` of
+    ``pthread_mutex_t``, and ``__cur_writer`` of ``pthread_rwlock_t`` (glibc, ``bits/struct_mutex.h`` and
+    ``bits/struct_rwlock.h``).
+    """
+
+    mutex_kind: int
+    rwlock_writer: int
 
 
 class SignalReturn(NamedTuple):
@@ -125,7 +151,8 @@ class Architecture:
     ends, so that the return address is at a known distance from the stack pointer and nothing else has changed.
     ``landing_pad`` is the instruction that marks where code may be jumped to, and does nothing else; empty if there is
     none.
-    ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps; None where that is unknown.
+    ``calls`` find what a function is passed to, ``system_calls`` whether a thread sleeps, ``kernel_arguments`` in
+    which call, and ``pthread_objects`` where glibc's objects have their members; None where that is unknown.
     """
 
     name: str
@@ -180,6 +207,13 @@ class Architecture:
     system_calls: SystemCalls | None = None
     descriptors: ThreadDescriptors | None = None
     kernel_entry: KernelEntry | None = None
+    kernel_arguments: KernelArguments | None = None
+    pthread_objects: PthreadObjects | None = None
+
+
+def _numbers(text: str) -> Mapping[int, str]:
+    pairs = (word.split("=") for word in text.split())
+    return {int(number): name for name, number in pairs}
 
 
 # E8 with a distance, FF /2 with each form of operand (ModRM, SIB, displacement); with 32 bits as with 64
@@ -286,6 +320,25 @@ X86_64 = Architecture(
         *(b"\x0f\x05", rb"(?s:\xb8(..)\0\0)", 5, 4, 1, (202,), 24, 0),
         (b"\xb8\x38\0\0\0\x0f\x05", b"\xb8\xb3\x01\0\0\x0f\x05"),
     ),
+    # arch/x86/entry/syscalls/syscall_64.tbl
+    kernel_arguments=KernelArguments(
+        "orig_rax",
+        "rax",
+        ("rdi", "rsi", "rdx", "r10", "r8", "r9"),
+        219,
+        _numbers(
+            "read=0 write=1 open=2 poll=7 ioctl=16 pread64=17 pwrite64=18 readv=19 writev=20 select=23 msync=26"
+            " pause=34 nanosleep=35 sendfile=40 connect=42 accept=43 sendto=44 recvfrom=45 sendmsg=46 recvmsg=47"
+            " vfork=58 wait4=61 semop=65 msgsnd=69 msgrcv=70 fcntl=72 flock=73 fsync=74 fdatasync=75"
+            " rt_sigtimedwait=128 rt_sigsuspend=130 sync=162 futex=202 io_getevents=208 semtimedop=220"
+            " clock_nanosleep=230 epoll_wait=232"
+            " mq_timedsend=242 mq_timedreceive=243 waitid=247 openat=257 pselect6=270 ppoll=271 splice=275 tee=276"
+            " sync_file_range=277 vmsplice=278 epoll_pwait=281 accept4=288 preadv=295 pwritev=296 recvmmsg=299"
+            " syncfs=306 sendmmsg=307 preadv2=327 pwritev2=328 io_pgetevents=333 io_uring_enter=426 epoll_pwait2=441"
+            " futex_waitv=449"
+        ),
+    ),
+    pthread_objects=PthreadObjects(16, 24),
 )
 
 # pop %eax; mov $119, %eax (sigreturn); int $0x80, and mov $173, %eax (rt_sigreturn); int $0x80
@@ -387,6 +440,25 @@ I386 = Architecture(
     descriptors=ThreadDescriptors(NT_386_TLS, 48, "gs"),
     # arch/x86/entry/vdso/vdso32/system_call.S: push of %ecx, %edx, %ebp; mov %esp, %ebp; sysenter; int $0x80
     kernel_entry=KernelEntry(9, (5, 2, 1, 8)),
+    # arch/x86/entry/syscalls/syscall_32.tbl
+    kernel_arguments=KernelArguments(
+        "orig_eax",
+        "eax",
+        ("ebx", "ecx", "edx", "esi", "edi", "ebp"),
+        0,
+        _numbers(
+            "read=3 write=4 open=5 waitpid=7 pause=29 ioctl=54 fcntl=55 sigsuspend=72 wait4=114 fsync=118"
+            " _newselect=142 flock=143 readv=145 writev=146 fdatasync=148 nanosleep=162 poll=168 rt_sigtimedwait=177"
+            " rt_sigsuspend=179 pread64=180 pwrite64=181 sendfile=187 vfork=190 fcntl64=221 sendfile64=239 futex=240"
+            " io_getevents=247 epoll_wait=256 clock_nanosleep=267 mq_timedsend=279 mq_timedreceive=280 waitid=284"
+            " openat=295 pselect6=308 ppoll=309 splice=313 epoll_pwait=319 recvmmsg=337 sendmmsg=345 connect=362"
+            " accept4=364 sendto=369 sendmsg=370 recvfrom=371 recvmsg=372 msgsnd=400 msgrcv=401"
+            " clock_nanosleep_time64=407 pselect6_time64=413 ppoll_time64=414 recvmmsg_time64=417"
+            " mq_timedsend_time64=418 mq_timedreceive_time64=419 semtimedop_time64=420 rt_sigtimedwait_time64=421"
+            " futex_time64=422 io_uring_enter=426 epoll_pwait2=441 futex_waitv=449"
+        ),
+    ),
+    pthread_objects=PthreadObjects(12, 28),
 )
 
 ARCHITECTURES: Mapping[int, Architecture] = {each.e_machine: each for each in (X86_64, I386)}

@@ -30,6 +30,8 @@ from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.debugger.waiting import Waiting
 
 if TYPE_CHECKING:
+    from ompd.debugger.system_waits.facts import SystemFacts
+    from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
     from ompd.debugger.threads.emutls import EmulatedTls
     from ompd.debugger.variables.locals import FunctionLocals, Locals
     from ompd.debugger.variables.static import Variables
@@ -162,6 +164,39 @@ class StoppedProcess:
     @cached_property
     def _environment(self) -> Mapping[str, str]:
         return read_environment(self.memory, self.module_list.auxiliary_vector)
+
+    # Outside of OpenMP
+
+    def system_wait(self, thread: int) -> ThreadWait | None:
+        """Return what *thread* waits for as C library and kernel have it, None if it is in no call that waits.
+
+        :raises Unavailable: if the target has not got the thread's registers or code
+        """
+        return self._system_waits.of(thread)
+
+    @cached_property
+    def _system_waits(self) -> SystemWaits:
+        from ompd.debugger.system_waits.waits import SystemWaits  # noqa: PLC0415  for one query alone
+
+        return SystemWaits(
+            self.memory,
+            self.target.architecture,
+            self.symbols,
+            self.places,
+            self.thread_list,
+            self.glibc,
+            self.stacks,
+            self.calls,
+            self.waiting,
+            self.system,
+        )
+
+    @cached_property
+    def system(self) -> SystemFacts:
+        """What the kernel says of the process and its threads: processor time, signals, timers, identity."""
+        from ompd.debugger.system_waits.facts import SystemFacts  # noqa: PLC0415  for one query alone
+
+        return SystemFacts(self.target, self.memory, self.module_list)
 
     # Variables
 

@@ -49,6 +49,23 @@ class Waiting:
             return None
         return frame.registers.get(calls.first_argument)
 
+    def is_in_call(self, frame: Frame) -> bool | None:
+        """Return whether the instruction before a frame's pc calls the kernel, None if that is unknown."""
+        return self._has_called(frame, self._calls.instruction) if self._calls is not None else None
+
+    def number_by_code(self, stack: Stack) -> int | None:
+        """Return the number of the system call that the innermost frame of *stack* is in, as its code says; None if the
+        code does not say.
+        """
+        calls, frame = self._calls, stack.innermost
+        if calls is None or frame is None:
+            return None
+        if self._is_kernels(frame.pc) and len(stack.shape[0]) > 1:
+            frame = stack.frames[1]
+        elif self._has_called(frame, calls.zero + calls.instruction):
+            return 0
+        return self._number_of_call(frame, calls)
+
     def _has_called(self, frame: Frame, instruction: bytes) -> bool | None:
         # None if the code is not available.
         try:

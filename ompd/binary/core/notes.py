@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from typing import NamedTuple
 
 from ompd.binary.cursor import ByteOrder
 from ompd.errors import MalformedFile
@@ -40,6 +41,8 @@ AT_SYSINFO_EHDR = 33
 _FNAME_SIZE = 16
 _PSARGS_SIZE = 80
 
+PR_IDS = 16  # pr_pid, pr_ppid, pr_pgrp and pr_sid
+
 # siginfo_t: si_signo, si_errno, si_code of 4 bytes each, then a union at the next multiple of a pointer's size, which
 # begins with si_pid (4 bytes) or si_addr (a pointer).
 _SI_CODE = 8
@@ -59,6 +62,17 @@ class FileMapping:
     end: int
     offset: int
     name: str
+
+
+class StatusNote(NamedTuple):
+    """Of an ``NT_PRSTATUS`` note: the signals that are pending for the thread, ``pr_sigpend``, and those that it
+    blocks, ``pr_sighold``, as masks in which bit 0 is signal 1; the processor time that it has used, ``pr_utime`` and
+    ``pr_stime``, in nanoseconds, None if that is unknown.
+    """
+
+    pending: int
+    blocked: int
+    time_ns: int | None
 
 
 @record
@@ -157,6 +171,28 @@ def parse_command(data: bytes) -> str:
     arguments = bytes(data[-_PSARGS_SIZE:]).split(b"\0", 1)[0].strip()
     name = bytes(data[-_PSARGS_SIZE - _FNAME_SIZE : -_PSARGS_SIZE]).split(b"\0", 1)[0]
     return (arguments or name).decode("utf-8", "surrogateescape")
+
+
+def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> StatusNote:
+    """Return what an ``NT_PRSTATUS`` note says besides the registers, which it is long enough to have.
+
+    :param pid_at: where ``pr_pid`` is in it; in front of it are two masks, behind it three more numbers of 4 bytes and
+        the times as seconds and microseconds
+    """
+    words = _words(data[pid_at - 2 * pointer_size : pid_at], pointer_size, byte_order)
+    user, user_us, system, system_us = _words(
+        data[pid_at + PR_IDS : pid_at + PR_IDS + 4 * pointer_size], pointer_size, byte_order
+    )
+    return StatusNote(words[0], words[1], (user + system) * 1_000_000_000 + (user_us + system_us) * 1_000)
+
+
+def format_status_note(status: StatusNote, pointer_size: int, byte_order: ByteOrder) -> tuple[bytes, bytes]:
+    """Return what is in front of ``pr_pid`` in an ``NT_PRSTATUS`` note, and what is behind the numbers there."""
+    word = 8 * pointer_size
+    masks = b"".join((mask % (1 << word)).to_bytes(pointer_size, byte_order) for mask in status[:2])
+    seconds, rest = divmod(status.time_ns or 0, 1_000_000_000)
+    times = (seconds % (1 << (word - 1)), rest // 1_000)
+    return masks, b"".join(number.to_bytes(pointer_size, byte_order) for number in times)
 
 
 def parse_siginfo(data: bytes, pointer_size: int, byte_order: ByteOrder) -> SignalInfo:

@@ -91,6 +91,45 @@ def parse_stat(text: bytes) -> ThreadStat:
         raise MalformedFile(f"stat is {text[:80]!r}") from error
 
 
+def parse_times(text: bytes) -> tuple[int, int]:
+    """Return the times of ``stat`` that a task has used as a user and in the kernel, in clock ticks.
+
+    :raises MalformedFile: if it is shorter than that
+    """
+    fields = text.rpartition(b")")[2].split()
+    try:
+        return int(fields[11]), int(fields[12])
+    except (IndexError, ValueError) as error:
+        raise MalformedFile(f"stat is {text[:80]!r}") from error
+
+
+def find_connection(table: bytes, inode: int) -> str | None:
+    """Return the ends of the socket with the number *inode* in a table of ``net``: of TCP and UDP the addresses of this
+    side and of the other one, of Unix sockets the name, None if it is not in the table or has no name.
+    """
+    wanted = b"%d" % inode
+    for line in table.splitlines()[1:]:
+        fields = line.split(None, 9)
+        if b":" in (fields[1] if len(fields) > 9 else b""):
+            if fields[9].split()[:1] == [wanted]:
+                here, there = (_address(field) for field in fields[1:3])
+                return f"{here} listening" if fields[3] == b"0A" else f"{here} to {there}"
+        elif len(fields) > 7 and fields[6] == wanted:
+            return b" ".join(fields[7:]).decode("utf-8", "replace")
+    return None
+
+
+def _address(text: bytes) -> str:
+    # The words of the address in hexadecimal, each in the machine's byte order, and the port.
+    address, _, port = text.partition(b":")
+    words = [bytes.fromhex(address[at : at + 8].decode())[::-1] for at in range(0, len(address), 8)]
+    raw = b"".join(words)
+    if len(raw) == 4:
+        return f"{'.'.join(map(str, raw))}:{int(port, 16)}"
+    parts = (f"{int.from_bytes(raw[at : at + 2], 'big'):x}" for at in range(0, len(raw), 2))
+    return f"[{':'.join(parts)}]:{int(port, 16)}"
+
+
 def parse_syscall(text: bytes) -> tuple[int, int] | None:
     """Return stack pointer and program counter of a thread that is blocked, None of one that runs.
 
@@ -103,3 +142,63 @@ def parse_syscall(text: bytes) -> tuple[int, int] | None:
         return int(words[-2], 16), int(words[-1], 16)
     except ValueError:
         return None
+
+
+def parse_syscall_arguments(text: bytes) -> tuple[int, ...]:
+    """Return number and arguments of the system call that blocks a thread, from ``syscall``; empty without one."""
+    words = text.split()
+    try:
+        number = int(words[0])
+        return (number, *(int(word, 16) for word in words[1:-2])) if number >= 0 and len(words) == 9 else ()
+    except (IndexError, ValueError):
+        return ()
+
+
+class TaskStatus(NamedTuple):
+    """Of ``status``: the signals that wait for the thread, for the process, and that the thread blocks, as masks in
+    which bit 0 is signal 1.
+    """
+
+    pending: int
+    shared: int
+    blocked: int
+
+
+def parse_signals(text: bytes) -> TaskStatus:
+    """Return the masks of signals in ``status``.
+
+    :raises MalformedFile: if it has none
+    """
+    lines = parse_status(text)
+    try:
+        return TaskStatus(*(int(lines[name], 16) for name in ("SigPnd", "ShdPnd", "SigBlk")))
+    except (KeyError, ValueError) as error:
+        raise MalformedFile(f"status is {text[:80]!r}") from error
+
+
+class Timer(NamedTuple):
+    """A timer of ``timers``: the ``signal`` that it sends, 0 for none; the thread that gets it, None for any; the
+    number of its ``clock``.
+    """
+
+    signal: int
+    thread: int | None
+    clock: int
+
+
+def parse_timers(text: bytes) -> list[Timer]:
+    """Return the timers of ``timers``. It does not say whether they are set.
+
+    :raises MalformedFile: if a line is of no timer
+    """
+    found: list[Timer] = []
+    try:
+        for entry in re.split(rb"(?m)^ID:", text)[1:]:
+            lines = dict(line.partition(b":")[::2] for line in entry.splitlines()[1:])
+            how, _, where = lines[b"notify"].strip().partition(b"/")
+            which, _, task = where.partition(b".")
+            number = int(lines[b"signal"].strip().partition(b"/")[0]) if how != b"none" else 0
+            found.append(Timer(number, int(task) if which == b"tid" else None, int(lines[b"ClockID"])))
+    except (KeyError, ValueError) as error:
+        raise MalformedFile(f"timers is {text[:80]!r}") from error
+    return found

@@ -376,7 +376,9 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
         if architecture.thread_pointer not in registers:
             with suppress(OmpdError):
                 registers[architecture.thread_pointer] = process.thread_pointer(thread)
-        yield Note("CORE", notes.NT_PRSTATUS, _prstatus(architecture, registers, thread, number))
+        yield Note(
+            "CORE", notes.NT_PRSTATUS, _prstatus(architecture, registers, thread, number, _status(process, thread))
+        )
         yield from _descriptors(architecture, registers)
         if index == 0:
             yield from first
@@ -405,11 +407,24 @@ def _descriptors(arch: Architecture, registers: Mapping[str, int]) -> Iterator[N
         yield Note("LINUX", descriptors.note, notes.format_descriptor(number, pointer, arch.byte_order))
 
 
-def _prstatus(arch: Architecture, registers: Mapping[str, int], thread: int, number: int) -> bytes:
+def _status(process: StoppedProcess, thread: int) -> notes.StatusNote | None:
+    try:
+        return process.system.status(thread)
+    except OmpdError:
+        return None
+
+
+def _prstatus(
+    arch: Architecture, registers: Mapping[str, int], thread: int, number: int, status: notes.StatusNote | None
+) -> bytes:
     # The signal of the process is in the note of every thread: GDB takes the last one's.
     out = bytearray(arch.prstatus_size)
     out[:4] = number.to_bytes(4, arch.byte_order)  # pr_info.si_signo
     out[arch.prstatus_signal : arch.prstatus_signal + 2] = number.to_bytes(2, arch.byte_order)
+    if status is not None:
+        masks, times = notes.format_status_note(status, arch.pointer_size, arch.byte_order)
+        at = arch.prstatus_pid + notes.PR_IDS
+        out[arch.prstatus_pid - len(masks) : arch.prstatus_pid], out[at : at + len(times)] = masks, times
     out[arch.prstatus_pid : arch.prstatus_pid + 4] = thread.to_bytes(4, arch.byte_order)
     # Others that a debugger does not give, as orig_rax, are 0.
     arch.prstatus_words.pack_into(out, arch.prstatus_registers, *(registers.get(name, 0) for name in arch.registers))

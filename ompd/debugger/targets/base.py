@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ompd.binary.core.notes import FileMapping, SignalInfo
+from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
 from ompd.debugger.architecture import Architecture
 from ompd.errors import MemoryFault
 from ompd.records import record
@@ -116,6 +116,15 @@ class Target(Protocol):
 
         :param kind: ``NT_OMPD_FILE`` or ``NT_OMPD_DEBUG_FILE``
         """
+
+    def proc_text(self, path: str) -> bytes:
+        """Return what Linux says of the process in ``/proc/PID/`` at *path*; of a link of ``fd`` what it refers to.
+
+        :raises Unavailable: if the target is no process of this machine, or it cannot be read
+        """
+
+    def noted_status(self, thread: int) -> StatusNote | None:
+        """Return what a core's ``NT_PRSTATUS`` note says of *thread* besides its registers; None if nothing does."""
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return what the kernel told the program at its start, by ``AT_*``; empty if the target does not keep it."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from ompd.binary.core import notes
-from ompd.binary.core.notes import FileMapping, SignalInfo
+from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
 from ompd.binary.elf.elf import (
     EM_386,
     EM_X86_64,
@@ -443,6 +443,21 @@ class CoreTarget:
         """Return what a snapshot's note has of the file of the module at *start*; see :meth:`Target.extract`."""
         where = self._extracts.get((start, kind))
         return self._elf.copy(*where, "a part of a module's file") if where is not None else None
+
+    def proc_text(self, path: str) -> bytes:
+        """Raise, for no process is there; see :meth:`Target.proc_text`."""
+        raise Unavailable("a core file does not say what only the running kernel knows")
+
+    def noted_status(self, thread: int) -> StatusNote | None:
+        """Return what the ``NT_PRSTATUS`` note of *thread* says; gdb leaves that out (:meth:`Target.noted_status`)."""
+        arch, desc = self.architecture, self._prstatus.get(thread)
+        if desc is None or self._is_debuggers:
+            return None
+        found = notes.parse_status_note(desc, arch.prstatus_pid, arch.pointer_size, arch.byte_order)
+        if self._extracts:  # a snapshot has what its target had
+            return found if found.time_ns else None
+        # The kernel has the time of all threads together in place of the first one's own.
+        return found._replace(time_ns=None) if thread == self.process_id else found
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``NT_AUXV``."""

@@ -12,7 +12,7 @@ from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
 from ompd.debugger.targets.live.tracer import LONGER_STOPS
-from ompd.errors import BadProcess
+from ompd.errors import BadProcess, Unavailable
 
 # What is copied of all stacks together, from the stack pointers on: each is copied as far as it is used, and of the
 # deepest, where that is too much, as much as of one another, but never less than so much of each. The outermost frames
@@ -78,6 +78,7 @@ class Copy:
         self._left_out: list[tuple[int, int]] = []
         self._maps: bytes | None = None
         self._registers: dict[int, Mapping[str, int] | None] = {}
+        self._texts: dict[str, bytes | None] = {}
 
     def run(self, registers: dict[int, bytes | None], is_over: Callable[[], bool]) -> None:
         """Copy, while the threads stand still: what :class:`Stop` is to do.
@@ -111,6 +112,13 @@ class Copy:
         self._tried, self._left_out = ranges[:tried], ranges[tried:]
         if self._maps is None:
             self._maps = process.maps_of(reader, is_over)
+        for path in process.wanted:
+            if is_over():
+                break
+            try:
+                self._texts[path] = process.text(path)
+            except Unavailable:
+                self._texts[path] = None
         if self._nearby:
             self._got_nearby, tried = ptrace.read_memory(
                 reader, self._nearby, self._buffer_nearby, lambda: is_over() or self._clock() >= soon
@@ -161,7 +169,15 @@ class Copy:
                     "it changes its mappings, and what they were was not read within the limit of the stop",
                     hint=LONGER_STOPS,
                 )
-        return Moment(self._process, self._registers, parse_maps(maps), pages, asked_for=tried, left_out=left_out)
+        return Moment(
+            self._process,
+            self._registers,
+            parse_maps(maps),
+            pages,
+            asked_for=tried,
+            left_out=left_out,
+            texts=self._texts,
+        )
 
 
 def _split(start: int, size: int) -> Iterator[tuple[int, int]]:

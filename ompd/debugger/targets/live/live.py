@@ -46,6 +46,7 @@ class LiveProcess(RunningProcess):
 
     def glance(self) -> Moment:
         """Return the process as it is told while it runs. Of threads that run now the registers are not known."""
+        self.wanted.clear()
         return Moment(self, {t: self.blocked_at(t) for t in self.thread_ids()}, parse_maps(self.maps()))
 
     def surface(self) -> Moment:

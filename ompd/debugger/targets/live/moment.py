@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
-from ompd.binary.core.notes import FileMapping, SignalInfo
+from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
 from ompd.binary.core.procfs import MemoryMapping, file_mappings
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
 from ompd.debugger.targets.base import Loss, MemoryRegion
 from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
-from ompd.errors import BadInput, MemoryFault, StaleHandle
+from ompd.errors import BadInput, MemoryFault, StaleHandle, Unavailable
 
 # Around a page of the heap that was read once, its neighbours are likely to be read when the program has moved on: so
 # many more of them as it has moved on more often.
@@ -23,6 +23,7 @@ _GROWS = 32  # pages that a heap may have grown by when it is copied as a whole
 _MAX_READ = 128 << 20
 _MAX_GLANCE = 128 << 20
 _MAX_CONSTANTS = 4096  # pages
+_MAX_WANTED = 1 << 14  # files of /proc
 
 
 class Moment:
@@ -47,6 +48,7 @@ class Moment:
         asked_for: Collection[int] = (),
         left_out: int = 0,
         keeps_pages: bool = True,
+        texts: Mapping[str, bytes | None] | None = None,
     ) -> None:
         self.name = f"process {process.process_id}"
         self.architecture = process.architecture
@@ -64,6 +66,7 @@ class Moment:
         self._room = (_MAX_GLANCE >> PAGE_BITS) - len(self._pages)
         self._asked_for = asked_for
         self._keeps_pages = keeps_pages
+        self._texts = dict(texts) if texts is not None else {}
         self._settled: tuple[str, str] | None = None
         self._is_over = False
 
@@ -153,7 +156,9 @@ class Moment:
 
     def unstopped_threads(self) -> Sequence[int]:
         """Return the threads that sleep in the kernel and could not be stopped."""
-        return tuple(thread for thread, known in self._threads.items() if known is None or len(known) < 3)
+        return tuple(
+            thread for thread, known in self._threads.items() if known is None or self.architecture.fp not in known
+        )
 
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings that come from files, by address."""
@@ -165,6 +170,26 @@ class Moment:
 
     def siginfo(self, thread: int) -> SignalInfo | None:
         """Return None: the process runs on."""
+        return None
+
+    def proc_text(self, path: str) -> bytes:
+        """Return what ``/proc/PID/`` had at *path* when the process was stopped; see :meth:`Target.proc_text`."""
+        if self._is_over:
+            raise StaleHandle(f"{self.name} ran on since this was asked: handles are of one stop")
+        if path not in self._texts:
+            # The names of connections stay as long as they have the same number.
+            if self.is_stopped and not path.startswith("net/"):
+                raise Unavailable(f"/proc/{self.process_id}/{path} was not read while the process was stopped")
+            if len(self._process.wanted) < _MAX_WANTED:
+                self._process.wanted[path] = None
+            self._texts[path] = self._process.text(path)
+        found = self._texts[path]
+        if found is None:
+            raise Unavailable(f"/proc/{self.process_id}/{path} could not be read while the process was stopped")
+        return found
+
+    def noted_status(self, thread: int) -> StatusNote | None:
+        """Return None: a process has no notes."""
         return None
 
     def auxiliary_vector(self) -> Mapping[int, int]:

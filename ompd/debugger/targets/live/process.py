@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ompd.binary.core.notes import parse_auxv
-from ompd.binary.core.procfs import parse_status, parse_syscall
+from ompd.binary.core.procfs import parse_status, parse_syscall, parse_syscall_arguments
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.refusals import examine, living_thread, refusal
 from ompd.debugger.targets.live.tracer import stop_error
-from ompd.errors import BadProcess, TargetGone
+from ompd.errors import BadProcess, TargetGone, Unavailable
 
 PAGE = mmap.PAGESIZE
 PAGE_BITS = PAGE.bit_length() - 1
@@ -38,6 +38,8 @@ class RunningProcess:
         self.note = findings.note
         self.architecture: Architecture = findings.architecture
         self.constants: dict[int, bytes] = {}
+        self.wanted: dict[str, None] = {}
+        """Paths in its folder that a query reads: as its pages are, they are read while the process is stopped."""
         self._pages = ptrace.Reader(ptrace.MAX_PIECE)
         self.reader = self.process_id
         """A thread that has the memory: the first one may have ended before the others."""
@@ -158,12 +160,34 @@ class RunningProcess:
         return found
 
     def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return stack pointer and program counter of a thread that sleeps in the kernel, None of another one."""
+        """Return stack pointer, program counter and what tells the system call of a thread that sleeps in the kernel,
+        None of another one.
+        """
         try:
-            blocked = parse_syscall(self._read(f"task/{thread}/syscall"))
+            text = self._read(f"task/{thread}/syscall")
         except (TargetGone, BadProcess):
             return None
-        return {self.architecture.sp: blocked[0], self.architecture.pc: blocked[1]} if blocked is not None else None
+        blocked, arch = parse_syscall(text), self.architecture
+        if blocked is None:
+            return None
+        known = {arch.sp: blocked[0], arch.pc: blocked[1]}
+        call = parse_syscall_arguments(text)
+        if call and arch.kernel_arguments is not None:
+            known.update(zip((arch.kernel_arguments.number, *arch.kernel_arguments.arguments), call, strict=False))
+        return known
+
+    def text(self, path: str) -> bytes:
+        """Return what ``/proc/PID/`` has at *path* now; of a link of ``fd``, what it refers to.
+
+        :raises Unavailable: if it cannot be read
+        """
+        try:
+            if path.startswith("fd/"):
+                return os.fsencode(os.readlink(path, dir_fd=self.folder))
+            return self._read(path)
+        except (OSError, TargetGone, BadProcess) as error:
+            why = error.strerror if isinstance(error, OSError) else "the thread or the process has ended"
+            raise Unavailable(f"/proc/{self.process_id}/{path} could not be read: {why}") from error
 
 
 def _open(name: str, folder: int | None, flags: int, process_id: int) -> int:

@@ -11,10 +11,11 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, SignalInfo, parse_auxv
+from ompd.binary.core.notes import AT_NULL, AT_PHDR, FileMapping, SignalInfo, StatusNote, parse_auxv
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, parse_header
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion, PageOmitted
@@ -322,6 +323,22 @@ class LldbTarget:
 
     def extract(self, start: int, kind: int) -> bytes | None:
         """Return None: of a snapshot LLDB gives the process, and not its notes."""
+        return None
+
+    def proc_text(self, path: str) -> bytes:
+        """Return what ``/proc`` of this machine says, if the process runs here; see :meth:`Target.proc_text`."""
+        self.check()
+        platform = self._target.GetPlatform()
+        if self.is_core or not platform.IsValid() or platform.GetName() != "host" or self.process_id is None:
+            raise Unavailable("the process does not run on this machine")
+        folder = Path("/proc", str(self.process_id))
+        try:
+            return os.fsencode((folder / path).readlink()) if path.startswith("fd/") else (folder / path).read_bytes()
+        except OSError as error:
+            raise Unavailable(f"{folder / path} could not be read: {error.strerror}") from error
+
+    def noted_status(self, thread: int) -> StatusNote | None:
+        """Return None: of a core LLDB gives the registers, and not its notes."""
         return None
 
     def auxiliary_vector(self) -> Mapping[int, int]:

@@ -1,0 +1,212 @@
+"""The system call that a thread is in: which one, with which arguments, and what its arguments say of the wait."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ompd.contract.memory import Memory, read_unsigned
+from ompd.debugger.architecture import KernelArguments
+from ompd.debugger.stacks.stacks import Stacks
+from ompd.debugger.threads.threads import Threads
+from ompd.debugger.waiting import Waiting
+from ompd.errors import MemoryFault, Unavailable
+
+# What the kernel has in the register of the answer of a call that has not ended (Linux, include/linux/errno.h):
+# ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of one that a stop or a core interrupted; EINTR of
+# those that are not restarted, as epoll_wait; ENOSYS before any answer is known.
+_NO_ANSWER = frozenset((-512, -513, -514, -516, -4, -38))
+_MAX_CALLS = 1 << 12
+_LATER_TIMES = "_time64"
+
+# futex operations that wait (Linux, futex.h): WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
+FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2 = 0, 6, 9, 11, 13
+FUTEX_PRIVATE = 128
+_FUTEX_CLOCK_REALTIME = 256
+_FUTEX_WAITS = frozenset((FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2))
+_MAX_SELECTED = 1024  # FD_SETSIZE
+_F_WAITING_LOCKS = frozenset((7, 14, 38))  # F_SETLKW, F_SETLKW64, F_OFD_SETLKW
+
+
+class SystemCall(NamedTuple):
+    """A system call: its ``number``, None if that is unknown; its ``name``, if it is one of those that may wait; its
+    ``arguments``, of which each is None if unknown.
+    """
+
+    number: int | None
+    name: str | None
+    arguments: tuple[int | None, ...]
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What its arguments mean, None for a call that never waits, or an unknown one."""
+        return _MEANINGS.get((self.name or "").removesuffix(_LATER_TIMES))
+
+    def signed(self, index: int) -> int | None:
+        """Return an argument of C's type ``int``, None if it is unknown."""
+        value = self.arguments[index] if index < len(self.arguments) else None
+        return None if value is None else _as_signed(value, 4)
+
+
+class Meaning(NamedTuple):
+    """What the arguments of a system call mean, by their indices.
+
+    ``kind`` is one of :class:`ompd.model.stalls.SystemWait`. ``descriptor`` is that of a file. Whether the call ends by
+    itself says ``timeout``, a pointer to a time that is null without one, or ``milliseconds``, which are negative
+    without one; or ``is_timed`` for all calls, None if they do not say.
+    """
+
+    kind: str
+    descriptor: int | None = None
+    timeout: int | None = None
+    milliseconds: int | None = None
+    is_timed: bool | None = False
+
+
+class Futex(NamedTuple):
+    """The arguments of a futex call that waits. ``operation`` has no flags; ``timeout`` is what ends it by itself:
+    ``relative`` to its begin or an ``absolute`` time, None for nothing.
+    """
+
+    word: int
+    operation: int
+    expected: int | None
+    is_private: bool
+    timeout: str | None
+
+
+_IO, _SOCKET = Meaning("io", 0), Meaning("io", 0, is_timed=None)
+_MEANINGS = {
+    "futex": Meaning("futex"),
+    "futex_waitv": Meaning("futex", timeout=3),
+    **dict.fromkeys(("nanosleep", "clock_nanosleep"), Meaning("sleep", is_timed=True)),
+    # Of a socket these may have a time limit of their own (SO_RCVTIMEO, SO_SNDTIMEO).
+    **dict.fromkeys(("read", "write", "readv", "writev"), _SOCKET),
+    **dict.fromkeys(("accept", "accept4", "connect", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg"), _SOCKET),
+    "recvmmsg": Meaning("io", 0, is_timed=None),
+    **dict.fromkeys(("pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "ioctl", "flock"), _IO),
+    **dict.fromkeys(("fcntl", "fcntl64", "fsync", "fdatasync", "sync_file_range", "syncfs"), _IO),
+    **dict.fromkeys(("sendfile", "sendfile64", "splice", "tee", "vmsplice"), _IO),
+    **dict.fromkeys(("open", "openat", "msync", "sync"), Meaning("io")),
+    "poll": Meaning("io", milliseconds=2),
+    "ppoll": Meaning("io", timeout=2),
+    **dict.fromkeys(("select", "_newselect", "pselect6"), Meaning("io", timeout=4)),
+    **dict.fromkeys(("epoll_wait", "epoll_pwait"), Meaning("io", 0, milliseconds=3)),
+    "epoll_pwait2": Meaning("io", 0, timeout=3),
+    **dict.fromkeys(("io_getevents", "io_pgetevents"), Meaning("io", timeout=4)),
+    "io_uring_enter": Meaning("io", 0, is_timed=None),
+    **dict.fromkeys(("pause", "rt_sigsuspend", "sigsuspend"), Meaning("signal")),
+    "rt_sigtimedwait": Meaning("signal", timeout=2),
+    **dict.fromkeys(("wait4", "waitpid", "waitid", "vfork"), Meaning("child")),
+    "semop": Meaning("system_call"),
+    "semtimedop": Meaning("system_call", timeout=3),
+    **dict.fromkeys(("msgsnd", "msgrcv"), Meaning("system_call")),
+    **dict.fromkeys(("mq_timedsend", "mq_timedreceive"), Meaning("system_call", timeout=4)),
+}
+
+
+def _as_signed(value: int, size: int) -> int:
+    value &= (1 << 8 * size) - 1
+    return value - (1 << 8 * size) if value >> (8 * size - 1) else value
+
+
+class KernelCalls:
+    """The system calls of one process's threads."""
+
+    def __init__(
+        self, memory: Memory, threads: Threads, stacks: Stacks, waiting: Waiting, arguments: KernelArguments | None
+    ) -> None:
+        self._memory, self._threads, self._stacks, self._waiting = memory, threads, stacks, waiting
+        self._places = arguments
+
+    def current(self, thread: int) -> SystemCall | None:
+        """Return the system call that *thread* is in, None if it is in none, or in one that has its answer.
+
+        :raises Unavailable: if its registers or its code are unknown
+        """
+        places = self._places
+        if places is None:
+            raise Unavailable("how this processor's system calls are made is not known")
+        registers, stack = self._threads.registers(thread), self._stacks.stack(thread)
+        frame = stack.innermost
+        is_in_call = self._waiting.is_in_call(frame) if frame is not None else None
+        if frame is None or is_in_call is None:
+            raise Unavailable(f"the {'registers' if frame is None else 'code'} of thread {thread} could not be read")
+        if not is_in_call:
+            return None
+        answer = registers.get(places.result)
+        if answer is not None and _as_signed(answer, self._memory.pointer_size) not in _NO_ANSWER:
+            return None
+        number = registers.get(places.number)
+        if number is not None and _as_signed(number, 4) < 0:
+            return None
+        if number is None or number in (0, places.restart) or number >= _MAX_CALLS:
+            # A stop has the kernel restart a call by another number. A snapshot has 0 where its target did not have the
+            # register. The code says more.
+            number = self._waiting.number_by_code(stack)
+        name = places.waits.get(number) if number is not None else None
+        return SystemCall(number, name, tuple(registers.get(register) for register in places.arguments))
+
+    def futex(self, call: SystemCall) -> Futex | None:
+        """Return what a thread in the system call ``futex`` waits for, None if the call does not wait.
+
+        :raises Unavailable: if its arguments are unknown
+        """
+        word, operation, expected, timeout = call.arguments[:4]
+        if word is None or operation is None:
+            raise Unavailable("the arguments of the system call are unknown")
+        which = operation & 0xFFFFFFFF & ~(FUTEX_PRIVATE | _FUTEX_CLOCK_REALTIME)
+        if which not in _FUTEX_WAITS:
+            return None
+        ends = None if not timeout else "relative" if which == FUTEX_WAIT else "absolute"
+        expected = expected & 0xFFFFFFFF if expected is not None else None
+        return Futex(word, which, expected, bool(operation & FUTEX_PRIVATE), ends)
+
+    def is_timed(self, call: SystemCall, meaning: Meaning) -> bool | None:
+        """Return whether the call ends by itself, None if that is unknown."""
+        if meaning.timeout is not None:
+            pointer = call.arguments[meaning.timeout]
+            return None if pointer is None else pointer != 0
+        if meaning.milliseconds is not None:
+            milliseconds = call.signed(meaning.milliseconds)
+            return None if milliseconds is None else milliseconds >= 0
+        return meaning.is_timed
+
+    def waits_for_locks(self, call: SystemCall) -> bool:
+        """Return whether ``fcntl`` waits: for a lock of a file, and for nothing else."""
+        command = call.signed(1)
+        return command is None or command in _F_WAITING_LOCKS
+
+    def descriptors(self, call: SystemCall, meaning: Meaning) -> list[int] | None:
+        """Return the file descriptors that the call waits for, None if they are unknown."""
+        name = (call.name or "").removesuffix(_LATER_TIMES)
+        try:
+            if name in ("poll", "ppoll"):
+                return self._polled(call)
+            if name in ("select", "_newselect", "pselect6"):
+                return self._selected(call)
+        except MemoryFault:
+            return None
+        descriptor = call.signed(meaning.descriptor) if meaning.descriptor is not None else None
+        return None if descriptor is None or descriptor < 0 else [descriptor]
+
+    def _polled(self, call: SystemCall) -> list[int] | None:
+        # struct pollfd: int fd; short events, revents
+        address, count = call.arguments[0], call.arguments[1]
+        if address is None or count is None or count > _MAX_SELECTED:
+            return None
+        raw = self._memory.read(address, 8 * count) if count else b""
+        order = self._memory.byte_order
+        found = (int.from_bytes(raw[at : at + 4], order, signed=True) for at in range(0, len(raw), 8))
+        return [descriptor for descriptor in found if descriptor >= 0]
+
+    def _selected(self, call: SystemCall) -> list[int] | None:
+        # The kernel writes the sets when the call ends, so that they are still what was asked for.
+        count = call.signed(0)
+        if count is None or not 0 <= count <= _MAX_SELECTED or None in call.arguments[1:4]:
+            return None
+        size, found = self._memory.pointer_size, 0
+        for address in call.arguments[1:4]:
+            for word in range(-(-count // (8 * size)) if address else 0):
+                assert address is not None
+                found |= read_unsigned(self._memory, address + word * size, size) << 8 * size * word
+        return [number for number in range(count) if found >> number & 1]

@@ -1,0 +1,195 @@
+"""What the kernel says of a process besides its memory: processor time, signals, timers, files, its identity.
+
+Cores have some of it in their notes; of a live process it is read while the process is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from ompd.binary.core.notes import (
+    AT_BASE,
+    AT_ENTRY,
+    AT_PHDR,
+    AT_RANDOM,
+    AT_SYSINFO_EHDR,
+    StatusNote,
+)
+from ompd.binary.core.procfs import (
+    TaskStatus,
+    Timer,
+    find_connection,
+    parse_signals,
+    parse_stat,
+    parse_status,
+    parse_timers,
+    parse_times,
+)
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.modules.modules import ModuleList
+from ompd.debugger.targets.base import Target
+from ompd.errors import MalformedFile, MemoryFault, Unavailable
+from ompd.records import record
+
+_SIGKILL = 9
+_RANDOM_SIZE = 16  # bytes that the kernel gives a program at its start (AT_RANDOM)
+_PLACES = (AT_PHDR, AT_BASE, AT_ENTRY, AT_RANDOM, AT_SYSINFO_EHDR)
+_TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6", "net/unix")
+_NANOSECONDS = 1_000_000_000
+
+
+class PendingSignals(NamedTuple):
+    """Numbers of signals: those pending for the ``thread`` alone, those pending for the ``process``, None if that is
+    unknown, and those that the thread has ``blocked``. One that is pending and not blocked ends most waits.
+    """
+
+    thread: frozenset[int]
+    process: frozenset[int] | None
+    blocked: frozenset[int]
+
+
+@record
+class ProcessIdentity:
+    """What tells a process from all others.
+
+    ``process_ids`` are its numbers, outside and inside of its container; ``start_time`` is when it started, in clock
+    ticks since the machine did, None if the target does not say; ``random`` are the 16 random bytes that the kernel
+    gave its program (AT_RANDOM), which a forked child has, too; ``places`` are entries of the auxiliary vector, where
+    program, loader and vDSO were put at random; ``build_id`` is the program's. What is unknown is None or empty.
+    """
+
+    process_ids: frozenset[int]
+    start_time: int | None
+    random: bytes | None
+    places: tuple[tuple[int, int], ...]
+    build_id: str | None
+
+
+def is_same_process(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
+    """Return whether two moments are of the same process, which executed no other program between; None if what is
+    known of them is not enough to say so.
+    """
+    if one.process_ids and other.process_ids and not one.process_ids & other.process_ids:
+        return False
+    places: Mapping[int, int] = dict(other.places)
+    pairs = [(one.start_time, other.start_time), (one.random, other.random), (one.build_id, other.build_id)]
+    pairs += [(value, places.get(key)) for key, value in one.places]
+    if any(a is not None and b is not None and a != b for a, b in pairs):
+        return False
+    is_known = one.random is not None and other.random is not None
+    return True if is_known and one.process_ids and other.process_ids else None
+
+
+class SystemFacts:
+    """What the kernel says of one process at one stop."""
+
+    def __init__(self, target: Target, memory: TargetMemory, modules: ModuleList) -> None:
+        self._target, self._memory, self._modules = target, memory, modules
+
+    def cpu_time_ns(self, thread: int) -> int:
+        """Return the processor time that *thread* has used so far, in nanoseconds.
+
+        Of a live process ``schedstat``, exact, else ``stat``, in clock ticks; of a core's note ``pr_utime`` and
+        ``pr_stime``, in microseconds.
+
+        :raises Unavailable: if the target does not say: gdb's cores do not, and the kernel's not of the first thread,
+            for which they have the time of all threads together
+        """
+        found = self.status(thread).time_ns
+        if not found:
+            raise Unavailable("the core does not have the processor time of this thread")
+        return found
+
+    def status(self, thread: int) -> StatusNote:
+        """Return processor time and masks of signals of *thread*.
+
+        :raises Unavailable: if the target has none of them
+        """
+        noted = self._target.noted_status(thread)
+        if noted is not None:
+            return noted
+        signals = self._signals(thread)
+        return StatusNote(signals.pending, signals.blocked, self._time(thread))
+
+    def _signals(self, thread: int) -> TaskStatus:
+        try:
+            return parse_signals(self._target.proc_text(f"task/{thread}/status"))
+        except MalformedFile as error:
+            raise Unavailable(str(error)) from error
+
+    def _time(self, thread: int) -> int:
+        with suppress(Unavailable, ValueError, IndexError):
+            return int(self._target.proc_text(f"task/{thread}/schedstat").split()[0])
+        try:
+            ticks = sum(parse_times(self._target.proc_text(f"task/{thread}/stat")))
+        except MalformedFile as error:
+            raise Unavailable(str(error)) from error
+        return ticks * _NANOSECONDS // os.sysconf("SC_CLK_TCK")
+
+    def pending_signals(self, thread: int) -> PendingSignals:
+        """Return the signals that are pending for *thread*.
+
+        :raises Unavailable: if the target does not say
+        """
+        noted = self._target.noted_status(thread)
+        if noted is not None:
+            # By SIGKILL the kernel stops the other threads when it writes a core. Those of the process it leaves out.
+            pending = _numbers(noted.pending) - {_SIGKILL}
+            return PendingSignals(pending, None, _numbers(noted.blocked))
+        found = self._signals(thread)
+        return PendingSignals(_numbers(found.pending), _numbers(found.shared), _numbers(found.blocked))
+
+    def timers(self) -> list[Timer]:
+        """Return the POSIX timers that the process has made (``timer_create``), set or not: the kernel does not say
+        which are set. Alarms (``alarm``, ``setitimer``) are not among them.
+
+        :raises Unavailable: if the target does not say: cores do not, nor kernels without CONFIG_CHECKPOINT_RESTORE
+        """
+        try:
+            return parse_timers(self._target.proc_text("timers"))
+        except MalformedFile as error:
+            raise Unavailable(str(error)) from error
+
+    def describe(self, descriptor: int) -> str:
+        """Return what a file descriptor of the process refers to: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
+
+        :raises Unavailable: if the target does not say
+        """
+        text = os.fsdecode(self._target.proc_text(f"fd/{descriptor}"))
+        if not (text.startswith("socket:[") and text.endswith("]") and text[8:-1].isdigit()):
+            return text
+        for table in _TABLES:
+            with suppress(Unavailable):
+                found = find_connection(self._target.proc_text(table), int(text[8:-1]))
+                if found is not None:
+                    return f"{table.removeprefix('net/')} {found}"
+        return text
+
+    def identity(self) -> ProcessIdentity:
+        """Return what tells this process from others, as far as the target knows."""
+        target = self._target
+        numbers = {target.process_id} - {None}
+        start = None
+        with suppress(Unavailable, MalformedFile, ValueError):
+            text = target.proc_text("status")
+            numbers |= {int(number) for number in parse_status(text).get("NSpid", "").split()}
+            start = parse_stat(target.proc_text("stat")).start_time
+        vector = target.auxiliary_vector()
+        random = None
+        with suppress(MemoryFault):
+            random = self._memory.read(vector[AT_RANDOM], _RANDOM_SIZE) if AT_RANDOM in vector else None
+        program = next((module.record for module in self._modules if module.record.is_program), None)
+        return ProcessIdentity(
+            frozenset(number for number in numbers if number is not None),
+            start,
+            random,
+            tuple((key, vector[key]) for key in _PLACES if key in vector),
+            program.build_id if program is not None else None,
+        )
+
+
+def _numbers(mask: int) -> frozenset[int]:
+    return frozenset(number + 1 for number in range(mask.bit_length()) if mask >> number & 1)

@@ -1,0 +1,264 @@
+"""The objects of glibc that threads wait for: mutexes, conditions, threads, read-write locks, barriers, semaphores.
+
+A thread sleeps on a word inside of the object. What the object is follows from the routine that was called; where it
+begins, from the member that the word is. Members are at places that glibc's ABI fixes, since programs allocate these
+objects themselves (``bits/pthreadtypes.h``, ``bits/thread-shared-types.h``). Nothing is said of an object whose other
+members contradict what it is taken for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from ompd.contract.memory import Memory, read_unsigned
+from ompd.contract.process import Frame
+from ompd.debugger.architecture import Architecture, PthreadObjects
+from ompd.debugger.system_waits.calls import FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, Futex
+from ompd.debugger.threads.glibc import GlibcThreads
+from ompd.debugger.threads.threads import Threads
+from ompd.debugger.threads.tls import pthread_of
+from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
+
+# Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. ELISION (two bits) may be
+# added by the library itself.
+_MUTEX_TYPE, _RECURSIVE = 3, 1
+_ROBUST, _PRIO_INHERIT, _PRIO_PROTECT, _PROCESS_SHARED = 16, 32, 64, 128
+_MUTEX_KINDS = _MUTEX_TYPE | _ROBUST | _PRIO_INHERIT | _PRIO_PROTECT | _PROCESS_SHARED | 256 | 512
+# The lock word: 2 if somebody may sleep; of robust and PI mutexes the owner with two flags (Linux, futex.h).
+_CONTENDED = 2
+_FUTEX_TID, _OWNER_DIED = 0x3FFFFFFF, 0x40000000
+_CEILING = 0xFFF80000  # PTHREAD_MUTEX_PRIO_CEILING_MASK
+_MAX_THREADS = 1 << 22
+# __g_signals in pthread_cond_t: two words. Later releases (2.42, and branches of earlier ones) have no __g_refs.
+_COND_WORDS = (40, 44, 32, 36)
+_RW_PHASE, _RW_WRITERS = 8, 12  # __wrphase_futex, __writers_futex
+_RW_FLAGS = 3  # the most that these two hold
+_BARRIER_ROUND = 4  # current_round in struct pthread_barrier
+_MOST_OF_FRAME = 1024
+
+
+class Found(NamedTuple):
+    """What is known of an object; ``unavailable`` says why of each member that is None but exists."""
+
+    kind: str
+    object: int | None
+    owner: int | None = None
+    is_owner_alive: bool | None = None
+    is_recursive: bool | None = None
+    is_shared: bool | None = None
+    unavailable: Mapping[str, str] = {}
+
+
+class Owners:
+    """The native ids of threads by the numbers that they have inside of their process, which is what glibc notes.
+
+    They differ where the process is in a container, for a live process and for a core that gdb wrote from outside.
+    """
+
+    def __init__(self, threads: Threads, glibc: GlibcThreads, architecture: Architecture) -> None:
+        self._threads, self._glibc, self._architecture = threads, glibc, architecture
+
+    @cached_property
+    def _natives(self) -> tuple[dict[int, tuple[int, int | None]], bool]:
+        # Native id and struct pthread by the own number, and whether that is known of all threads.
+        found: dict[int, tuple[int, int | None]] = {}
+        is_whole = self._threads.names_all
+        for native in self._threads.threads():
+            try:
+                pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
+                found[self._glibc.native_id(pthread)] = native, pthread
+            except Unavailable:
+                found.setdefault(native, (native, None))
+            except CorruptState:
+                continue  # it ends at this moment: the kernel has cleared its number
+            except OmpdError:
+                is_whole = False
+        return found, is_whole
+
+    def native_id(self, own: int) -> int | None:
+        """Return the native id of the thread that the process numbers *own*, None if it has none such."""
+        found = self._natives[0].get(own)
+        return found[0] if found is not None else None
+
+    def is_thread(self, native: int, pthread: int) -> bool:
+        """Return whether the thread's ``struct pthread`` may be at *pthread*."""
+        return any(known[0] == native and known[1] in (None, pthread) for known in self._natives[0].values())
+
+    def add(self, found: Found, owner: int, *, is_shared: bool, pthread: int | None = None) -> Found:
+        """Return *found* with the thread that the process numbers *owner*.
+
+        :param is_shared: whether a thread of another process may be meant
+        :param pthread: the ``struct pthread`` that it has to have
+        """
+        natives, is_whole = self._natives
+        native, descriptor = natives.get(owner, (None, None))
+        if native is not None and (pthread is None or descriptor in (None, pthread)):
+            return found._replace(owner=native, is_owner_alive=True)
+        if is_shared:
+            why = f"the process has no thread {owner}, and the object is shared with other processes"
+        elif not is_whole:
+            why = f"the target has lost threads, and {owner} may be one of them"
+        else:
+            return found._replace(owner=owner, is_owner_alive=False)
+        return found._replace(owner=owner, unavailable={**found.unavailable, "is_owner_alive": why})
+
+
+class PthreadWaits:
+    """Objects that the threads of one process wait for."""
+
+    def __init__(self, memory: Memory, owners: Owners, glibc: GlibcThreads, places: PthreadObjects) -> None:
+        self._memory, self._owners, self._glibc, self._places = memory, owners, glibc, places
+
+    def find(self, kind: str, futex: Futex, frames: Iterable[Frame]) -> Found:
+        """Return the object of the *kind* that a routine waits for whose system call is *futex*.
+
+        :param frames: the frames of the C library's functions, innermost first
+        """
+        if futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2):
+            return self._mutex(futex)
+        try:
+            if kind == "mutex":
+                return self._mutex(futex)
+            if kind == "condition":
+                return self._condition(futex, frames)
+            if kind == "join":
+                return self._join(futex)
+            if kind == "rwlock":
+                return self._rwlock(futex)
+            if kind == "pthread_barrier":
+                return self._barrier(futex)
+        except MemoryFault as error:
+            return _unknown(kind, futex.word, str(error))
+        return Found(kind, futex.word)
+
+    def _word(self, address: int) -> int:
+        return read_unsigned(self._memory, address, 4)
+
+    # Mutexes
+
+    def _mutex(self, futex: Futex) -> Found:
+        # The lock word is the first member.
+        address = futex.word
+        try:
+            lock, noted = self._word(address), self._word(address + 8)
+            kind = self._word(address + self._places.mutex_kind)
+        except MemoryFault as error:
+            return _unknown("mutex", address, str(error), "is_recursive")
+        if kind & ~_MUTEX_KINDS or (futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2)) != bool(kind & _PRIO_INHERIT):
+            why = f"what it sleeps on is no mutex: its kind would be {kind:#x}"
+            return _unknown("futex", address, why)
+        is_recursive = kind & _MUTEX_TYPE == _RECURSIVE
+        is_shared = bool(kind & _PROCESS_SHARED)
+        found = Found("mutex", address, is_recursive=is_recursive, is_shared=is_shared)
+        if kind & _ROBUST:
+            why = "glibc marks every robust mutex as one that is shared with other processes"
+            found = found._replace(is_shared=None, unavailable={"is_shared": why})
+        owner, doubt = self._mutex_owner(kind, lock, noted)
+        if owner is None:
+            return found._replace(unavailable={**found.unavailable, **_reasons(doubt)})
+        return self._owners.add(found, owner, is_shared=is_shared)
+
+    def _mutex_owner(self, kind: int, lock: int, noted: int) -> tuple[int | None, str]:
+        # The owner, as the process itself numbers its threads, or why it is unknown.
+        if kind & (_ROBUST | _PRIO_INHERIT):
+            owner = lock & _FUTEX_TID
+            if lock & _OWNER_DIED:
+                return None, "the thread that held the mutex has ended with it (FUTEX_OWNER_DIED)"
+            if not owner:
+                return None, "nobody holds the mutex: it is about to be taken"
+            if noted not in (0, owner):
+                return None, f"the mutex contradicts itself: thread {owner} in its lock word, {noted} as its owner"
+            return _checked(owner)
+        if kind & _PRIO_PROTECT:
+            lock &= ~_CEILING
+        if lock == 0:
+            return None, "nobody holds the mutex: it is about to be taken"
+        if lock not in (1, _CONTENDED):
+            return None, f"the mutex contradicts itself: its lock word is {lock:#x}"
+        if not noted:
+            return None, "the mutex has no owner noted: it is being taken or released"
+        return _checked(noted)
+
+    # Conditions
+
+    def _condition(self, futex: Futex, frames: Iterable[Frame]) -> Found:
+        if futex.operation == FUTEX_WAIT and futex.expected == _CONTENDED:
+            found = self._mutex(futex)  # it was signalled, and takes the mutex again
+            if found.kind == "mutex" and found.owner is not None:
+                return found
+        # A function of the C library has the condition's address in a register or on its stack.
+        bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
+        seen = bases & set(self._values(frames))
+        reasons = {"owner": "a condition does not record who will signal it"}
+        if len(seen) != 1:
+            reasons["object"] = f"where the condition begins that has the word at {futex.word:#x} was not found"
+            return Found("condition", None, unavailable=reasons)
+        return Found("condition", seen.pop(), unavailable=reasons)
+
+    def _values(self, frames: Iterable[Frame]) -> Iterable[int]:
+        size, order = self._memory.pointer_size, self._memory.byte_order
+        for frame in frames:
+            yield from frame.registers.values()
+            end = min(frame.cfa, frame.sp + _MOST_OF_FRAME) if frame.cfa is not None else frame.sp
+            start = frame.sp + -frame.sp % size
+            try:
+                raw = self._memory.read(start, (end - start) // size * size) if end > start else b""
+            except MemoryFault:
+                continue
+            for at in range(0, len(raw), size):
+                yield int.from_bytes(raw[at : at + size], order)
+
+    # Others
+
+    def _join(self, futex: Futex) -> Found:
+        # The word is the thread's number in its descriptor, which the kernel clears when the thread has ended.
+        try:
+            pthread = futex.word - self._glibc.member("pthread_tid").offset
+        except OmpdError as error:
+            return _unknown("join", futex.word, str(error))
+        now, expected = self._word(futex.word), futex.expected
+        found = Found("join", pthread, is_shared=False)
+        if expected is None or not 0 < expected <= _MAX_THREADS or now not in (0, expected):
+            return found._replace(unavailable=_reasons("the descriptor of the thread that is joined is damaged"))
+        if not now:
+            return found._replace(owner=expected, is_owner_alive=False)
+        return self._owners.add(found, expected, is_shared=False, pthread=pthread)
+
+    def _rwlock(self, futex: Futex) -> Found:
+        # A reader that lets writers go first sleeps on the count of readers, which has more bits than the others.
+        expected = futex.expected
+        if expected is None:
+            return _unknown("rwlock", None, "the arguments of the system call are unknown")
+        offset = 0 if expected > _RW_FLAGS else _RW_WRITERS if futex.word % 8 else _RW_PHASE
+        address = futex.word - offset
+        phase, writers = self._word(address + _RW_PHASE), self._word(address + _RW_WRITERS)
+        writer = self._word(address + self._places.rwlock_writer)
+        if phase > _RW_FLAGS or writers > _RW_FLAGS or writer > _MAX_THREADS:
+            return _unknown("rwlock", None, f"what is around the word at {futex.word:#x} is no read-write lock")
+        found = Found("rwlock", address, is_shared=not futex.is_private)
+        if not writer:
+            return found._replace(unavailable=_reasons("readers hold the lock, and it does not record which threads"))
+        return self._owners.add(found, writer, is_shared=not futex.is_private)
+
+    def _barrier(self, futex: Futex) -> Found:
+        address = futex.word - _BARRIER_ROUND
+        count = self._word(address + 8)
+        if not 0 < count <= 1 << 31 or (futex.expected is not None and self._word(futex.word) < futex.expected):
+            return _unknown("pthread_barrier", None, f"what is around the word at {futex.word:#x} is no barrier")
+        why = "a pthread_barrier_t counts threads, and does not record which"
+        return Found("pthread_barrier", address, unavailable={"owner": why})
+
+
+def _checked(owner: int) -> tuple[int | None, str]:
+    return (owner, "") if 0 < owner <= _MAX_THREADS else (None, f"no thread can have the number {owner}")
+
+
+def _reasons(why: str) -> dict[str, str]:
+    return {"owner": why, "is_owner_alive": why}
+
+
+def _unknown(kind: str, address: int | None, why: str, *others: str) -> Found:
+    reasons = {**_reasons(why), **dict.fromkeys(others, why)}
+    return Found(kind, address, unavailable=reasons if address is not None else {**reasons, "object": why})

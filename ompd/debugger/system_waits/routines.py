@@ -1,0 +1,146 @@
+"""The routine in which a thread waits: the C library's, that of MPI, or Python's, by the functions on its stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ompd.contract.process import Module, Shape, Stack
+from ompd.debugger.places import Places
+from ompd.debugger.stacks.calls import Calls
+from ompd.debugger.symbols import Symbols
+
+_MAX_FRAMES = 128
+_MAX_OWN = 24  # frames of the C library's own one within another
+
+KINDS = {
+    **dict.fromkeys(("pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"), "mutex"),
+    **dict.fromkeys(("pthread_mutex_cond_lock", "mtx_lock", "mtx_timedlock"), "mutex"),
+    **dict.fromkeys(("pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait"), "condition"),
+    **dict.fromkeys(("cnd_wait", "cnd_timedwait"), "condition"),
+    **dict.fromkeys(("pthread_join", "pthread_timedjoin_np", "pthread_clockjoin_np", "thrd_join"), "join"),
+    **dict.fromkeys(("pthread_timedjoin_ex", "pthread_clockjoin_ex"), "join"),
+    **dict.fromkeys(("sem_wait", "sem_timedwait", "sem_clockwait"), "semaphore"),
+    **dict.fromkeys(("pthread_rwlock_rdlock", "pthread_rwlock_timedrdlock", "pthread_rwlock_clockrdlock"), "rwlock"),
+    **dict.fromkeys(("pthread_rwlock_wrlock", "pthread_rwlock_timedwrlock", "pthread_rwlock_clockwrlock"), "rwlock"),
+    "pthread_barrier_wait": "pthread_barrier",
+    **dict.fromkeys(("pthread_once", "call_once", "cxa_guard_acquire"), "once"),
+}
+"""The kind of object that a routine waits for, by its name without leading underscores."""
+
+# Of a program that has the C library in itself, functions that are called by these routines, and other ones that wait.
+_OWN = re.compile(
+    r"lll_\w*lock_wait\w*|futex_wait|futex_lock_pi\w*|futex_abstimed_wait\w*|do_futex_wait|sem_wait_\w+"
+    r"|pthread_(?:mutex|cond|rwlock|once|barrier|clockjoin|timedjoin)_\w+|syscall_cancel\w*|internal_syscall_cancel"
+    r"|nanosleep|clock_nanosleep\w*|u?sleep|thrd_sleep|p?poll|p?select|epoll_p?wait2?|readv?|writev?|p?read64|p?write64"
+    r"|accept4?|connect|recv(?:from|msg|mmsg)?|send(?:to|msg|mmsg)?|wait(?:pid|id|[34])?|sigwait(?:info)?"
+    r"|sigtimedwait\w*|sigsuspend|pause|flock|fcntl\w*|open(?:at)?(?:64)?|syscall"
+)
+_C_LIBRARY = re.compile(
+    r"(?:^|/)(?:libc|libpthread|librt|ld-linux[-\w]*|ld-musl[-\w]*|ld|libc\.musl[-\w]*)(?:-\d[\d.]*)?\.so(?:\.\d+)*"
+    r"(?: \(deleted\))?$|^\[?(?:vdso|linux-vdso|linux-gate)"
+)
+_MADE = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
+_MPI = re.compile(r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_[a-z0-9]+(?:_[a-z0-9]+)*_{1,2}")
+# CPython, Python/ceval_gil.c: the function that waits, and those that may call it where its own name was stripped.
+_TAKES_GIL = "take_gil"
+_CALLERS_OF_IT = frozenset(
+    (
+        *("PyEval_RestoreThread", "PyEval_AcquireThread", "PyEval_AcquireLock", "PyGILState_Ensure"),
+        *("_PyThreadState_Attach", "_PyEval_EvalFrameDefault", "_Py_HandlePending"),
+    )
+)
+_TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
+
+
+class Callers(NamedTuple):
+    """What the functions on a stack say of its wait.
+
+    ``routine`` is the C library's function that other code called, None if that is unknown or no such function is
+    innermost. ``kind`` is what it waits for, None if its name does not say. ``own`` is how many frames, from the
+    innermost on, are the C library's. ``mpi`` is the function of MPI that the thread is in, None without one;
+    ``python`` the module of CPython in which it waits for the interpreter lock, None if it does not.
+    """
+
+    routine: str | None
+    kind: str | None
+    own: int
+    mpi: str | None
+    python: Module | None
+
+
+def plain(symbol: str) -> str:
+    """Return the name of a C library's function without what versions, compilers and aliases add."""
+    name = _MADE.sub("", symbol.partition("@")[0]).removeprefix("__GI_").lstrip("_").removeprefix("libc_")
+    return name.removeprefix("new_") if name.startswith("new_sem_") else name
+
+
+class Routines:
+    """The routines in which threads wait; found once for all stacks of the same shape."""
+
+    def __init__(self, symbols: Symbols, places: Places, calls: Calls) -> None:
+        self._symbols, self._places, self._calls = symbols, places, calls
+        self._known: dict[Shape, Callers] = {}
+        self._is_static = not any(_C_LIBRARY.search(m.name) and "[" not in m.name for m in symbols.modules())
+
+    def of(self, stack: Stack) -> Callers:
+        """Return what the functions on *stack* say."""
+        found = self._known.get(stack.shape)
+        if found is None:
+            found = self._known[stack.shape] = self._of(*stack.shape)
+        return found
+
+    def _of(self, pcs: Sequence[int], sites: Sequence[int]) -> Callers:
+        names: list[tuple[Module | None, str | None]] = []
+        for site in sites[:_MAX_FRAMES]:
+            place = self._places.locate(site)
+            names.append((place.module, place.symbol))
+        own = self._own_frames(names)
+        kind = None
+        for _, name in names[:own]:
+            kind = kind or KINDS.get(plain(name or ""))
+        routine = self._routine(pcs, names, own)
+        kind = kind or KINDS.get(routine or "")
+        if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++: a static variable's first use
+            kind, routine = "once", names[own][1]
+        mpi = [name for _, name in names if name is not None and _MPI.fullmatch(name)]
+        return Callers(routine, kind, own, mpi[-1] if mpi else None, self._python(names, own, routine))
+
+    def _own_frames(self, names: Sequence[tuple[Module | None, str | None]]) -> int:
+        for index, (module, name) in enumerate(names[:_MAX_OWN]):
+            if module is not None and _C_LIBRARY.search(module.name):
+                continue
+            is_inside = self._is_static and module is not None and name is not None
+            if not is_inside or not (plain(name or "") in KINDS or _OWN.fullmatch(plain(name or ""))):
+                return index
+        return min(len(names), _MAX_OWN)
+
+    def _routine(self, pcs: Sequence[int], names: Sequence[tuple[Module | None, str | None]], own: int) -> str | None:
+        if not own:
+            return None
+        module, symbol = names[own - 1]
+        if own < len(names):
+            # What the caller calls: the function inside of it may have ended by a jump to another one.
+            called = self._calls.routine_called(pcs[own])
+            if called is not None and module is not None:
+                name = plain(called)
+                if name in KINDS or _OWN.fullmatch(name) or self._symbols.find(module, called.partition("@")[0]):
+                    return name
+        if symbol is not None and own < len(names):
+            return plain(symbol)
+        known = [plain(name) for _, name in names[:own] if name is not None and plain(name) in KINDS]
+        return known[-1] if known else None
+
+    def _python(
+        self, names: Sequence[tuple[Module | None, str | None]], own: int, routine: str | None
+    ) -> Module | None:
+        outer = names[own : own + 4]
+        for module, name in outer:
+            if name is not None and plain(name) == _TAKES_GIL:
+                return module
+            if name in _CALLERS_OF_IT and routine in _TIMED:
+                return module
+            if name is not None:
+                return None
+        return None

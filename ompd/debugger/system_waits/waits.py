@@ -1,0 +1,223 @@
+"""What a thread waits for outside of OpenMP: its system call, the routine that made it, and the object it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Protocol
+
+from ompd.contract.process import Module, Stack
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.places import Places
+from ompd.debugger.stacks.calls import Calls
+from ompd.debugger.stacks.stacks import Stacks
+from ompd.debugger.symbols import Symbols
+from ompd.debugger.system_waits.calls import Futex, KernelCalls, Meaning, SystemCall
+from ompd.debugger.system_waits.objects import Owners, PthreadWaits
+from ompd.debugger.system_waits.python import InterpreterLock
+from ompd.debugger.system_waits.routines import Callers, Routines
+from ompd.debugger.threads.glibc import GlibcThreads
+from ompd.debugger.threads.threads import Threads
+from ompd.debugger.waiting import Waiting
+from ompd.errors import OmpdError, Unavailable
+from ompd.records import record
+
+_MAX_DESCRIPTORS = 8  # of a poll that are described
+_NO_ROUTINE = "no function of the C library made the system call, or its symbols are not known"
+
+
+@record(kw_only=True)
+class ThreadWait:
+    """What a thread waits for; members are those of :class:`ompd.model.stalls.SystemWait` of the same name.
+
+    ``deadline`` says of what kind the time limit of a timed wait is: ``relative`` to its begin or ``absolute``, None
+    without one or where that is unknown.
+    """
+
+    kind: str
+    routine: str | None = None
+    system_call: str | None = None
+    object: int | None = None
+    owner: int | None = None
+    is_owner_alive: bool | None = None
+    descriptor: int | None = None
+    peer: str | None = None
+    is_timed: bool | None = None
+    deadline: str | None = None
+    is_shared: bool | None = None
+    is_recursive: bool | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+class Descriptors(Protocol):
+    """Tells what file descriptors refer to."""
+
+    def describe(self, descriptor: int) -> str:
+        """Return what a file descriptor of the process refers to: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
+
+        :raises Unavailable: if the target does not say
+        """
+
+
+class SystemWaits:
+    """The waits of one process's threads outside of OpenMP."""
+
+    def __init__(
+        self,
+        memory: TargetMemory,
+        architecture: Architecture,
+        symbols: Symbols,
+        places: Places,
+        threads: Threads,
+        glibc: GlibcThreads,
+        stacks: Stacks,
+        calls: Calls,
+        waiting: Waiting,
+        descriptors: Descriptors,
+    ) -> None:
+        self._memory, self._symbols, self._stacks = memory, symbols, stacks
+        self._descriptors = descriptors
+        self._calls = KernelCalls(memory, threads, stacks, waiting, architecture.kernel_arguments)
+        self._routines = Routines(symbols, places, calls)
+        self._owners = Owners(threads, glibc, architecture)
+        objects = architecture.pthread_objects
+        self._objects = PthreadWaits(memory, self._owners, glibc, objects) if objects is not None else None
+        self._holders: dict[int, int | str] = {}
+
+    def of(self, thread: int) -> ThreadWait | None:
+        """Return what *thread* waits for outside of OpenMP, None if it is in no call that waits.
+
+        A thread that is in a function of MPI is taken to wait there, whether it sleeps or polls.
+
+        :raises Unavailable: if the target does not have the thread's registers or code
+        """
+        stack = self._stacks.stack(thread)
+        try:
+            call = self._calls.current(thread)
+        except Unavailable:
+            callers = self._routines.of(stack) if stack.shape[0] else None
+            if callers is None or (callers.mpi is None and callers.python is None):
+                raise
+            call = None
+        else:
+            callers = self._routines.of(stack)
+        if callers.mpi is not None:
+            # No function of MPI ends by itself after some time.
+            return self._of_call(call, ThreadWait(kind="mpi", routine=callers.mpi, is_timed=False))
+        if callers.python is not None:
+            return self._of_gil(call, callers, callers.python)
+        meaning = call.meaning if call is not None else None
+        if call is None or (meaning is None and call.number is not None):
+            return None
+        if meaning is None:
+            why = "which system call it is in is not known"
+            wait = ThreadWait(kind="system_call", routine=callers.routine, unavailable={"system_call": why})
+            return _complete(replace(wait, unavailable={**wait.unavailable, "is_timed": why}))
+        if meaning.kind == "futex":
+            return self._of_futex(call, callers, stack, meaning)
+        if call.name in ("fcntl", "fcntl64") and not self._calls.waits_for_locks(call):
+            return None
+        return self._of_other(call, meaning, callers)
+
+    def _of_call(self, call: SystemCall | None, wait: ThreadWait) -> ThreadWait:
+        meaning = call.meaning if call is not None else None
+        return replace(wait, system_call=call.name if call is not None and meaning is not None else None)
+
+    def _of_gil(self, call: SystemCall | None, callers: Callers, module: Module) -> ThreadWait:
+        # It waits a few milliseconds, again and again, until it has the lock.
+        wait = ThreadWait(kind="gil", routine=callers.routine, is_timed=False, is_shared=False)
+        holder = self._holders.get(module.start)
+        if holder is None:
+            try:
+                holder = InterpreterLock(self._memory, self._symbols, self._owners, module).holder()
+            except OmpdError as error:
+                holder = str(error)
+            self._holders[module.start] = holder
+        if isinstance(holder, str):
+            wait = replace(wait, unavailable={"owner": holder, "is_owner_alive": holder})
+        else:
+            wait = replace(wait, owner=holder, is_owner_alive=True)
+        return self._of_call(call, wait)
+
+    def _of_futex(self, call: SystemCall, callers: Callers, stack: Stack, meaning: Meaning) -> ThreadWait | None:
+        wait = ThreadWait(kind=callers.kind or "futex", routine=callers.routine, system_call=call.name)
+        if (call.name or "").startswith("futex_waitv"):
+            why = "the words of futex_waitv are not read"
+            timed = self._calls.is_timed(call, meaning)
+            return _complete(replace(wait, kind="futex", is_timed=timed, unavailable={"object": why}))
+        try:
+            futex = self._calls.futex(call)
+        except Unavailable as error:
+            missing = dict.fromkeys(("object", "owner", "is_owner_alive", "is_timed", "is_shared"), str(error))
+            return _complete(replace(wait, unavailable=missing))
+        if futex is None:
+            return None
+        wait = replace(wait, is_timed=futex.timeout is not None, deadline=futex.timeout)
+        return _complete(self._with_object(wait, futex, callers, stack))
+
+    def _with_object(self, wait: ThreadWait, futex: Futex, callers: Callers, stack: Stack) -> ThreadWait:
+        wait = replace(wait, object=futex.word, is_shared=not futex.is_private)
+        if wait.kind in ("futex", "once", "semaphore"):
+            return wait
+        if self._objects is None:
+            why = "where the C library's objects have their members on this processor is not known"
+            return replace(wait, unavailable={"owner": why})
+        found = self._objects.find(wait.kind, futex, stack.frames[: callers.own])
+        return replace(
+            wait,
+            kind=found.kind,
+            object=found.object,
+            owner=found.owner,
+            is_owner_alive=found.is_owner_alive,
+            is_recursive=found.is_recursive,
+            is_shared=wait.is_shared
+            if found.is_shared is None and "is_shared" not in found.unavailable
+            else found.is_shared,
+            unavailable=found.unavailable,
+        )
+
+    def _of_other(self, call: SystemCall, meaning: Meaning, callers: Callers) -> ThreadWait:
+        descriptors = self._calls.descriptors(call, meaning)
+        timed = self._calls.is_timed(call, meaning)
+        kind = meaning.kind
+        if descriptors == [] and timed:
+            kind = "sleep"  # poll() and select() of nothing
+        peer, reasons = self._peer(descriptors) if descriptors else (None, {})
+        if timed is None and meaning.is_timed is None and peer is not None and not peer.startswith(_SOCKETS):
+            timed = False
+        wait = ThreadWait(kind=kind, routine=callers.routine, system_call=call.name, is_timed=timed, peer=peer)
+        if descriptors is not None and len(descriptors) == 1:
+            wait = replace(wait, descriptor=descriptors[0])
+        elif descriptors:
+            reasons = {**reasons, "descriptor": f"it waits for any of {len(descriptors)} file descriptors"}
+        elif kind == "io" and descriptors is None and (meaning.descriptor is not None or meaning.timeout == 4):
+            reasons = {**reasons, "descriptor": "the arguments of the system call are unknown"}
+        if timed is None:
+            reasons = {
+                **reasons,
+                "is_timed": "whether its file has a time limit, as sockets may (SO_RCVTIMEO), is not known",
+            }
+        return _complete(replace(wait, unavailable=reasons))
+
+    def _peer(self, descriptors: list[int]) -> tuple[str | None, dict[str, str]]:
+        known: list[str] = []
+        why = ""
+        for descriptor in descriptors[:_MAX_DESCRIPTORS]:
+            try:
+                known.append(self._descriptors.describe(descriptor))
+            except OmpdError as error:
+                why = str(error)
+        if not known:
+            return None, {"peer": why}
+        more = len(descriptors) - len(known)
+        return ", ".join(known) + (f" and {more} more" if more else ""), {}
+
+
+_SOCKETS = ("socket:", "tcp", "udp", "unix")
+
+
+def _complete(wait: ThreadWait) -> ThreadWait:
+    if wait.routine is not None:
+        return wait
+    return replace(wait, unavailable={"routine": _NO_ROUTINE, **wait.unavailable})

@@ -1,0 +1,67 @@
+"""What a thread waits for outside of OpenMP: part of ``why``."""
+
+from __future__ import annotations
+
+from ompd.errors import OmpdError
+from ompd.model.stalls import SystemWait
+from ompd.session import Session
+
+# How programs call the types of these objects, and what lies behind.
+_TYPES = {
+    "mutex": ("pthread_mutex_t", "__pthread_mutex_s", "mtx_t"),
+    "condition": ("pthread_cond_t", "__pthread_cond_s", "cnd_t"),
+    "semaphore": ("sem_t",),
+    "rwlock": ("pthread_rwlock_t", "__pthread_rwlock_arch_t"),
+    "pthread_barrier": ("pthread_barrier_t",),
+    "once": ("pthread_once_t", "once_flag"),
+}
+
+
+def system_wait(session: Session, thread: int) -> SystemWait | None:
+    """Return what *thread*, a native id, waits for as C library and kernel have it; None if it is in no call that
+    waits. A wait inside of the OpenMP runtime is reported, too, as the system sees it.
+
+    :raises Unavailable: if the target does not have the thread's registers or code
+    """
+    found = session.process.system_wait(thread)
+    if found is None:
+        return None
+    symbol, unavailable = None, dict(found.unavailable)
+    if found.object is not None and found.kind in (*_TYPES, "futex"):
+        symbol = _symbol(session, found.kind, found.object)
+        if symbol is None:
+            unavailable["symbol"] = "no variable in static storage is there"
+    return SystemWait(
+        kind=found.kind,
+        routine=found.routine,
+        system_call=found.system_call,
+        object=found.object,
+        symbol=symbol,
+        owner=found.owner,
+        owner_source="runtime" if found.owner is not None else None,
+        is_owner_alive=found.is_owner_alive,
+        descriptor=found.descriptor,
+        peer=found.peer,
+        is_timed=found.is_timed,
+        is_shared=found.is_shared,
+        is_recursive=found.is_recursive,
+        unavailable=unavailable,
+    )
+
+
+def _symbol(session: Session, kind: str, address: int) -> str | None:
+    process = session.process
+    try:
+        place = process.locate(address)
+        if place.module is None:
+            return None
+        known = process.variables_of_type(place.module, _TYPES[kind]) if kind in _TYPES else ()
+        expression = next((variable.expression for variable in known if variable.address == address), None)
+    except OmpdError:
+        return None
+    if expression is not None:
+        return f"&{expression}"
+    if place.symbol is None or place.symbol_address is None:
+        return None
+    offset = address - place.symbol_address
+    return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")

@@ -1,0 +1,93 @@
+"""Programs of ``tests/outside``, whose threads wait outside of OpenMP: as cores, or alive."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.build import SETTLED, WITH_HEADERS, compiler
+from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.machine import clean_environment
+from tests.support.runs import READY_SECONDS, cores_allowed, require_kernel_cores, write_gcore, write_kernel_core
+
+SOURCES = CHECKOUT / "tests" / "outside"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the threads of a program said that they wait for, by their native ids, and where that is: a core's file, or
+    the number of the process.
+    """
+
+    place: Path | int
+    said: dict[int, dict[str, Any]]
+
+    def thread(self, name: str) -> int:
+        """Return the thread that said *name*."""
+        return next(thread for thread, words in self.said.items() if words["name"] == name)
+
+
+def build_outside(name: str, flags: Sequence[str] = ()) -> Path:
+    """Return the executable of ``tests/outside/NAME.c``."""
+    gcc = compiler("gcc")
+    source = SOURCES / f"{name}.c"
+    command = [str(gcc.path), "-g", "-O1", "-Wall", "-Wextra", "-Werror", *flags, *WITH_HEADERS, str(source)]
+
+    def make(folder: Path) -> None:
+        subprocess.run([*command, "-o", str(folder / name), "-lpthread"], check=True, env=clean_environment())
+
+    key = key_of("outside", name, source.read_text(), SETTLED.read_text(), gcc.version, command)
+    return entry("programs", key, make) / name
+
+
+def read_words(path: Path) -> dict[int, dict[str, Any]]:
+    """Return the last words of each thread, which the program has written to a file."""
+    return {words["tid"]: words for words in map(json.loads, path.read_text().splitlines())}
+
+
+@contextmanager
+def waiting(executable: Path, folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Words]]:
+    """Run a program until its first thread has said its words; it is killed at the end of the context."""
+    words = folder / "words"
+    with words.open("wb") as output, cores_allowed():
+        process = subprocess.Popen(
+            [str(executable), *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            env=clean_environment(),
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + READY_SECONDS
+        while b'"main"' not in words.read_bytes() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        said = read_words(words)
+        assert any(word["name"] == "main" for word in said.values()), (process.poll(), said)
+        yield process, Words(process.pid, said)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def core_of_outside(name: str, kind: str, flags: Sequence[str] = ()) -> Words:
+    """Return a core of the program: ``kernel`` or ``gcore``."""
+    if kind == "kernel":
+        require_kernel_cores()
+    executable = build_outside(name, flags)
+
+    def make(folder: Path) -> None:
+        with waiting(executable, folder) as (process, _):
+            if kind == "gcore":
+                write_gcore(process.pid, folder / "core")
+            else:
+                write_kernel_core(process, folder / "core")
+
+    folder = entry("cores", key_of("outside", executable.parent.name, kind), make)
+    return Words(folder / "core", read_words(folder / "words"))
