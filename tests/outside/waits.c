@@ -142,7 +142,7 @@ THREAD(accepts, say_file(self, listening); accept(listening, NULL, NULL))
 THREAD(receives, char c; say_file(self, pair[0]); recv(pair[0], &c, 1, 0))
 THREAD(waits_for_child, say(self, NULL, 0); waitpid(child, NULL, 0))
 THREAD(sigwaits, sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); int got; say(self, NULL, 0); sigwait(&set, &got))
-THREAD(sigsuspends, sigset_t set; sigemptyset(&set); say(self, NULL, 0); sigsuspend(&set))
+THREAD(sigsuspends, sigset_t set; sigfillset(&set); say(self, NULL, 0); sigsuspend(&set))
 static void first_time(void)
 {
     say("pauses", NULL, 0);
@@ -209,6 +209,18 @@ int main(void)
         for (;;)
             pause();
     }
+    /* These wait for ever: one for all threads, one for a single thread. */
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR2);
+    sigaddset(&blocked, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    kill(getpid(), SIGUSR2);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
+    struct itimerspec hour = {.it_value.tv_sec = HOUR};
+    timer_t timer;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &hour, NULL))
+        return 76;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     listening = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(listening, (struct sockaddr *)&here, sizeof here) || listen(listening, 1))
@@ -232,6 +244,7 @@ int main(void)
     pthread_create(&thread, NULL, dies, NULL);
     pthread_join(thread, NULL);
     pthread_create(&holder_thread, NULL, holder, NULL);
+    pthread_kill(holder_thread, SIGALRM);
     start(initializes);
     start(cond_again);
     while (!holds || !waits_again || !runs_once)

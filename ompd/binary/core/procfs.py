@@ -112,7 +112,10 @@ def find_connection(table: bytes, inode: int) -> str | None:
         fields = line.split(None, 9)
         if b":" in (fields[1] if len(fields) > 9 else b""):
             if fields[9].split()[:1] == [wanted]:
-                here, there = (_address(field) for field in fields[1:3])
+                try:
+                    here, there = (_address(field) for field in fields[1:3])
+                except ValueError:
+                    return None
                 return f"{here} listening" if fields[3] == b"0A" else f"{here} to {there}"
         elif len(fields) > 7 and fields[6] == wanted:
             return b" ".join(fields[7:]).decode("utf-8", "replace")

@@ -93,13 +93,14 @@ class SystemFacts:
         """Return the processor time that *thread* has used so far, in nanoseconds.
 
         Of a live process ``schedstat``, exact, else ``stat``, in clock ticks; of a core's note ``pr_utime`` and
-        ``pr_stime``, in microseconds.
+        ``pr_stime``, for which the kernel counts the clock ticks at which the thread ran: one that never ran for long
+        has 0.
 
         :raises Unavailable: if the target does not say: gdb's cores do not, and the kernel's not of the first thread,
             for which they have the time of all threads together
         """
         found = self.status(thread).time_ns
-        if not found:
+        if found is None:
             raise Unavailable("the core does not have the processor time of this thread")
         return found
 

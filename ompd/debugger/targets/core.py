@@ -450,14 +450,17 @@ class CoreTarget:
 
     def noted_status(self, thread: int) -> StatusNote | None:
         """Return what the ``NT_PRSTATUS`` note of *thread* says; gdb leaves that out (:meth:`Target.noted_status`)."""
-        arch, desc = self.architecture, self._prstatus.get(thread)
-        if desc is None or self._is_debuggers:
+        found = self._statuses.get(thread)
+        if found is None or not any(status.time_ns for status in self._statuses.values()):
             return None
-        found = notes.parse_status_note(desc, arch.prstatus_pid, arch.pointer_size, arch.byte_order)
-        if self._extracts:  # a snapshot has what its target had
-            return found if found.time_ns else None
-        # The kernel has the time of all threads together in place of the first one's own.
-        return found._replace(time_ns=None) if thread == self.process_id else found
+        # The kernel has the time of all threads together in place of the first one's own; a snapshot then has none.
+        is_unknown = thread == self.process_id and (not self._extracts or not found.time_ns)
+        return found._replace(time_ns=None) if is_unknown else found
+
+    @cached_property
+    def _statuses(self) -> dict[int, StatusNote]:
+        places = self.architecture.prstatus_pid, self.architecture.pointer_size, self.architecture.byte_order
+        return {thread: notes.parse_status_note(desc, *places) for thread, desc in self._prstatus.items()}
 
     def auxiliary_vector(self) -> Mapping[int, int]:
         """Return ``NT_AUXV``."""

@@ -1,0 +1,159 @@
+"""What the kernel says of a process: processor time, signals, timers, which process it is; who holds Python's lock."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ompd.questions.snapshot
+from ompd.debugger.system_waits.facts import is_same_process
+from ompd.errors import Unavailable
+from ompd.questions.why.system import system_wait
+from ompd.session import Session
+from tests.support.machine import Missing
+from tests.support.outside import SOURCES, Words, build_outside, core_of_outside, waiting
+from tests.support.runs import require_kernel_cores, write_gcore, write_kernel_core
+
+SPUN_NS = 20_000_000  # what a thread that spins has run at least before the program says that it is ready
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Words:
+    return core_of_outside("waits", "kernel")
+
+
+@pytest.fixture(scope="module")
+def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Words]:
+    with waiting(build_outside("waits"), tmp_path_factory.mktemp("alive")) as (_, words):
+        yield words
+
+
+def schedstat(process: int | Path, thread: int) -> int:
+    return int(Path(f"/proc/{process}/task/{thread}/schedstat").read_text().split()[0])
+
+
+def test_processor_time_of_a_live_process_is_that_of_the_kernel(alive: Words) -> None:
+    assert isinstance(alive.place, int)
+    before = {thread: schedstat(alive.place, thread) for thread in alive.said}
+    with Session.attach(alive.place) as session:
+        found = session.ask(lambda s: {thread: s.process.system.cpu_time_ns(thread) for thread in alive.said})
+    after = {thread: schedstat(alive.place, thread) for thread in alive.said}
+    for thread, time in found.items():
+        assert before[thread] <= time <= after[thread], alive.said[thread]
+    assert found[alive.thread("user")] >= SPUN_NS
+
+
+def test_processor_time_of_a_core_is_that_of_each_thread_but_the_first(kernel: Words, tmp_path: Path) -> None:
+    with Session.open_core(kernel.place) as session:
+        system = session.process.system
+        assert system.cpu_time_ns(kernel.thread("user")) >= SPUN_NS
+        with pytest.raises(Unavailable):
+            system.cpu_time_ns(kernel.thread("main"))
+        ompd.questions.snapshot.take_snapshot(session, tmp_path / "snapshot")
+        with Session.open_core(tmp_path / "snapshot") as snapshot:
+            kept = snapshot.process.system
+            for thread in (kernel.thread("user"), kernel.thread("pauses")):
+                assert kept.status(thread) == system.status(thread)
+            with pytest.raises(Unavailable):
+                kept.cpu_time_ns(kernel.thread("main"))
+
+
+def test_a_core_of_gdb_has_no_processor_time() -> None:
+    words = core_of_outside("waits", "gcore")
+    with Session.open_core(words.place) as session:
+        for thread in words.said:
+            with pytest.raises(Unavailable):
+                session.process.system.cpu_time_ns(thread)
+            with pytest.raises(Unavailable):
+                session.process.system.pending_signals(thread)
+
+
+def test_pending_signals_are_those_of_the_program(kernel: Words, alive: Words) -> None:
+    assert isinstance(alive.place, int)
+    blocked = {signal.SIGUSR2, signal.SIGALRM}
+    with Session.open_core(kernel.place) as session:
+        found = session.process.system.pending_signals(kernel.thread("mutex_normal"))
+        assert (found.thread, found.process) == (set(), None) and found.blocked >= blocked
+    with Session.attach(alive.place) as session:
+        found = session.ask(lambda s: s.process.system.pending_signals(alive.thread("mutex_normal")))
+        assert (found.thread, found.process) == (set(), {signal.SIGUSR2}) and found.blocked >= blocked
+
+
+@pytest.mark.parametrize("kind", ["kernel", "live"])
+def test_a_signal_for_one_thread_is_that_threads(kind: str, kernel: Words, alive: Words) -> None:
+    words = kernel if kind == "kernel" else alive
+    threads = [thread for thread, word in words.said.items() if word["name"] == "pauses"]
+    with Session.attach(words.place) if kind == "live" else Session.open_core(words.place) as session:
+        found = session.ask(lambda s: [s.process.system.pending_signals(thread).thread for thread in threads])
+    assert sorted(map(sorted, found)) == [[], [signal.SIGALRM]]
+
+
+def test_timers_are_those_that_the_program_made(kernel: Words, alive: Words) -> None:
+    assert isinstance(alive.place, int)
+    if not Path("/proc/self/timers").exists():
+        pytest.skip("this kernel has no /proc/PID/timers")
+    with Session.attach(alive.place) as session:
+        (timer,) = session.ask(lambda s: s.process.system.timers())
+    assert (timer.signal, timer.thread, timer.clock) == (signal.SIGUSR2, None, 1)  # CLOCK_MONOTONIC
+    with Session.open_core(kernel.place) as session, pytest.raises(Unavailable):
+        session.process.system.timers()
+
+
+def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path) -> None:
+    require_kernel_cores()
+    with waiting(build_outside("waits"), tmp_path) as (process, _):
+        with Session.attach(process.pid) as session:
+            living = session.ask(lambda s: s.process.system.identity())
+            ompd.questions.snapshot.take_snapshot(session, tmp_path / "snapshot")
+        write_gcore(process.pid, tmp_path / "gcore")
+        write_kernel_core(process, tmp_path / "kernel")
+    moments = [living]
+    for name in ("snapshot", "gcore", "kernel"):
+        with Session.open_core(tmp_path / name) as session:
+            moments.append(session.process.system.identity())
+    with Session.open_core(kernel.place) as session:
+        stranger = session.process.system.identity()
+    for one in moments:
+        assert [is_same_process(one, other) for other in moments] == [True] * len(moments)
+        assert is_same_process(one, stranger) is False and is_same_process(stranger, one) is False
+    assert living.start_time is not None and stranger.start_time is None
+
+
+# Python
+
+
+def interpreters() -> dict[str, Path]:
+    """Return the interpreters of this machine by their releases, the system's own among them."""
+    folders = [Path("/usr/bin"), Path("/usr/local/bin"), Path(sys.base_prefix, "bin")]
+    folders += sorted(Path.home().glob(".pyenv/versions/3.*/bin"))
+    return {
+        path.name.removeprefix("python"): path
+        for folder in folders
+        for path in folder.glob("python3.[0-9]*")
+        if path.name.removeprefix("python3.").isdigit()
+    }
+
+
+@pytest.mark.parametrize("kind", ["live", "kernel"])
+@pytest.mark.parametrize("release", ["3.11", "3.13"])
+def test_who_waits_for_pythons_lock_and_who_holds_it(release: str, kind: str, tmp_path: Path) -> None:
+    path = interpreters().get(release)
+    if path is None:
+        raise Missing(f"python{release}", "there is none", forbidden=True)
+    with waiting(path, tmp_path, str(SOURCES / "gil.py")) as (process, words):
+        threads = words.thread("waits"), words.thread("main")
+        if kind == "kernel":
+            require_kernel_cores()
+            write_kernel_core(process, tmp_path / "core")
+        with Session.open_core(tmp_path / "core") if kind == "kernel" else Session.attach(process.pid) as session:
+            waits, holds = session.ask(lambda s: [system_wait(s, thread) for thread in threads])
+    assert holds is not None and (holds.kind, holds.routine) == ("signal", "pause")
+    assert waits is not None and waits.kind == "gil" and waits.is_timed is False
+    if release == "3.11":
+        assert waits.owner is None and "3.13" in waits.unavailable["owner"]
+    else:
+        assert (waits.owner, waits.owner_source, waits.is_owner_alive) == (threads[1], "runtime", True)
