@@ -108,7 +108,9 @@ class _Waits:
         if missing:
             arrived = f"{wait.arrived} of {wait.expected} have arrived"
             targets = tuple(self._nodes.thread(native) for native in missing)
-            graph.need(node, Need(targets, len(targets), "member", "runtime", arrived))
+            graph.need(
+                node, Need(targets, len(targets), "member", "runtime", arrived, address=wait.object, value=wait.value)
+            )
             return
         if wait.unfinished_tasks is None:
             reason = row.unavailable.get("wait.unfinished_tasks", "not recorded")
@@ -134,22 +136,24 @@ class _Waits:
 
     def _hold(self, node: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
-        if wait.owner is not None:
-            graph.need(
-                node,
-                Need(
-                    (self._nodes.thread(wait.owner),),
-                    1,
-                    "held_by",
-                    wait.owner_source or "runtime",
-                    "its owner is recorded",
-                ),
+        if wait.owner_gone is not None:
+            # What its owner's word names is nobody any more.
+            gone = graph.add(
+                Node(f"gone:{wait.object:#x}", "thread", "its owner", Outlook.NEVER, reason=wait.owner_gone)
             )
+            self._held_by(node, gone, wait, wait.owner_gone)
+            return
+        if wait.owner is not None:
+            self._held_by(node, self._nodes.thread(wait.owner), wait, "its owner is recorded")
             return
         reason = row.unavailable.get("wait.owner", "its owner is not recorded")
         found = self._holders.of(wait, kind_of=wait.kind)
         reasoned = [self._nodes.threads[native] for native in found.threads if native in self._nodes.threads]
         graph.need(node, self._nodes.unknown(reason, reasoned, found.reason))
+
+    def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
+        source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value
+        self._graph.need(node, Need((holder,), 1, "held_by", source, why, address=address, value=value))
 
 
 def lock_name(wait: Wait) -> str:

@@ -149,6 +149,8 @@ class Verdicts:
 
     def _open(self, root: Root) -> str:
         node = self._graph.nodes[root.nodes[0]]
+        if node.kind == "thread":  # idle in the pool
+            return self._ended(root)
         if node.kind == "event":
             return "event_unfulfilled"
         if node.kind in _OUTSIDE:
@@ -161,7 +163,7 @@ class Verdicts:
             return "unknown"
         if kind in ("orphaned_worksharing", "oversubscribed", "duplicate_runtimes"):
             return "likely"
-        if root.end is End.OPEN:
+        if root.end is End.OPEN and self._graph.nodes[root.nodes[0]].kind != "thread":
             if kind == "event_unfulfilled" and self._solved.confidence(root.threads) == "proven":
                 return "proven"
             return "possible" if kind == "lock_abandoned" else "likely"

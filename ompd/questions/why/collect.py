@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ompd.analysis.moment import Moment
+from ompd.analysis.words import counted
 from ompd.errors import OmpdError
-from ompd.model import Answer, ParallelRecord, TaskRecord, ThreadRecord
+from ompd.model import Answer, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
+from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
 
@@ -22,8 +25,13 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
     """
     answer = threads.ask(session)
     found, teams = _tasks(session, answer.rows), _regions(session, answer.rows)
+    system, unread = _system_waits(session, answer.rows)
     moment = Moment(
         threads=answer.rows,
+        system=system,
+        unread=unread,
+        processor_ns=_processor_times(session),
+        outside=_outside(session),
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
         has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
@@ -32,6 +40,40 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
         unknowns=tuple(dict.fromkeys((*answer.warnings, *(found.warnings if found is not None else ())))),
     )
     return moment, answer
+
+
+def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[int, SystemWait], dict[int, str]]:
+    # Of threads of which no runtime names a wait, and which are not merely idle in its pool.
+    found: dict[int, SystemWait] = {}
+    unread: dict[int, str] = {}
+    for row in rows:
+        thread = row.native_thread_id
+        if thread is None or row.wait is not None or row.state == "idle":
+            continue
+        try:
+            wait = system_wait(session, thread)
+        except OmpdError as error:
+            unread[thread] = f"what it does is not known: {error}"
+            continue
+        if wait is not None:
+            found[thread] = wait
+    return found, unread
+
+
+def _processor_times(session: Session) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for thread in session.process.threads():
+        with suppress(OmpdError):
+            found[thread] = session.process.system.cpu_time_ns(thread)
+    return found
+
+
+def _outside(session: Session) -> tuple[str, ...]:
+    try:
+        count = len(session.process.system.timers())
+    except OmpdError:
+        return ()  # cores do not say
+    return (f"the process has {counted(count, 'timer')}, whose signals may do anything",) if count else ()
 
 
 def _processors(session: Session) -> int | None:
