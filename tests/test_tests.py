@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from tests.support import minutes
+
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "testing.md"
 MODULES = sorted(TESTS.rglob("*.py"))
@@ -56,6 +58,19 @@ def test_files_of_tests_that_the_page_names_are_there() -> None:
     listed = {name for row in rows for name in re.findall(r"`([a-z0-9_/]+)`", row)}
     files = {named(path).removesuffix(".py").replace("test_", "", 1) for path in TESTS.rglob("test_*.py")}
     assert len(listed) > 80 and listed <= files, listed - files
+
+
+def test_minutes_are_those_of_a_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="tests.unit.test_elf" name="test_a" time="61.0"/>'
+        '<testcase classname="tests.unit.test_elf" name="test_b" time="59"/>'
+        '<testcase classname="tests.test_live" name="test_c" time="30"/></testsuite></testsuites>'
+    )
+    head = ["| room of `ompd/` | about | tests | minutes |", "|---|---|---|---|"]
+    page = [*head, "| a | b | `unit/elf`, `cli` | 1.5 |", "| a | b | `live` | |", ""]
+    told = minutes.with_minutes("\n".join(page), minutes.seconds_by_file(report))
+    assert told.split("\n") == [*head, "| a | b | `unit/elf`, `cli` | 2.0 |", "| a | b | `live` | 0.5 |", ""]
 
 
 # Sleeping
