@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
-from ompd.contract.waits import BarrierState, LockState
+from ompd.contract.waits import BarrierState, GoneThread, LockState
 from ompd.errors import CorruptState
 from ompd.records import record
 
@@ -74,6 +74,36 @@ class TaskWait:
     event: int | None = None
 
 
+# Which tasks of its team that have not begun a thread may execute where it waits.
+ANY, CHILDREN, GROUP, DESCENDANTS, TIED_DESCENDANTS = "any", "children", "group", "descendants", "tied_descendants"
+
+
+@record
+class SchedulingPoint:
+    """Where a thread waits in the runtime and may execute other tasks meanwhile.
+
+    ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end), or ``dependence`` (of a task that is not deferred,
+    or of a taskwait). ``task`` is the one whose code waits there. ``takes`` says which tasks that have not begun it may
+    execute here, of those of its team: ``any``; ``children`` of ``task``; ``group``, the members of the task group
+    that ends, or while none of these is free to begin the children of ``task``; ``descendants`` of ``task``;
+    ``tied_descendants``, all that are untied, and of the tied ones the descendants of ``task``. It may have to be woken
+    up for them.
+
+    At a barrier the region says how many tasks are not complete. For the others ``count`` is how many tasks the
+    runtime counts for which the thread waits, None if it keeps no count; ``address`` and ``value`` are the word that
+    shows it, None if there is none. ``tasks`` are those that were found, ``is_whole`` says whether these are all.
+    """
+
+    kind: str
+    task: TaskHandle | None
+    takes: str
+    count: int | None = None
+    address: int | None = None
+    value: int | None = None
+    tasks: Sequence[TaskHandle] = ()
+    is_whole: bool = False
+
+
 class TaskHandle(Protocol):
     """A task (``ompd_task_handle_t``)."""
 
@@ -112,6 +142,12 @@ class TaskHandle(Protocol):
 
     def is_final(self) -> bool:
         """Return whether it is a final task (final-task-var)."""
+
+    def is_tied(self) -> bool:
+        """Return whether it stays on the thread that has begun it, whatever its construct says.
+
+        :raises Unavailable: if the runtime does not record it
+        """
 
     def generating(self) -> TaskHandle | None:
         """Return the task whose code created this one. ``ompd_get_generating_task_handle``."""
@@ -256,6 +292,18 @@ class ThreadHandle(Protocol):
     def lock(self) -> LockState | None:
         """Return the lock the thread waits for, None if it waits for none."""
 
+    def wait_kind(self) -> str | None:
+        """Return what a thread that waits is in where OMPT's states do not tell: ``dependence`` (of a task that is not
+        deferred, or of a taskwait), ``doacross``, or ``copyprivate``. None where its state says it all.
+        """
+
+    def scheduling_point(self) -> SchedulingPoint | None:
+        """Return where it waits and may execute other tasks, None if it is at no such place: it executes user code,
+        waits for something else, or is idle.
+
+        :raises Unavailable: if that, or the task that waits, is unknown
+        """
+
     def barrier_source(self) -> str | None:
         """Return the compiler's note of the barrier that the thread's innermost code has called, None if it has called
         none; see :meth:`TaskHandle.source`.
@@ -340,6 +388,13 @@ class AddressSpace(Protocol):
 
     def threads(self) -> Sequence[ThreadHandle]:
         """Return all of the runtime's threads that exist, idle ones too."""
+
+    def gone_threads(self) -> Sequence[GoneThread]:
+        """Return the threads that the runtime has among its own and that the process does not have. fork() leaves them
+        in the child, where they are waited for in vain.
+
+        :raises Unavailable: if the runtime keeps no list of its threads
+        """
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
         """Return the thread with that native identifier, None if it is not one. ``ompd_get_thread_handle``."""

@@ -38,6 +38,7 @@ from ompd.model.stalls import GraphEdge as GraphEdge
 from ompd.model.stalls import GraphNode as GraphNode
 from ompd.model.stalls import HeldRecord as HeldRecord
 from ompd.model.stalls import Link as Link
+from ompd.model.stalls import SchedulingRecord as SchedulingRecord
 from ompd.model.stalls import SystemWait as SystemWait
 from ompd.model.stalls import VerdictRecord as VerdictRecord
 from ompd.model.stalls import WhyAnswer as WhyAnswer

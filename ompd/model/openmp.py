@@ -105,7 +105,8 @@ class Answer(Generic[Row]):
 class Wait:
     """What a thread waits for.
 
-    ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``atomic``, ``taskwait``, ``taskgroup`` …; ``object``
+    ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``doacross``, ``atomic``, ``taskwait``, ``taskgroup``,
+    ``dependence`` (of a task that is not deferred, or of a taskwait) …; ``object``
     is the address that identifies it (OMPT's wait identifier, or the word that counts who is at a barrier), ``symbol``
     its name in the source. ``arrived`` and
     ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's
@@ -118,7 +119,8 @@ class Wait:
     names the owner; ``owner_gone`` says what it names if no thread executes that: the thread has ended, or the task
     that holds the lock is over (then ``owner`` is the thread that had it, if that is there). ``value`` is what the
     ``object`` of a barrier holds, ``generation`` how often the team has passed it: of two looks at a process that agree
-    in ``object`` and ``generation``, nobody went on in between.
+    in ``object`` and ``generation``, nobody went on in between. ``construct`` is ``copyprivate`` for a barrier of such
+    a ``single`` construct, None for any other.
     """
 
     kind: str
@@ -136,6 +138,7 @@ class Wait:
     owner_gone: str | None = None
     value: int | None = None
     generation: int | None = None
+    construct: str | None = None
 
 
 @record

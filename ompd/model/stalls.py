@@ -69,6 +69,30 @@ class HeldRecord:
     reason: str = ""
 
 
+@record(kw_only=True)
+class SchedulingRecord:
+    """Where a thread waits and may execute other tasks meanwhile.
+
+    ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end) or ``dependence``; ``task`` is the id of the task
+    whose code waits. ``takes`` says which tasks of the team that have not begun the thread may execute there: ``any``;
+    ``children`` of ``task``; ``group``, members of the task group (and children of ``task`` while none of these is
+    free to begin); ``descendants`` of ``task``; ``tied_descendants``, those and all that are untied. But for a barrier,
+    ``count`` is how many tasks the runtime counts for which the thread waits, None if it keeps no count; ``address``
+    and ``value`` are the word that shows it; ``tasks`` the ids of those that were found, ``is_whole`` whether these are
+    all.
+    """
+
+    native_thread_id: int
+    kind: str
+    task: str | None
+    takes: str
+    count: int | None = None
+    address: int | None = None
+    value: int | None = None
+    tasks: tuple[str, ...] = ()
+    is_whole: bool = False
+
+
 @record
 class Evidence:
     """Something that was read or seen, on which a verdict rests.

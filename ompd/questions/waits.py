@@ -29,6 +29,8 @@ _KINDS: dict[int, str] = {
     State.WAIT_TARGET_MAP: "target",
     State.WAIT_TARGET_UPDATE: "target",
 }
+# States of threads at barriers of which it is not known what they end.
+_ANY_BARRIER = (State.WAIT_BARRIER, State.WAIT_BARRIER_IMPLEMENTATION)
 _BARRIER_KEYS = ("arrived", "expected", "missing", "object", "value", "generation")
 _OWNER_KEYS: tuple[str, ...] = ("owner", "owner_source", "owner_address", "owner_value", "owner_gone")
 _LOCK_KEYS = ("object", "symbol", *_OWNER_KEYS)
@@ -61,6 +63,8 @@ class Waits:
         wait = self._of(state, handle, region, facts, thread)
         if wait is None:
             return None
+        if state is not None and state.state in _ANY_BARRIER and _kind(handle) == "copyprivate":
+            wait = replace(wait, construct="copyprivate")
         try:
             how = self._how(wait, region, thread) if thread is not None else None
         except OmpdError as error:
@@ -111,8 +115,13 @@ class Waits:
             return None
         if State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT:
             return self._barrier(region, facts, thread)
+        if state.state == State.WAIT_ORDERED and _kind(handle) == "doacross":
+            facts.unavailable["wait.object"] = "for which iteration of the loop it waits is not known"
+            return Wait("doacross")
         if State.WAIT_MUTEX <= state.state < State.WAIT_TARGET:
             return self._lock(state, handle, facts)
+        if state.state == State.WAIT_TASKWAIT and _kind(handle) == "dependence":
+            return Wait("dependence")
         return Wait(_KINDS.get(state.state, "unknown"))
 
     def _barrier(self, region: ParallelHandle | None, facts: Facts, thread: int | None) -> Wait:
@@ -232,3 +241,10 @@ class Waits:
             return f"critical({critical})" if critical else "critical"
         offset = lock.variable - place.symbol_address
         return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
+
+
+def _kind(handle: ThreadHandle) -> str | None:
+    try:
+        return handle.wait_kind()
+    except OmpdError:
+        return None  # its state is what is known

@@ -5,7 +5,7 @@ and others stand in for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ompd.contract.ompt import State
 
@@ -29,6 +29,18 @@ WAITING: Mapping[str, State] = {
 }
 """What a thread waits for that is in one of these routines."""
 
+_KINDS: Mapping[str, str] = {
+    "GOMP_taskwait_depend": "dependence",
+    "__kmpc_omp_wait_deps": "dependence",
+    "__kmpc_omp_taskwait_deps_51": "dependence",
+    "GOMP_doacross_wait": "doacross",
+    "GOMP_doacross_ull_wait": "doacross",
+    "__kmpc_doacross_wait": "doacross",
+    "GOMP_single_copy_start": "copyprivate",
+    "GOMP_single_copy_end": "copyprivate",
+    "__kmpc_copyprivate": "copyprivate",
+}
+
 _ROUTINE = re.compile(
     r"(?:omp_(?:get|in|is|test|init|destroy|unset|capture)_"
     r"|omp_set_(?!(?:nest_)?lock(?:_|$)))"
@@ -44,6 +56,11 @@ _OVERHEAD = re.compile(
     r"|sections_|next_section|end_sections|end_(?:critical|ordered|scope)$|scope$|flush|push_|doacross_(?:post|fini)"
     r"|atomic_end$|threadprivate|cancel$|cancellationpoint$)"
 )
+
+
+def wait_kind(routines: Iterable[str]) -> str | None:
+    """Return what :meth:`ompd.contract.plugin.ThreadHandle.wait_kind` returns for a thread that waits in *routines*."""
+    return next((_KINDS[name] for name in routines if name in _KINDS), None)
 
 
 def asks_only(routine: str) -> bool:

@@ -9,13 +9,14 @@ from functools import cached_property
 from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.walks import MAX_TASKS
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, FrameAddress, Outside, TaskWait, ThreadState
+from ompd.contract.plugin import ConstructCode, Outside, SchedulingPoint, TaskWait, ThreadState
 from ompd.contract.process import Frame
 from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import BadInput, CorruptState, NotBegun, Unavailable, Unsupported
 from ompd.records import record
 from ompd.runtimes.libgomp.members import Member, Roster
 from ompd.runtimes.libgomp.structures.gomp import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam, Space
+from ompd.runtimes.libgomp.structures.unkept import NoFrames, NoTool
 from ompd.runtimes.libgomp.waits import docks
 
 # Those that have the code that they run noted; an undeferred one is on the stack of its thread, and has not.
@@ -90,6 +91,14 @@ class Registry(Space, ABC):
         """See :meth:`ThreadHandle.lock`."""
 
     @abstractmethod
+    def kind_of(self, thread: Thread) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+
+    @abstractmethod
+    def point_of(self, thread: Thread) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
+
+    @abstractmethod
     def construct_code_of(self, thread: Thread) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`."""
 
@@ -120,23 +129,7 @@ class Registry(Space, ABC):
         """
 
 
-class _NoTool:
-    """What libgomp keeps of no thread, region or task, for want of OMPT."""
-
-    def tool_data(self) -> int:
-        """Not kept."""
-        raise Unavailable("libgomp has no OMPT, so that it keeps no tool's data")
-
-
-class _NoFrames(Unnoted, _NoTool):
-    """What it keeps of no task."""
-
-    def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
-        """Not kept."""
-        raise Unavailable("libgomp keeps no frames of tasks")
-
-
-class Thread(Member, _NoTool):
+class Thread(Member, NoTool):
     """A thread that has its ``gomp_thread`` filled in."""
 
     def __init__(self, runtime: Registry, native: int, address: int) -> None:
@@ -209,6 +202,14 @@ class Thread(Member, _NoTool):
         """
         return self.runtime.lock_of(self)
 
+    def wait_kind(self) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+        return self.runtime.kind_of(self)
+
+    def scheduling_point(self) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
+        return self.runtime.point_of(self)
+
     def barrier_source(self) -> None:
         """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
 
@@ -221,7 +222,7 @@ class Thread(Member, _NoTool):
         raise BadInput("libgomp keeps no copies of threadprivate variables: thread-local storage has them")
 
 
-class Region(GompTeam, Unnoted, _NoTool):
+class Region(GompTeam, Unnoted, NoTool):
     """A parallel region: one team for each, serialized ones too."""
 
     def __init__(self, runtime: Registry, address: int) -> None:
@@ -321,7 +322,7 @@ class Region(GompTeam, Unnoted, _NoTool):
         return count
 
 
-class Task(GompTask, _NoFrames):
+class Task(GompTask, NoFrames):
     """A task that has a ``gomp_task``."""
 
     def __init__(self, runtime: Registry, address: int) -> None:
@@ -438,7 +439,7 @@ class Task(GompTask, _NoFrames):
 
 
 @record
-class InitialTask(_NoFrames):
+class InitialTask(NoFrames):
     """What an initial thread executes outside of all regions, where the runtime keeps no task for that.
 
     A thread that executes a target region is an initial one there: then *target* is how many of these it is in.

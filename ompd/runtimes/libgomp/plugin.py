@@ -9,9 +9,9 @@ from ompd.contract.helpers.defaults import AllQueued, Common
 from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, ThreadState
+from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, SchedulingPoint, ThreadState
 from ompd.contract.process import Frame, Module, Process
-from ompd.contract.waits import BarrierState, LockState
+from ompd.contract.waits import BarrierState, GoneThread, LockState
 from ompd.errors import NotInitialised, OmpdError, Unavailable
 from ompd.runtimes.layout import table
 from ompd.runtimes.libgomp import icvs, proof, registered, states
@@ -20,7 +20,7 @@ from ompd.runtimes.libgomp.handles import Region, Registry, Task, Thread
 from ompd.runtimes.libgomp.members import Roster
 from ompd.runtimes.libgomp.structures.layouts import Layouts
 from ompd.runtimes.libgomp.task_walk import AllTasks
-from ompd.runtimes.libgomp.waits import barriers, locks
+from ompd.runtimes.libgomp.waits import barriers, locks, points
 
 
 class LibgompPlugin(Common):
@@ -99,6 +99,10 @@ class Runtime(AllQueued, Registry):
             )
         return tuple(self._threads.values())
 
+    def gone_threads(self) -> Sequence[GoneThread]:
+        """See :meth:`AddressSpace.gone_threads`: by the lists of pools, and of teams that are live."""
+        return registered.gone_from(self)
+
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
         """See :meth:`AddressSpace.thread_by_native_id`."""
         found = self._threads.get(native_thread_id(self.process, identifier, kind))
@@ -152,6 +156,14 @@ class Runtime(AllQueued, Registry):
     def lock_of(self, thread: Thread) -> LockState | None:
         """See :func:`locks.lock_of`."""
         return locks.lock_of(thread, self.tasks)
+
+    def kind_of(self, thread: Thread) -> str | None:
+        """See :func:`points.kind_of`."""
+        return points.kind_of(thread)
+
+    def point_of(self, thread: Thread) -> SchedulingPoint | None:
+        """See :func:`points.point_of`."""
+        return points.point_of(thread, self.tasks)
 
     def barriers_of(self, region: Region) -> Sequence[BarrierState]:
         """See :func:`barriers.barriers_of`."""

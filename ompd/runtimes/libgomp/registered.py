@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ompd.contract.memory import StructView, read_words
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadState
+from ompd.contract.waits import GoneThread
 from ompd.errors import CorruptState, OmpdError, Unavailable
 from ompd.runtimes.libgomp.handles import Registry, Thread
 from ompd.runtimes.libgomp.members import Context, Membership
@@ -176,3 +177,26 @@ def _released(runtime: Registry, team: int) -> Sequence[int]:
         return region.releases(region.nthreads)
     except OmpdError:
         return ()
+
+
+def gone_from(runtime: Registry) -> Sequence[GoneThread]:
+    """Return the workers that a pool has, or a live team, and that are in the storage of no thread of the process.
+
+    The first place of a pool is that of its owner, in which some releases leave anything. gomp_thread lies in the
+    thread's own storage and notes no identifier.
+
+    :raises OmpdError: if that of a thread of the process is unknown
+    """
+    there = {runtime.gomp_thread(native) for native in runtime.process.threads()}
+    release = runtime.layouts["gomp_thread"].field("release").offset
+    found: dict[int, GoneThread] = {}
+    pools = {thread.pool for thread in runtime.threads()} - {None}
+    for pool in sorted(pool for pool in pools if pool is not None):
+        for number, address in enumerate(_pooled(runtime, pool)):
+            if number and address and address not in there:
+                found.setdefault(address, GoneThread(address, None, number))
+    for team in sorted(runtime.roster.live_teams):
+        for number, word in enumerate(_released(runtime, team)):
+            if number and word and word - release not in there:
+                found.setdefault(word - release, GoneThread(word - release, None, number))
+    return tuple(found.values())

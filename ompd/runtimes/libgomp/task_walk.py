@@ -307,6 +307,18 @@ class AllTasks(Tasks):
                 found[parent] = found.get(parent, 0) + 1
         return found
 
+    def children_of(self, parent: int) -> Sequence[Task]:
+        """Return those of :attr:`found` that the task at an address has generated and that are deferred."""
+        return self._children.get(parent, ())
+
+    @cached_property
+    def _children(self) -> Mapping[int, Sequence[Task]]:
+        found: dict[int, list[Task]] = {}
+        for task in self.found.values():
+            if task.parent is not None and not task.is_undeferred:
+                found.setdefault(task.parent, []).append(task)
+        return found
+
     def unlisted(self) -> Mapping[str, int]:
         """See :meth:`AddressSpace.unlisted_tasks`: by ``task_count``, of teams that nobody is changing it of."""
         known: dict[str, int] = {}

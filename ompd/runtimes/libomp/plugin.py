@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.helpers.defaults import Common, Plain
+from ompd.contract.helpers.entries import wait_kind
 from ompd.contract.memory import read_pointer
 from ompd.contract.ompd import DLL_LOCATIONS
 from ompd.contract.ompt import State
-from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, TaskWait, ThreadState
+from ompd.contract.plugin import AddressSpace, ConstructCode, IcvDescription, SchedulingPoint, TaskWait, ThreadState
 from ompd.contract.process import Frame, Module, Process
 from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import NotInitialised
@@ -30,6 +31,7 @@ from ompd.runtimes.libomp.threadprivate import Threadprivate
 from ompd.runtimes.libomp.waits.barriers import Barriers
 from ompd.runtimes.libomp.waits.dependences import Waiting
 from ompd.runtimes.libomp.waits.locks import Locks
+from ompd.runtimes.libomp.waits.points import Points
 from ompd.runtimes.libomp.waits.queues import Queues
 
 # Of a thread's own copy of a threadprivate variable so many bytes are worth keeping.
@@ -131,6 +133,18 @@ class Runtime(Threads, Plain):
     def lock_of(self, thread: Thread) -> LockState | None:
         """See :meth:`ThreadHandle.lock`."""
         return self._locks.lock(thread, self._stacks.code)
+
+    @cached_property
+    def _points(self) -> Points:
+        return Points(self, self._states, self._waiting)
+
+    def kind_of(self, thread: Thread) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+        return wait_kind(self._states.routines_inside(thread))
+
+    def point_of(self, thread: Thread) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
+        return self._points.of(thread)
 
     def before(self, task: Task) -> TaskWait | None:
         """See :meth:`Waiting.before`."""

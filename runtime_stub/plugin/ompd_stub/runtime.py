@@ -7,11 +7,11 @@ from functools import cached_property
 
 from ompd.contract.helpers.defaults import AllQueued
 from ompd.contract.ompt import FROM_2015
-from ompd.contract.plugin import ConstructCode, IcvDescription, ThreadState
+from ompd.contract.plugin import ConstructCode, IcvDescription, SchedulingPoint, ThreadState
 from ompd.contract.process import Frame
 from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import CorruptState, SymbolNotFound
-from ompd_stub import icvs, integrity, stacks, states, structures, waits
+from ompd_stub import icvs, integrity, points, stacks, states, structures, waits
 from ompd_stub.teams import Region
 from ompd_stub.threadprivate import Threadprivate
 from ompd_stub.threads import Thread, Threads
@@ -53,6 +53,14 @@ class Runtime(AllQueued, Threads):
     def state_of(self, thread: Thread) -> ThreadState:
         """See :func:`ompd_stub.states.thread_state`."""
         return states.thread_state(thread)
+
+    def kind_of(self, thread: Thread) -> str | None:
+        """See :func:`ompd_stub.points.kind_of`."""
+        return points.kind_of(thread)
+
+    def point_of(self, thread: Thread) -> SchedulingPoint | None:
+        """See :func:`ompd_stub.points.point_of`."""
+        return points.point_of(thread)
 
     def lock_of(self, thread: Thread) -> LockState | None:
         """See :func:`ompd_stub.waits.lock_of`."""

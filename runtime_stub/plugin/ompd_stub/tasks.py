@@ -149,6 +149,10 @@ class Task(Unnoted):
         """Return ``is_final``."""
         return self.view.signed("is_final") != 0
 
+    def is_tied(self) -> bool:
+        """Return True: the stub leaves every task that has begun on its thread, also one that says it is not tied."""
+        return True
+
     def generating(self) -> Task | None:
         """Return ``generating``."""
         address = self.view.pointer("generating")

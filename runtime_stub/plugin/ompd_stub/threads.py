@@ -9,9 +9,9 @@ from functools import cached_property
 from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, ThreadState
-from ompd.contract.waits import LockState
-from ompd.errors import CorruptState, OmpdError, Unsupported
+from ompd.contract.plugin import ConstructCode, SchedulingPoint, ThreadState
+from ompd.contract.waits import GoneThread, LockState
+from ompd.errors import BadInput, CorruptState, OmpdError, Unsupported
 from ompd_stub.tasks import Task, Tasks
 from ompd_stub.teams import Region, Team
 
@@ -99,6 +99,14 @@ class Thread:
         """See :meth:`ThreadHandle.lock`."""
         return self.runtime.lock_of(self)
 
+    def wait_kind(self) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+        return self.runtime.kind_of(self)
+
+    def scheduling_point(self) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
+        return self.runtime.point_of(self)
+
     def barrier_source(self) -> None:
         """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
 
@@ -146,6 +154,16 @@ class Threads(Tasks):
         """See :meth:`AddressSpace.threads`."""
         return tuple(self._threads.values())
 
+    def gone_threads(self) -> Sequence[GoneThread]:
+        """See :meth:`AddressSpace.gone_threads`: those in its list of whose ``pthread`` there is none."""
+        found = []
+        for thread in self._threads.values():
+            try:
+                thread.native  # noqa: B018  whether the process has it
+            except BadInput:
+                found.append(GoneThread(thread.address, thread.view.unsigned("pthread"), None))
+        return tuple(found)
+
     def thread_at(self, address: int) -> Thread:
         """Return the thread whose descriptor is at *address*.
 
@@ -173,6 +191,14 @@ class Threads(Tasks):
     @abstractmethod
     def state_of(self, thread: Thread) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
+
+    @abstractmethod
+    def kind_of(self, thread: Thread) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+
+    @abstractmethod
+    def point_of(self, thread: Thread) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
 
     @abstractmethod
     def lock_of(self, thread: Thread) -> LockState | None:

@@ -257,6 +257,11 @@ class GompTask:
         """The address of the task that generated it."""
         return self.view.pointer("parent")
 
+    @property
+    def taskgroup(self) -> int | None:
+        """The address of the innermost task group that it belongs to."""
+        return self.view.pointer("taskgroup")
+
     def children(self) -> Iterator[int]:
         """Yield the addresses of the explicit tasks that it generated and that are not over, but for undeferred ones
         and those that wait for a dependence.
@@ -303,4 +308,4 @@ class GompTask:
         def outer(group: int) -> int | None:
             return self.space.view("gomp_taskgroup", group).pointer("prev")
 
-        return chain(self.view.pointer("taskgroup"), outer, MAX_TASKS, "the chain of task groups")
+        return chain(self.taskgroup, outer, MAX_TASKS, "the chain of task groups")

@@ -29,11 +29,11 @@ WANTED: Mapping[str, tuple[str, ...]] = {
         *("parent", "children_queue", "taskgroup", "dependers", "taskwait", "depend_count", "num_dependees", "pnode"),
         *("icv.nthreads_var", "icv.run_sched_var", "icv.run_sched_chunk_size", "icv.default_device_var"),
         *("icv.thread_limit_var", "icv.dyn_var", "icv.max_active_levels_var", "icv.bind_var", "icv"),
-        *("fn", "kind", "final_task"),
+        *("fn", "kind", "final_task", "parent_depends_on"),
     ),
     "gomp_thread_pool": ("threads", "threads_size", "threads_used", "last_team", "threads_dock.bar.generation"),
     "gomp_taskgroup": ("prev", "taskgroup_queue", "taskgroup_sem", "num_children"),
-    "gomp_taskwait": ("taskwait_sem",),
+    "gomp_taskwait": ("in_taskwait", "n_depend", "taskwait_sem"),
     "gomp_work_share": ("ordered_team_ids", "ordered_num_used", "ordered_owner", "ordered_cur"),
     "omp_nest_lock_t": ("lock", "count", "owner"),
 }

@@ -52,6 +52,8 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
         *("td_depnode", "td_dephash", "td_allow_completion_event"),
         *("td_allow_completion_event.type", "td_allow_completion_event.ed.task"),
     ),
+    "kmp_taskdata_t.td_taskgroup": ("td_taskgroup", "td_last_tied"),
+    "kmp_taskgroup": ("count",),
     "kmp_tasking_flags_t.proxy": ("proxy", "detachable"),
     "kmp_base_depnode": ("successors", "task", "npredecessors"),
     "kmp_depnode_list": ("node", "next"),

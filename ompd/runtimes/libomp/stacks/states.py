@@ -72,8 +72,8 @@ class States:
         self._code = code
         self._unnamed = unnamed
         # The routines inside of the user's innermost frame, outermost first, and whether there is one, by stacks'
-        # shapes.
-        self._known: dict[Shape, tuple[list[str], bool]] = {}
+        # shapes, or by threads.
+        self._known: dict[Shape | int, tuple[list[str], bool]] = {}
 
     def of(self, thread: Thread) -> ThreadState:
         """Return what *thread* is doing, and how that is known.
@@ -97,6 +97,10 @@ class States:
         """Return the routine of the runtime that the innermost code of a thread called, ``""`` if it is in none."""
         routines, _ = self._routines(thread)
         return routines[0] if routines else ""
+
+    def routines_inside(self, thread: Thread) -> Sequence[str]:
+        """Return the runtime's routines that are inside of the innermost code of a thread, outermost first."""
+        return self._routines(thread)[0]
 
     def _waiting_routine(self, thread: Thread, word: str) -> State | None:
         # libomp never notes that a thread waits in taskwait or taskgroup, or for a lock of another kind than queuing:
@@ -159,11 +163,11 @@ class States:
         # The runtime's routines that are inside of the user's innermost frame, outermost first, and whether there is
         # such a frame. A handler of a signal is no end to the wait in which the signal came.
         stack = self._stack(thread)
-        known = self._known.get(stack.shape)
+        # Without names they are known by what is on the very stack, too.
+        key = stack.shape if self._code.has_names else thread.address
+        known = self._known.get(key)
         if known is None:
-            known = self._routines_on(stack.frames)
-            if self._code.has_names:  # else they are known by what is on the stack, too
-                self._known[stack.shape] = known
+            known = self._known[key] = self._routines_on(stack.frames)
         return known
 
     def _routines_on(self, frames: Sequence[Frame]) -> tuple[list[str], bool]:

@@ -195,6 +195,13 @@ class Task:
         """See :meth:`TaskHandle.is_final`."""
         return self.flag("final")
 
+    def is_tied(self) -> bool:
+        """Return ``td_flags.tiedness``: an untied one may be queued again where its code lets it go.
+
+        :raises Unavailable: if the runtime publishes no mask for it
+        """
+        return self.kind() != "explicit" or self.flag("tiedness")
+
     def generating(self) -> Task | None:
         """Return ``td_parent``: for an implicit task the one that encountered the region."""
         if self.place > 1:

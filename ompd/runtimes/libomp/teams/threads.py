@@ -11,10 +11,10 @@ from ompd.contract.helpers.pages import Ahead
 from ompd.contract.memory import StructView, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State
-from ompd.contract.plugin import ConstructCode, ThreadState
+from ompd.contract.plugin import ConstructCode, SchedulingPoint, ThreadState
 from ompd.contract.process import Module, Process
-from ompd.contract.waits import LockState
-from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable, Unsupported
+from ompd.contract.waits import GoneThread, LockState
+from ompd.errors import BadInput, CorruptState, MemoryFault, OmpdError, Unavailable, Unsupported
 from ompd.runtimes.libomp.teams.tasks import Task, Tasks
 from ompd.runtimes.libomp.teams.teams import NOT_KEPT, Region, Team
 
@@ -196,6 +196,14 @@ class Thread:
         """
         return self.runtime.lock_of(self)
 
+    def wait_kind(self) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+        return self.runtime.kind_of(self)
+
+    def scheduling_point(self) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
+        return self.runtime.point_of(self)
+
     def barrier_source(self) -> str | None:
         """See :meth:`ThreadHandle.barrier_source`: ``th_ident``, which clang's barriers set when they begin."""
         return self.runtime.construct_source(self.th_ident) if self.runtime.calls_noted_barrier(self) else None
@@ -228,6 +236,22 @@ class Threads(Tasks):
     def threads(self) -> Sequence[Thread]:
         """See :meth:`AddressSpace.threads`."""
         return tuple(self._threads.values())
+
+    def gone_threads(self) -> Sequence[GoneThread]:
+        """See :meth:`AddressSpace.gone_threads`: those in ``__kmp_threads`` of whose ``ds_thread`` there is none."""
+        found = []
+        for address, thread in self._threads.items():
+            identifier = thread.native_id(ThreadIdKind.PTHREAD)
+            if identifier and not self._is_there(thread):  # 0 while the thread is being created
+                found.append(GoneThread(address, identifier, None))
+        return tuple(found)
+
+    def _is_there(self, thread: Thread) -> bool:
+        try:
+            thread.native_thread_id()
+        except BadInput:
+            return False
+        return True
 
     def thread_at(self, address: int) -> Thread:
         """Return the thread whose ``kmp_info_t`` is at *address*.
@@ -380,6 +404,14 @@ class Threads(Tasks):
     @abstractmethod
     def lock_of(self, thread: Thread) -> LockState | None:
         """See :meth:`ThreadHandle.lock`."""
+
+    @abstractmethod
+    def kind_of(self, thread: Thread) -> str | None:
+        """See :meth:`ThreadHandle.wait_kind`."""
+
+    @abstractmethod
+    def point_of(self, thread: Thread) -> SchedulingPoint | None:
+        """See :meth:`ThreadHandle.scheduling_point`."""
 
     @abstractmethod
     def threadprivate_of(self, thread: Thread, address: int) -> int | None:

@@ -36,6 +36,8 @@ _LAST, _SETS = "last_out", ("last_set", "prev_set", "last_ins", "last_mtxs")
 
 class _Found(NamedTuple):
     tasks: dict[int, Task]
+    explicit: dict[int, None]  # the addresses of all explicit ones that are not complete
+    nodes: dict[int, list[Task]]  # by a node without a task, those that it waits for
     before: dict[int, list[Task]]  # by a task's kmp_taskdata_t, those that it waits for
     clauses: dict[int, list[Dependence]]
     children: dict[int, int]  # of each task, how many explicit ones that are not complete are known
@@ -57,6 +59,27 @@ class Waiting:
         :raises CorruptState: if they do not end, or a node leads to what is no task of its own
         """
         return [task for task in self._found.tasks.values() if task.kind() == "explicit"]
+
+    def explicit(self) -> Sequence[Task]:
+        """Return all explicit tasks that are not complete and to which something leads: executed, suspended, queued
+        and waiting ones.
+
+        :raises OmpdError: as :meth:`tasks`
+        """
+        return [self._runtime.task_at(address) for address in self._found.explicit]
+
+    def without_task(self, low: int, high: int) -> Sequence[tuple[int, int, Sequence[Task]]]:
+        """Return the nodes between two addresses that have no task, as those of a taskwait with dependences, on the
+        stack of whoever waits: the address of ``npredecessors``, what it holds, and the tasks that they wait for.
+
+        :raises OmpdError: as :meth:`tasks`
+        """
+        found = []
+        for node, tasks in self._found.nodes.items():
+            if low <= node < high:
+                view = self._view("kmp_base_depnode", node)
+                found.append((view.address_of("npredecessors"), view.signed("npredecessors"), tasks))
+        return found
 
     def before(self, task: Task) -> TaskWait | None:
         """Return what a task that has not begun waits for, None if it waits for no other.
@@ -118,9 +141,10 @@ class Waiting:
             return error
 
     def _find(self) -> _Found:
-        found = _Found({}, {}, {}, {})
+        found = _Found({}, {}, {}, {}, {}, {})
         plain: dict[int, Head] = {}
         todo = list(self._leading(plain))
+        found.explicit.update(dict.fromkeys(plain))
         parents = Counter(head.parent for head in plain.values())
         found.children.update((parent, count) for parent, count in parents.items() if parent)
         seen = {task.address: task for task in todo}
@@ -128,6 +152,7 @@ class Waiting:
         while todo:
             for task in todo:
                 if task.kind() == "explicit" and not task.flag("complete"):
+                    found.explicit[task.address] = None
                     parent = task.view.pointer("td_parent")
                     if parent is not None:
                         found.children[parent] = found.children.get(parent, 0) + 1
@@ -180,9 +205,12 @@ class Waiting:
         view = self._of(task)
         node = view.pointer("td_depnode")
         if node is not None:
-            for later in self._tasks_of(self._view("kmp_base_depnode", node).pointer("successors")):
-                found.before.setdefault(later.address, []).append(task)
-                yield later
+            for after in self._nodes_of(self._view("kmp_base_depnode", node).pointer("successors")):
+                if self._view("kmp_base_depnode", after).pointer("task") is None:
+                    found.nodes.setdefault(after, []).append(task)
+                for later in self._task_of(after):
+                    found.before.setdefault(later.address, []).append(task)
+                    yield later
         table = view.pointer("td_dephash")
         if table is not None:
             yield from self._in_table(table, found)
@@ -221,14 +249,18 @@ class Waiting:
                 yield task
 
     def _tasks_of(self, listed: int | None) -> Iterator[Task]:
-        # The tasks of a kmp_depnode_list_t.
+        for node in self._nodes_of(listed):
+            yield from self._task_of(node)
+
+    def _nodes_of(self, listed: int | None) -> Iterator[int]:
+        # The nodes of a kmp_depnode_list_t.
         def following(at: int) -> int | None:
             return self._view("kmp_depnode_list", at).pointer("next")
 
         for here in chain(listed, following, _MAX_NODES, "a list of tasks that wait for another"):
             node = self._view("kmp_depnode_list", here).pointer("node")
             if node is not None:
-                yield from self._task_of(node)
+                yield node
 
     def _task_of(self, node: int) -> Iterator[Task]:
         # That of a node, unless it is complete; a taskwait with a depend clause has a node and no task.

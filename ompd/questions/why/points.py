@@ -1,0 +1,58 @@
+"""Where threads wait for tasks, for which ones, and which ones they may execute there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ompd.contract.plugin import ThreadHandle
+from ompd.errors import OmpdError
+from ompd.model import SchedulingRecord
+from ompd.session import Session
+
+
+def scheduling_points(
+    session: Session, wanted: Collection[int] | None = None
+) -> tuple[Mapping[int, SchedulingRecord], Mapping[int, str]]:
+    """Return where threads are that wait at scheduling points, by native id, and why that is unknown of others.
+
+    :param wanted: the native ids of the threads to look at, None for all
+    """
+    found: dict[int, SchedulingRecord] = {}
+    unread: dict[int, str] = {}
+    for runtime in session.runtimes:
+        try:
+            handles = runtime.space.threads() if runtime.space is not None else ()
+        except OmpdError:
+            continue  # the answer of threads says so
+        for handle in handles:
+            try:
+                native = handle.native_thread_id()
+            except OmpdError:
+                continue  # as above
+            if wanted is not None and native not in wanted:
+                continue
+            try:
+                point = _record(native, handle)
+            except OmpdError as error:
+                unread[native] = str(error)
+            else:
+                if point is not None:
+                    found[native] = point
+    return found, unread
+
+
+def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
+    point = handle.scheduling_point()
+    if point is None:
+        return None
+    return SchedulingRecord(
+        native_thread_id=native,
+        kind=point.kind,
+        task=point.task.id if point.task is not None else None,
+        takes=point.takes,
+        count=point.count,
+        address=point.address,
+        value=point.value,
+        tasks=tuple(task.id for task in point.tasks),
+        is_whole=point.is_whole,
+    )

@@ -1,0 +1,109 @@
+"""For which tasks a thread waits, and which ones it may execute meanwhile: what decides whether a team can go on.
+
+The truth is what ``tests/stalls/awaited.c`` wrote: which threads execute the tasks for which one waits, and which
+execute others that the same task has generated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ompd.errors import Unavailable
+from ompd.model import SchedulingRecord, TaskRecord
+from ompd.questions import tasks, threads
+from ompd.questions.why.points import scheduling_points
+from ompd.runtimes.libgomp.handles import Thread
+from ompd.session import Session
+from tests.support.odd import AWAKE, Core, Odd, core_of
+from tests.support.products import sample
+
+FOLDER = Path(__file__).parent / "stalls"
+RUNTIMES = [("libgomp", "gcc"), ("dynamic", "gcc"), ("dynamic", "clang"), ("libomp-14", "gcc"), ("libomp-19", "clang")]
+TAKES = {"taskwait": "children", "taskgroup": "group", "dependence": "children"}
+
+
+def stalled(name: str, link: str, compiler: str, **environment: str) -> Core:
+    return core_of(Odd(name, link=link, environment={**AWAKE, **environment}, folder=FOLDER), compiler)
+
+
+def looked(core: Core) -> tuple[dict[int, SchedulingRecord], dict[str, TaskRecord]]:
+    with Session.open_core(core.path) as session:
+        found, unread = scheduling_points(session)
+        assert not unread
+        return dict(found), {row.id: row for row in tasks.ask(session).rows}
+
+
+def said(core: Core, word: str) -> list[int]:
+    return sorted(words[word] for words in core.words if word in words)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "at"), sample([(runtime, at) for runtime in RUNTIMES for at in ("taskwait", "taskgroup", "dependence")])
+)
+def test_which_tasks_a_thread_waits_for(runtime: tuple[str, str], at: str) -> None:
+    link, compiler = runtime
+    core = stalled("awaited", link, compiler, AT=at)
+    points, rows = looked(core)
+    (waiting,) = said(core, "waits")
+    (count,) = said(core, "count")
+    point = points[waiting]
+    assert point.kind == at and point.is_whole
+    assert point.takes == (TAKES[at] if link == "libgomp" else "tied_descendants")
+    assert sorted(rows[task].thread or 0 for task in point.tasks) == said(core, "awaited")
+    assert {rows[task].generating for task in point.tasks} == {point.task}
+    # libgomp keeps no count of children: their list is empty when they are done.
+    assert point.count == (None if (link, at) == ("libgomp", "taskwait") else count)
+    assert point.address is not None
+    with Session.open_core(core.path) as session:
+        size = 8 if link == "libgomp" else 4
+        assert point.value == int.from_bytes(session.process.read(point.address, size), "little")
+        (row,) = (row for row in threads.ask(session).rows if row.native_thread_id == waiting)
+    assert row.wait is not None and row.wait.kind == at
+
+
+def test_a_taskwait_of_libgomp_takes_no_grandchildren() -> None:
+    core = stalled("awaited", "libgomp", "gcc", AT="starved")
+    points, rows = looked(core)
+    (waiting,) = said(core, "waits")
+    point = points[waiting]
+    assert (point.kind, point.takes) == ("taskwait", "children")
+    (queued,) = (row for row in rows.values() if row.status == "queued")
+    assert queued.generating in point.tasks and queued.generating != point.task
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids="-".join)
+def test_all_tasks_stay_on_their_threads(runtime: tuple[str, str]) -> None:
+    core = stalled("awaited", *runtime, AT="taskgroup")
+    with Session.open_core(core.path) as session:
+        (space,) = (found.space for found in session.runtimes if found.space is not None)
+        for thread in space.threads():
+            task = thread.current_task()
+            assert task is not None and task.is_tied()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids="-".join)
+@pytest.mark.parametrize("kind", ["doacross", "copyprivate"])
+def test_what_states_do_not_tell(kind: str, runtime: tuple[str, str]) -> None:
+    core = stalled("kinds", *runtime, KIND=kind)
+    (away,) = said(core, "away")
+    with Session.open_core(core.path) as session:
+        rows = {row.native_thread_id: row for row in threads.ask(session).rows}
+    waits = [row.wait for native, row in rows.items() if native != away and row.wait is not None]
+    if kind == "doacross":
+        assert [wait.kind for wait in waits] == ["doacross"]
+    else:
+        assert [(wait.kind, wait.construct, wait.missing) for wait in waits] == [("barrier", "copyprivate", (away,))]
+
+
+def test_who_cannot_be_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = stalled("awaited", "libgomp", "gcc", AT="taskwait")
+
+    def refuse(self: Thread) -> None:
+        raise Unavailable("lost")
+
+    monkeypatch.setattr(Thread, "scheduling_point", refuse)
+    with Session.open_core(core.path) as session:
+        found, unread = scheduling_points(session, said(core, "waits"))
+    assert not found and unread == dict.fromkeys(said(core, "waits"), "lost")
