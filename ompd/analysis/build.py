@@ -44,8 +44,18 @@ class _Waits:
             elif row.state == "idle":
                 # It can only be woken up by somebody who begins a region, or ends.
                 graph.need(index, Need((nodes.everybody,), 1, "waits_for", "derived", "idle in the pool"))
+            elif row.runtime is not None and self._is_in_fork(row):
+                nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))
             else:
                 add_system_wait(nodes, index, self._system[row.native_thread_id or 0])
+
+    def _is_in_fork(self, row: ThreadRecord) -> bool:
+        # The runtime itself waits for threads that only the parent has.
+        moment = self._nodes.moment
+        is_futex = moment.system[row.native_thread_id or 0].kind == "futex"
+        return (
+            moment.is_fork and is_futex and row.state == "overhead" and bool(self._lost_members.get(row.parallel or ""))
+        )
 
     def _wait(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         if wait.kind == "barrier":
@@ -81,18 +91,21 @@ class _Waits:
     def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
         # Who has arrived is unknown. Those members of the team that the process does not have will not come.
         graph = self._graph
-        lost = self._lost_members.get(row.parallel or "", 0) if wait.how == "blocked" else 0
-        if lost:
-            node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", "barrier", "a barrier"))
-            if not graph.needs[node]:
-                name = f"{counted(lost, 'thread')} of its team that the process does not have"
-                reason = "ended, or not copied by fork()"
-                ended = graph.add(Node(f"lost:{row.parallel}", "thread", name, Outlook.NEVER, reason=reason))
-                graph.need(node, Need((ended,), 1, "member", "runtime", row.unavailable.get("wait.missing")))
-            return node
+        if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
+            return self._lost(row, "a barrier")
         node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", "a barrier"))
         reason = row.unavailable.get("wait.missing", "who is missing is not known")
         graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
+        return node
+
+    def _lost(self, row: ThreadRecord, name: str) -> int:
+        graph, count = self._graph, self._lost_members[row.parallel or ""]
+        node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", "barrier", name))
+        if not graph.needs[node]:
+            who = f"{counted(count, 'thread')} of its team that the process does not have"
+            reason = "not copied by fork()" if self._nodes.moment.is_fork else "ended"
+            ended = graph.add(Node(f"lost:{row.parallel}", "thread", who, Outlook.NEVER, reason=reason))
+            graph.need(node, Need((ended,), 1, "member", "runtime", row.unavailable.get("wait.missing")))
         return node
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from ompd.model import HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
+from ompd.model import HeldRecord, ParallelRecord, SchedulingRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.records import record
 
 
@@ -18,10 +18,10 @@ class Moment:
     is unknown of others. ``held`` says in which constructs threads stand by their code, of those threads that were
     looked at; ``processor_ns`` how much processor time each has used. ``has_all_threads`` says whether the target names
     all threads of the process; ``is_fork`` whether it is a forked child without the threads of its parent. ``outside``
-    lists what may act on the process from outside, as an armed timer. ``runs_children_only`` are the runtimes whose
-    threads at a taskwait execute nothing but children of the task that waits. ``handlers`` are the native ids of
-    threads that are in a handler of a signal; ``processors`` how many the process may use, None if that is unknown.
-    ``unknowns`` are facts that could not be read.
+    lists what may act on the process from outside, as an armed timer. ``points`` says where threads wait for tasks, and
+    which ones they may execute there, by native id. ``handlers`` are the native ids of threads that are in a handler of
+    a signal; ``processors`` how many the process may use, None if that is unknown. ``unknowns`` are facts that could
+    not be read.
     """
 
     threads: tuple[ThreadRecord, ...]
@@ -34,7 +34,7 @@ class Moment:
     has_all_threads: bool = True
     is_fork: bool = False
     outside: tuple[str, ...] = ()
-    runs_children_only: frozenset[str] = frozenset()
+    points: Mapping[int, SchedulingRecord] = field(default_factory=dict)
     handlers: frozenset[int] = frozenset()
     processors: int | None = None
     unknowns: tuple[str, ...] = ()

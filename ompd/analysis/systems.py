@@ -25,6 +25,10 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait) -> None:
     key = f"{wait.kind}:{wait.object:#x}" if wait.object is not None else f"{wait.kind}:{graph.nodes[index].key}"
     if wait.kind == "gil":
         key = "gil"
+    elif wait.kind == "futex" and wait.object is not None and graph.find(f"lock:{wait.object:#x}") is not None:
+        # A thread that is not OpenMP's waits for a lock of OpenMP.
+        nodes.waits_for(index, graph.add(Node(f"lock:{wait.object:#x}", "lock", "")))
+        return
     is_new = graph.find(key) is None
     node = graph.add(Node(key, _KINDS.get(wait.kind, "call"), system_name(wait), object=wait.object))
     if is_new:

@@ -7,12 +7,13 @@ for certain.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from ompd.analysis.graph import Need, Node, Outlook
 from ompd.analysis.nodes import ThreadNodes
 from ompd.analysis.words import counted
-from ompd.model import TaskRecord, ThreadRecord, Wait
+from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
 
 # Where a thread may execute other tasks of its team.
 _SCHEDULING_POINTS = ("barrier", "taskwait", "taskgroup", "dependence")
@@ -50,6 +51,11 @@ class TaskNodes:
         """Return the node of a taskwait, the end of a taskgroup, or a wait for dependences, of one thread."""
         kind = wait.kind
         node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, _NAMES[kind]))
+        point = self._nodes.moment.points.get(row.native_thread_id or 0)
+        if point is not None and (point.tasks or point.is_whole):
+            for need in self._at(point):
+                self._graph.need(node, need)
+            return node
         task = self._by_id.get(row.task) if row.task is not None else None
         children = self._children.get(row.task or "", [])
         if kind == "taskwait" and task is not None and task.unfinished_children is not None:
@@ -61,6 +67,14 @@ class TaskNodes:
         else:
             self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
         return node
+
+    def _at(self, point: SchedulingRecord) -> list[Need]:
+        known = [self._by_id[task] for task in point.tasks if task in self._by_id]
+        known = [task for task in known if task.status != "complete"]
+        others = 0 if point.is_whole and len(known) == len(point.tasks) else 1
+        if point.count is not None:
+            others = max(0, point.count - len(known))
+        return [replace(need, address=point.address, value=point.value) for need in self._all(known, others)]
 
     def _descendants(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
         found, seen = list(tasks), {task.id for task in tasks}
@@ -156,9 +170,26 @@ class TaskNodes:
         wait = row.wait
         if wait is None or wait.kind not in _SCHEDULING_POINTS:
             return False
-        if wait.kind == "barrier" or row.runtime not in self._nodes.moment.runs_children_only:
+        point = self._nodes.moment.points.get(row.native_thread_id or 0)
+        if point is None or point.task is None or task.generating is None:
             return True
-        return task.generating is None or task.generating == row.task
+        if point.takes == "children":
+            return task.generating == point.task
+        if point.takes == "group" and point.is_whole:
+            members = (self._by_id.get(member) for member in point.tasks)
+            return task.generating in (point.task, *(member.generating for member in members if member is not None))
+        return point.takes != "descendants" or self._descends(task, point.task)
+
+    def _descends(self, task: TaskRecord, ancestor: str) -> bool:
+        seen: set[str] = set()
+        parent = task.generating
+        while parent is not None and parent != ancestor and parent not in seen:
+            seen.add(parent)
+            known = self._by_id.get(parent)
+            if known is None:
+                return True  # where it comes from is not known: it may
+            parent = known.generating
+        return parent == ancestor
 
 
 _NAMES = {"taskwait": "a taskwait", "taskgroup": "the end of a taskgroup", "dependence": "tasks that it depends on"}

@@ -11,6 +11,7 @@ from ompd.model import (
     HeldRecord,
     ParallelRecord,
     Place,
+    SchedulingRecord,
     SystemWait,
     TaskRecord,
     TaskWaitRecord,
@@ -188,7 +189,11 @@ def test_queued_tasks_that_nobody_can_execute() -> None:
         thread(0, Wait("taskwait", how="blocked"), team_size=2),
         thread(1, lock("&a", 0), team_size=2),
     )
-    kind, stuck, _ = judged(*rows, tasks=tasks, runs_children_only=frozenset(("libgomp",)))
+    kind, stuck, _ = judged(
+        *rows,
+        tasks=tasks,
+        points={0: SchedulingRecord(native_thread_id=0, kind="taskwait", task="task0", takes="children")},
+    )
     assert (kind, stuck) == ("lock_cycle", "proven")
 
 

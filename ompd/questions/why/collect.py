@@ -11,6 +11,7 @@ from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
+from ompd.questions.why.points import scheduling_points
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
@@ -26,7 +27,10 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
     answer = threads.ask(session)
     found, teams = _tasks(session, answer.rows), _regions(session, answer.rows)
     system, unread = _system_waits(session, answer.rows)
+    waiting = {row.native_thread_id for row in answer.rows if row.wait is not None and row.wait.kind in _TASK_WAITS}
+    points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
     moment = Moment(
+        points=points,
         threads=answer.rows,
         system=system,
         unread=unread,
@@ -94,7 +98,7 @@ def _processors(session: Session) -> int | None:
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:
     # Who is missing at a barrier is unknown where the process lacks members of the team.
     waits = [row.wait for row in rows if row.wait is not None]
-    if not any(wait.kind == "barrier" and wait.missing is None for wait in waits):
+    if not is_fork(session) and not any(wait.kind == "barrier" and wait.missing is None for wait in waits):
         return None
     return regions.ask(session)
 

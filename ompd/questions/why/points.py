@@ -11,7 +11,7 @@ from ompd.session import Session
 
 
 def scheduling_points(
-    session: Session, wanted: Collection[int] | None = None
+    session: Session, wanted: Collection[int | None] | None = None
 ) -> tuple[Mapping[int, SchedulingRecord], Mapping[int, str]]:
     """Return where threads are that wait at scheduling points, by native id, and why that is unknown of others.
 
