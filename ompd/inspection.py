@@ -14,8 +14,9 @@ from ompd.model import (
     TaskRecord,
     ThreadRecord,
     VariableAnswer,
+    WhyAnswer,
 )
-from ompd.questions import icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables
+from ompd.questions import icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
 from ompd.session import Session
 
 
@@ -32,6 +33,13 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return self.ask(threads.ask)
+
+    def ask_why(self) -> WhyAnswer:
+        """Return the reasons why threads do not go on, the one to read first in front, and the graph they rest on.
+
+        :raises NoAnswer: if no OpenMP runtime of the process can be read
+        """
+        return self.ask(why.ask)
 
     def ask_parallel(self) -> Answer[ParallelRecord]:
         """Return the parallel regions that are being executed, enclosing ones before those they enclose.

@@ -36,6 +36,9 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
     print(show(f"stack {core.name} --fold", tmp_path))
     print("Look at the thread that waits for the lock: its stack goes on in the one that sent it there, out to main.\n")
 
+    print(show(f"why {core.name}", tmp_path))
+    print("Look at the first line: it is the reason, and below are the proof and the line to look at.\n")
+
     threads = ask("threads", core)["threads"]
     assert isinstance(threads, list) and len(threads) == 4
     lock, barrier = line_with("omp_set_lock(&progress_lock)"), line_with("#pragma omp barrier")
@@ -66,4 +69,12 @@ def test_a_hung_program_tells_why_it_hangs(tmp_path: Path) -> None:
         ("simulate", parallel),
         ("main", call),
     ]
+
+    verdict, *others = ask("why", core)["why"]  # type: ignore[misc]
+    assert not others and (verdict["kind"], verdict["stuck"]) == ("lock_abandoned", "proven")
+    assert verdict["roots"] == [waiting_for_lock[0]["native_thread_id"]]
+    assert sorted(verdict["explains"]) == sorted(t["native_thread_id"] for t in threads)
+    assert (verdict["place"]["function"], verdict["place"]["line"]) == ("report_progress", lock)
+    assert [(link["where"]["line"], len(link["threads"])) for link in verdict["cycle"]] == [(barrier, 3), (lock, 1)]
+    assert verdict["cycle"][-1]["object"] == "&progress_lock"
     shutil.rmtree(tmp_path)

@@ -127,6 +127,8 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
             first = 0 if version >= 17 else 1
             if version < 17:
                 printed = re.sub(r"\n+unknown: (?:failed|si_code): .*$", "", printed, flags=re.MULTILINE)
+            if name == "why":
+                expected = expected.replace(f" {core}", "")  # the next command to type needs no target in LLDB
             assert bare(printed)[first:] == bare(expected)[first:]
 
 

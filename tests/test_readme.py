@@ -31,7 +31,7 @@ def folder_of_the_page(folder: Path) -> Path:
 
 def test_readme_shows_what_the_commands_print(folder: Path) -> None:
     shown = list(EXAMPLE.finditer(README.read_text()))
-    assert {found[1].split()[0] for found in shown} == {"core.1234", "stack", "parallel", "tasks", "var"}
+    assert {found[1].split()[0] for found in shown} == {"core.1234", "stack", "why", "parallel", "tasks", "var"}
     for found in shown:
         assert alike(show(found[1], folder)) == alike(found[0]), found[1]
 
@@ -53,7 +53,8 @@ def _renumber(text: str) -> str:
     blocks = []
     for block in text.split("\n\n"):
         rows = [re.split(r" {2,}", line) for line in block.splitlines()]
-        if re.match(r"( *)OMP +[A-Z]", block) and len({len(row) for row in rows}) == 1:
+        is_table = re.match(r" *OMP +[A-Z]|  (?:\d+ threads|thread \d+) \(", block)
+        if is_table and len({len(row) for row in rows}) == 1:
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
             lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
             block = "\n".join(lines) + "\n" * block.endswith("\n")

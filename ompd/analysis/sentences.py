@@ -1,4 +1,4 @@
-"""Verdicts in one sentence each."""
+"""Verdicts in one sentence each, and the command to type after them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed
 from ompd.model import Link
+
+_TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cycle"))
+_RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"))
 
 
 class Sentences:
@@ -18,7 +21,8 @@ class Sentences:
     def of(self, kind: str, root: Root, links: Sequence[Link]) -> str:
         """Return the summary of a verdict."""
         ring = " -> ".join([f"{self._thread(link)} waits for {link.object}" for link in links[:6]])
-        waiting = counted(len(root.threads), "thread")
+        count = len(root.threads)
+        waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
         last = self._graph.nodes[root.nodes[0]]
         names = listed([self._graph.nodes[node].name for node in root.nodes])
         if kind == "lock_cycle":
@@ -30,30 +34,30 @@ class Sentences:
         if kind == "runtime_reentry":
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind == "barrier_absent":
-            return f"{waiting} wait for {names}, which will not come" + (f": {last.reason}" if last.reason else "")
+            return f"{waiting} {names}, which will not come" + (f": {last.reason}" if last.reason else "")
         if kind == "fork_child":
-            return f"{waiting} wait for threads that fork() did not copy into this process"
+            return f"{waiting} threads that fork() did not copy into this process"
         if kind == "lock_abandoned":
-            return f"{waiting} wait for {self._before(root)}, which nobody is left to release"
+            return f"{waiting} {self._before(root)}, which nobody is left to release"
         if kind == "event_unfulfilled":
-            return f"{waiting} wait for a task whose {last.name} nobody has fulfilled"
+            return f"{waiting} a task whose {last.name} nobody has fulfilled"
         if kind == "taskwait_starved":
-            return f"{waiting} wait for tasks that no thread can execute: {ring}"
+            return f"{waiting} tasks that no thread can execute: {ring}"
         if kind == "task_dependence_cycle":
             return f"tasks depend on each other in a circle: {ring}"
         if kind == "external_wait":
             why = f", {last.reason}" if last.reason is not None and root.end is End.OUTSIDE else ""
-            return f"{waiting} wait for {names}{why}"
+            return f"{waiting} {names}{why}"
         if kind == "laggard":
-            return f"{waiting} wait for {names}, which {'works' if len(root.nodes) == 1 else 'work'}"
+            return f"{waiting} {names}, which {'works' if len(root.nodes) == 1 else 'work'}"
         if kind == "oversubscribed":
             processors = counted(self._nodes.moment.processors or 0, "processor")
-            return f"{waiting} wait for {names} by spinning, and take from it the {processors} of the process"
+            return f"{waiting} {names} by spinning, and take from it the {processors} of the process"
         if kind == "orphaned_worksharing":
             return f"a barrier is inside of code that not all threads of its team execute: {ring}"
         if kind == "duplicate_runtimes":
             return f"threads of several OpenMP runtimes wait for each other: {ring}"
-        return f"{waiting} wait for {names}: what would set them free is not known"
+        return f"{waiting} {names}: what would set them free is not known"
 
     def _before(self, root: Root) -> str:
         if root.end is End.OPEN:
@@ -71,7 +75,8 @@ class Sentences:
         waiting = len(self._nodes.waiting)
         if not waiting:
             return f"nothing hangs: {counted(working, 'OpenMP thread')} at work, none waits"
-        return f"nothing hangs: {counted(waiting, 'thread')} wait for {counted(working, 'thread')} at work"
+        verb = "waits" if waiting == 1 else "wait"
+        return f"nothing hangs: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
 
     def what_if(self, root: Root) -> str | None:
         """Return what would set threads free, None if nothing can be said."""
@@ -98,3 +103,19 @@ class Sentences:
             return counted(len(link.threads), "thread")
         number = f"thread {link.thread_num} " if link.thread_num is not None else "thread "
         return f"{number}({link.thread})" if link.thread_num is not None else f"{number}{link.thread}"
+
+
+def next_step(kind: str, roots: Sequence[int]) -> str:
+    """Return the next command to type; ``TARGET`` in it stands for the target.
+
+    :param kind: the verdict's
+    :param roots: the native ids of the threads on which the others depend, of those that the process has
+    """
+    if kind in _TASKS:
+        return "ompd tasks TARGET"
+    if kind == "duplicate_runtimes":
+        return "ompd runtimes TARGET"
+    if not roots or kind == "no_stall":
+        return "ompd threads TARGET"
+    # What the verdict shows already are user frames without variables.
+    return f"ompd stack TARGET --thread {roots[0]} {'--raw' if kind in _RAW else '--locals'}"

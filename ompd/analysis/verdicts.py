@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ompd.analysis.chains import Chains
 from ompd.analysis.graph import View
 from ompd.analysis.roots import End, Root, Solved
-from ompd.analysis.sentences import Sentences
+from ompd.analysis.sentences import Sentences, next_step
 from ompd.model import Evidence, VerdictRecord
 from ompd.model.stalls import CONFIDENCES
 
@@ -41,6 +41,7 @@ class Verdicts:
             confidence="unknown" if is_open else "proven",
             summary=self._sentences.no_stall(),
             unknowns=unknowns,
+            next_step=next_step("no_stall", ()),
         )
 
     def _unknowns(self) -> tuple[str, ...]:
@@ -54,6 +55,7 @@ class Verdicts:
             return None
         links = self._chains.links(root)
         threads = [*root.threads, *(n for n in root.nodes if n in self._nodes.rows and n not in root.threads)]
+        ends = self._chains.root_threads(root)
         explained = tuple(sorted(self._natives(root.threads)))
         stuck = self._solved.confidence(root.threads)
         evidence = self._chains.evidence(root)
@@ -63,15 +65,13 @@ class Verdicts:
             stuck=stuck if root.end not in (End.RUNS,) else "unknown",
             confidence=self._confidence(root, kind, evidence),
             summary=self._sentences.of(kind, root, links),
-            roots=tuple(
-                self._natives(n for n in self._chains.root_threads(root) if n in threads or n in self._nodes.rows)
-            ),
+            roots=tuple(self._natives(n for n in ends if n in threads or n in self._nodes.rows)),
             cycle=links,
             explains=explained,
             evidence=evidence,
             unknowns=unknowns,
             what_if=self._sentences.what_if(root),
-            next_step=None,
+            next_step=next_step(kind, self._natives(n for n in ends if n in self._nodes.rows)),
             place=self._chains.place(root, kind),
         )
 

@@ -21,7 +21,7 @@ from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command, Option
 from ompd.commands.targets import is_target, open_target
 from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.files.opening import MAX_SIZE
-from ompd.errors import OmpdError
+from ompd.errors import BadInput, OmpdError
 from ompd.records import record
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_snapshot, format_stops
@@ -178,11 +178,11 @@ def _make(command: Command) -> click.Command:
 
 
 def _own_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    name = f"{OWN}{option.name}"
+    name, word = f"{OWN}{option.name}", f"--{option.word}"
     if option.kind == "flag":
-        return click.option(f"--{option.name}", name, is_flag=True, help=option.help)
+        return click.option(word, name, is_flag=True, help=option.help)
     kind: Any = click.Choice(option.choices) if option.choices else int if option.kind == "number" else str
-    return click.option(f"--{option.name}", name, metavar=option.metavar, type=kind, help=option.help)
+    return click.option(word, name, metavar=option.metavar, type=kind, help=option.help)
 
 
 @record
@@ -241,8 +241,12 @@ def _split(options: dict[str, Any]) -> tuple[_Request, dict[str, Any]]:
 
 def _run(command: Command, options: dict[str, Any]) -> None:
     request, own = _split(options)
+    given = {name.removeprefix(OWN): value for name, value in own.items() if name.startswith(OWN)}
+    try:
+        printer = command.printer_of(given, as_json=request.as_json)
+    except BadInput as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
     with request.opened() as session:
-        given = {name.removeprefix(OWN): value for name, value in own.items() if name.startswith(OWN)}
         answer = session.ask(lambda session: command.answer(session, given))
     try:
         if request.as_json:
@@ -253,7 +257,7 @@ def _run(command: Command, options: dict[str, Any]) -> None:
 
             console = terminal.make_console(request.color)
             unfold = own.get("unfold", False)
-            getattr(terminal, command.printer)(console, answer, unfold=unfold, verbose=request.verbose)
+            getattr(terminal, printer)(console, answer, unfold=unfold, verbose=request.verbose)
         sys.stdout.flush()
     except OSError as error:
         _end_of_output(error)
@@ -262,6 +266,9 @@ def _run(command: Command, options: dict[str, Any]) -> None:
         _say(f"ompd: {stops}")
     for warning in answer.warnings:
         _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+    status = command.status_of(answer, given)
+    if status is not None:
+        sys.exit(status)
     if not answer.complete:
         sys.exit(EXIT_INCOMPLETE)
 

@@ -45,6 +45,7 @@ class Screen:
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
     """Return the options that *command* has at a prompt, in the shell's words."""
+    of_shell = {OWN + option.name for option in command.options if option.status is not None}
     return tuple(
         Flag(
             parameter.name,
@@ -56,6 +57,7 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
         for parameter in cli.commands[command.name].params
         if isinstance(parameter, click.Option)
         and parameter.name is not None
+        and parameter.name not in of_shell
         and (parameter.name in _OPTIONS or parameter.name.startswith(OWN))
     )
 
@@ -124,8 +126,11 @@ def format_reply(
     """Return the output of *command*, as JSON if *given* says so, else as text with notes.
 
     :param indices: the debugger's numbers of the threads, by native id
+    :raises BadInput: if options exclude each other
     """
-    answer = command.answer(session, {name.removeprefix(OWN): value for name, value in given.items()})
+    own = {name.removeprefix(OWN): value for name, value in given.items()}
+    printer = command.printer_of(own, as_json="as_json" in given)
+    answer = command.answer(session, own)
     if "as_json" in given:
         return format_answer(
             command.name,
@@ -141,8 +146,6 @@ def format_reply(
     text = io.StringIO()
     console = terminal.make_console("always" if screen.color else "never", file=text, width=screen.width)
     numbered = {"indices": indices} if command.name in ("threads", "var") else {}
-    getattr(terminal, command.printer)(
-        console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered
-    )
+    getattr(terminal, printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered)
     notes = [f"ompd: {'note' if answer.complete else 'warning'}: {warning}" for warning in answer.warnings]
     return "\n".join([text.getvalue().rstrip("\n"), *notes])

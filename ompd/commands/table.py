@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from ompd.errors import BadInput
 from ompd.model import Answer
 from ompd.model.places import FORMATS
 from ompd.questions import runtimes, threads
@@ -21,7 +22,9 @@ class Option:
 
     With ``select`` it is a flag that selects rows of the answer, in text and in JSON. All others are passed to the
     question by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar`` is the
-    value's name in the help, ``choices`` are all its possible values.
+    value's name in the help, ``choices`` are all its possible values. With ``printer`` it is a flag that has another
+    function of :mod:`ompd.render.terminal` print the answer; with ``status`` one that has a function choose the exit
+    code, which makes sense in the shell alone.
     """
 
     name: str
@@ -30,6 +33,18 @@ class Option:
     kind: Literal["flag", "text", "number"] = "flag"
     metavar: str | None = None
     choices: tuple[str, ...] = ()
+    printer: str | None = None
+    status: Callable[[Answer[Any]], int] | None = None
+
+    @property
+    def word(self) -> str:
+        """The option as it is typed, without its dashes."""
+        return self.name.replace("_", "-")
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the question gets it."""
+        return self.select is None and self.printer is None and self.status is None
 
 
 @record
@@ -69,7 +84,7 @@ class Command:
         """
         asked: dict[str, Any] = {}
         for option in self.options:
-            if option.select is None:
+            if option.is_passed:
                 asked[option.name] = given.get(option.name, False if option.kind == "flag" else None)
         words = (given[self.argument.name],) if self.argument is not None else ()
         answer = self.ask(session, *words, **asked)
@@ -77,6 +92,24 @@ class Command:
             if option.select is not None and given.get(option.name):
                 answer = option.select(answer)
         return answer
+
+    def printer_of(self, given: Mapping[str, Any], *, as_json: bool = False) -> str:
+        """Return the name of the function that prints the answer.
+
+        :raises BadInput: if options want different ones
+        """
+        others = (option for option in self.options if option.printer is not None and given.get(option.name))
+        chosen = next(others, None)
+        if chosen is None or chosen.printer is None:
+            return self.printer
+        if as_json:
+            raise BadInput(f"--json and --{chosen.word} exclude each other")
+        return chosen.printer
+
+    def status_of(self, answer: Answer[Any], given: Mapping[str, Any]) -> int | None:
+        """Return the exit code that an option chooses for *answer*, None if none does."""
+        codes = (o.status(answer) for o in self.options if o.status is not None and given.get(o.name))
+        return next(codes, None)
 
 
 # A command imports its query when it runs, but for two: all need the first, and most people want the second.
@@ -118,6 +151,25 @@ def _ask_variable(session: Session, name: str, **options: Any) -> Answer[Any]:
     return variables.ask(session, name, **options)
 
 
+def _ask_why(session: Session) -> Answer[Any]:
+    import ompd.questions.why as why  # noqa: PLC0415
+
+    return why.ask(session)
+
+
+_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
+
+
+def _status_of_why(answer: Answer[Any]) -> int:
+    # What the first verdict says: it is the surest one.
+    first = answer.rows[0] if answer.rows else None
+    if first is not None and first.stuck == "proven":
+        return 10
+    if first is not None and first.kind in _HEALTHY:
+        return 12
+    return 13 if first is None or first.kind == "undecided" or first.stuck == "unknown" else 11
+
+
 COMMANDS = (
     Command(
         "runtimes",
@@ -145,6 +197,54 @@ COMMANDS = (
         "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1  hang.c:59 simulate\n"
         "1/4      1      1235            wait_lock     lock &progress_lock             hang.c:39 report_progress",
         folds=True,
+    ),
+    Command(
+        "why",
+        "Why it hangs: who waits for whom, and what would set them free.",
+        "Follows each waiting thread to the cycle, thread or object on which it depends in the end, and says how sure"
+        " that is: stuck is proven if these threads never go on, whatever is not known, and likely or possible"
+        " otherwise; the cause has a confidence of its own. The first verdict is the one to read first. It also shows"
+        " the line to look at, what would set the threads free, what is not known, and the next command to type."
+        " With --exit-code the first verdict decides the exit code: 10 if the threads are proven to be stuck; 11 if"
+        " they likely or possibly are; 12 if nothing hangs (nobody waits, or all wait for threads that work); 13 if it"
+        " is undecided.",
+        _ask_why,
+        "print_why",
+        f"{_HEAD}"
+        "4 threads wait for &progress_lock, which nobody is left to release\n"
+        "  verdict    lock_abandoned\n"
+        "  stuck      proven: whatever is not known, these threads never go on\n"
+        "  cause      possible: nothing that was read speaks against it\n"
+        "  look at    hang.c:39 report_progress\n"
+        "\n"
+        "  3 threads (1234,1236,1237)  wait at a barrier         hang.c:59 simulate         thread 1 (1235) has not"
+        " arrived\n"
+        "  thread 1 (1235)             waits for &progress_lock  hang.c:39 report_progress  nobody is known"
+        " to hold it\n"
+        "\n"
+        "  OMP 1/4   level 1   thread 1235\n"
+        "    #0 report_progress  hang.c:39\n"
+        "    #1 simulate         hang.c:57   body of parallel hang.c:50\n"
+        "    region started by thread 1234:\n"
+        "    #2 simulate         hang.c:50\n"
+        "    #3 main             hang.c:70\n"
+        "\n"
+        "  OMP 0/4   level 1   thread 1234\n"
+        "    #0 simulate  hang.c:59   body of parallel hang.c:50\n"
+        "    #1 simulate  hang.c:50\n"
+        "    #2 main      hang.c:70\n"
+        "\n"
+        "  free       if it were not for &progress_lock, 4 of 4 waiting threads would go on\n"
+        "  next       ompd stack core.1234 --thread 1235 --locals",
+        folds=True,
+        options=(
+            Option("dot", "Print the wait-for graph for graphviz (dot -Tsvg) instead of text.", printer="print_dot"),
+            Option(
+                "exit_code",
+                "Exit with 10, 11, 12 or 13, as said above, also if parts were unreadable.",
+                status=_status_of_why,
+            ),
+        ),
     ),
     Command(
         "parallel",
@@ -255,7 +355,7 @@ DEFAULT = "threads"
 """The command that ``ompd TARGET`` runs."""
 
 GROUPS = (
-    ("Look", ("threads", "stack", "parallel", "tasks", "var", "icvs")),
+    ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
     ("Share", ("snapshot", "schema")),
     ("Libraries", ("runtimes", "layout")),
     ("Set up", ("lldb-init",)),

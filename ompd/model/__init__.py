@@ -36,6 +36,7 @@ from ompd.model.places import VariableStats as VariableStats
 from ompd.model.stalls import Evidence as Evidence
 from ompd.model.stalls import GraphEdge as GraphEdge
 from ompd.model.stalls import GraphNode as GraphNode
+from ompd.model.stalls import GraphRecord as GraphRecord
 from ompd.model.stalls import HeldRecord as HeldRecord
 from ompd.model.stalls import Link as Link
 from ompd.model.stalls import SchedulingRecord as SchedulingRecord

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from ompd.model.openmp import Answer
-from ompd.model.places import Place
+from ompd.model.places import Place, StackRecord
 from ompd.records import record
 
 CONFIDENCES = ("proven", "likely", "possible", "unknown")
@@ -170,7 +170,9 @@ class VerdictRecord:
     there. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` is what was not
     known and would have decided, ``what_if`` what would set threads free, ``next_step`` a command to type.
     ``place`` is the line to look at first. ``variables`` are those that differ between a thread that waits and one that
-    did not come, where debug information shows them.
+    did not come, where debug information shows them. ``stacks`` are at most two of the threads that the verdict names,
+    with the user's frames only; empty for all but the first verdicts. In ``next_step`` the word ``TARGET`` stands for
+    the target.
     """
 
     kind: str
@@ -186,11 +188,19 @@ class VerdictRecord:
     next_step: str | None = None
     place: Place | None = None
     variables: tuple[Mapping[str, Any], ...] = ()
+    stacks: tuple[StackRecord, ...] = ()
+
+
+@record
+class GraphRecord:
+    """The wait-for graph: its nodes, and its edges by the nodes' ids."""
+
+    nodes: tuple[GraphNode, ...] = ()
+    edges: tuple[GraphEdge, ...] = ()
 
 
 @record
 class WhyAnswer(Answer[VerdictRecord]):
     """The answer of ``why``: verdicts, the first one to read first, and the graph they rest on."""
 
-    nodes: tuple[GraphNode, ...] = ()
-    edges: tuple[GraphEdge, ...] = ()
+    graph: GraphRecord = field(default_factory=GraphRecord)

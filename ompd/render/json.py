@@ -21,6 +21,11 @@ ADDRESSES = frozenset(
 """Keys whose values are addresses, or words that may be."""
 
 
+WORDS = frozenset((("Evidence", "value"),))
+"""Keys of single records whose values are words of memory, and are written like addresses."""
+# Keys of single records that are names of what others have the address of.
+_NAMED = frozenset((("Link", "object"),))
+
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _COMMON = 5  # what every answer has: target, runtimes, rows, complete, warnings
 
@@ -37,12 +42,20 @@ def _others(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
     return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
 
+@cache
+def addresses_of(kind: type[Any]) -> frozenset[str]:
+    """Return the keys of a record whose values are written as addresses."""
+    own = {name for record, name in WORDS if record == kind.__name__}
+    return (ADDRESSES | own) - {name for record, name in _NAMED if record == kind.__name__}
+
+
 def _plain(record: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    addresses = addresses_of(record.__class__)
     for name in _names(record.__class__):
         value = getattr(record, name)
         if value.__class__ in _SCALARS:
-            if name in ADDRESSES and value is not None:
+            if name in addresses and value is not None:
                 value = f"{value:#x}"
         elif hasattr(value, "__dataclass_fields__"):
             value = _plain(value)
@@ -69,8 +82,17 @@ def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapp
     }
     for name in [field.name for field in fields(answer)][_COMMON:]:
         value = getattr(answer, name)
-        members[name] = (_dump(_plain(value) if value is not None else None),)
+        members[name] = _parts(value) if name == "graph" else (_dump(_plain(value) if value is not None else None),)
     return _joined(members)
+
+
+def _parts(record: Any) -> Iterator[str]:
+    # A record of lists that may be long: a line for each of their items.
+    yield "{"
+    for number, name in enumerate(_names(record.__class__)):
+        yield f"{', ' if number else ''}{_dump(name)}: "
+        yield from _rows(getattr(record, name))
+    yield "}"
 
 
 def _joined(members: Mapping[str, Iterable[str]]) -> str:

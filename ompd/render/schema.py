@@ -13,7 +13,7 @@ from typing import Any
 
 from ompd import model
 from ompd.model import layouts
-from ompd.render.json import ADDRESSES
+from ompd.render.json import addresses_of
 
 ROWS: Mapping[str, type[Any]] = {
     "runtimes": model.RuntimeRecord,
@@ -23,10 +23,15 @@ ROWS: Mapping[str, type[Any]] = {
     "stack": model.StackRecord,
     "icvs": model.IcvRecord,
     "var": model.VariableRecord,
+    "why": model.VerdictRecord,
     "layout": layouts.LayoutRecord,
 }
 """The record of each command's rows."""
-ANSWERS: Mapping[str, type[Any]] = {"var": model.VariableAnswer, "layout": layouts.LayoutAnswer}
+ANSWERS: Mapping[str, type[Any]] = {
+    "var": model.VariableAnswer,
+    "why": model.WhyAnswer,
+    "layout": layouts.LayoutAnswer,
+}
 """Answers that have more than rows."""
 _WITHOUT_TARGET = frozenset(("layout",))
 
@@ -69,12 +74,16 @@ def _of_record(record: type[Any], definitions: dict[str, Any]) -> dict[str, Any]
         definitions[name] = {}  # it may refer to itself
         hints = typing.get_type_hints(record)
         names = [field.name for field in fields(record)]
+        addresses = addresses_of(typing.cast("Any", record))
         # Further keys may come in any version.
         definitions[name] = {
             "type": "object",
             "description": _first_paragraph(record.__doc__ or ""),
             "required": names,
-            "properties": {field: _of_field(field, hints[field], definitions) for field in names},
+            "properties": {
+                field: _of_address(hints[field]) if field in addresses else _of_type(hints[field], definitions)
+                for field in names
+            },
         }
     return {"$ref": f"#/$defs/{name}"}
 
@@ -83,10 +92,8 @@ def _first_paragraph(text: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).replace("``", "")
 
 
-def _of_field(name: str, hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    if name in ADDRESSES:
-        return {"anyOf": [_ADDRESS, {"type": "null"}]} if type(None) in typing.get_args(hint) else _ADDRESS
-    return _of_type(hint, definitions)
+def _of_address(hint: Any) -> dict[str, Any]:
+    return {"anyOf": [_ADDRESS, {"type": "null"}]} if type(None) in typing.get_args(hint) else _ADDRESS
 
 
 def _of_type(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:

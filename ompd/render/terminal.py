@@ -19,6 +19,8 @@ from ompd.model import (
     TaskRecord,
     ThreadRecord,
     VariableAnswer,
+    VerdictRecord,
+    WhyAnswer,
 )
 from ompd.model.layouts import LayoutAnswer
 from ompd.render import columns, words
@@ -165,6 +167,21 @@ def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: b
     """Print the answer to ``runtimes``."""
     _print_head(console, answer, verbose)
     _print_wrapped(console, ((line, "") for line in runtimes.runtime_lines(answer)))
+
+
+def print_why(console: Console, answer: Answer[VerdictRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``why``."""
+    import ompd.render.answers.why as why  # noqa: PLC0415  no other command needs it
+
+    _print_head(console, answer, verbose)
+    _print_wrapped(console, why.why_lines(answer, unfold=unfold, verbose=verbose))
+
+
+def print_dot(console: Console, answer: WhyAnswer, *, unfold: bool, verbose: bool) -> None:
+    """Print the wait-for graph of ``why`` for graphviz."""
+    import ompd.render.answers.why_dot as why_dot  # noqa: PLC0415  no other command needs it
+
+    console.file.write(why_dot.format_dot(answer) + "\n")
 
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:

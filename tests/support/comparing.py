@@ -55,6 +55,8 @@ def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] 
 
     Rows that are missing are no fault where the answer calls itself incomplete.
     """
+    if command == "why":
+        return _compare_verdicts(intact["why"], damaged["why"] if damaged is not None else ())
     every = {_identity(command, row): row for row in intact[command]}
     of = sum(1 for row in every.values() for _ in _leaves(row))
     if damaged is None:
@@ -84,6 +86,14 @@ def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] 
     if damaged["complete"] and len(rows) != len(intact[command]):
         wrong.append(f"{len(rows)} of {len(intact[command])} rows, and the answer is called complete")
     return Compared(told, of, tuple(wrong))
+
+
+def _compare_verdicts(intact: Sequence[Row], damaged: Sequence[Row]) -> Compared:
+    # What is left of a core may make verdicts weaker, or other ones, but proves nothing that the whole one does not.
+    proven, other = ({native for row in rows if row["stuck"] == "proven" for native in row["explains"]}
+                     for rows in (intact, damaged))  # fmt: skip
+    wrong = tuple(f"thread {native} is proven to be stuck" for native in sorted(other - proven))
+    return Compared(len(other & proven), len(proven), wrong)
 
 
 def _wrong_frames(row: Row, true: Row) -> Iterator[str]:

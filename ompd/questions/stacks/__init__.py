@@ -7,7 +7,7 @@ threads and makes rows of it; ``items`` is what they pass to one another. Whoeve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from ompd.errors import NoAnswer
@@ -21,7 +21,13 @@ from ompd.session import Session
 
 
 def ask(
-    session: Session, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
+    session: Session,
+    *,
+    raw: bool = False,
+    fold: bool = False,
+    thread: int | None = None,
+    threads: Container[int] | None = None,
+    locals: bool = False,
 ) -> Answer[StackRecord]:
     """Return the stack of each thread: OpenMP threads by region and thread number, then idle ones, then others.
 
@@ -30,6 +36,7 @@ def ask(
     :param raw: all frames of the thread's own stack instead, and no others
     :param fold: group threads with equal stacks in one row
     :param thread: only the thread with this native id or, if there is none, threads with this thread number
+    :param threads: only the threads with these native ids
     :param locals: add the variables of user frames
     :raises BadInput: if there is no such thread
     :raises NoAnswer: if the target has no threads
@@ -44,10 +51,11 @@ def ask(
             raise
         problems.note(NO_RUNTIME if is_damaged(session) else str(error))
         runtimes, doubt = [], str(error) if is_damaged(session) else None
-    if thread is None:
+    if thread is None and threads is None:
         note_first_thread(session, problems)
     reader = Reader(session, runtimes, problems, raw, doubt, locals)
-    rows = sorted(each(session, reader.chosen(thread), reader.record), key=_order)
+    chosen = [native for native in reader.chosen(thread) if threads is None or native in threads]
+    rows = sorted(each(session, chosen, reader.record), key=_order)
     if fold:
         rows = list(_folded(rows))
     return answer(session, rows, records(session, problems), problems)

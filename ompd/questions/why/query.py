@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ompd.analysis.answers import concluded
 from ompd.analysis.moment import Moment
-from ompd.model import WhyAnswer
+from ompd.model import GraphRecord, WhyAnswer
 from ompd.questions.why.collect import collect
+from ompd.questions.why.stacks import add_stacks
 from ompd.session import Session
 
 
@@ -16,7 +17,10 @@ def ask(session: Session, earlier: Moment | None = None, seconds: float | None =
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     moment, threads = collect(session)
-    verdicts, nodes, edges = concluded(moment, earlier, seconds)
-    return WhyAnswer(
-        threads.target, threads.runtimes, verdicts, threads.complete, threads.warnings, nodes=nodes, edges=edges
-    )
+    found, nodes, edges = concluded(moment, earlier, seconds)
+    verdicts, stacks = add_stacks(session, found)
+    complete, warnings = threads.complete, threads.warnings
+    if stacks is not None:
+        complete = complete and stacks.complete
+        warnings = tuple(dict.fromkeys((*warnings, *stacks.warnings)))
+    return WhyAnswer(threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ompd.model import Answer, StackFrame, StackRecord
 from ompd.render.words import UNKNOWN, basename, clean, format_count, format_failure, format_numbers, format_threads
 
-_MAX_FRAMES, _LAST = 100, 20  # frames shown of a deep recursion, and how many of these are its last
+_MAX_FRAMES = 100  # frames shown of a deep recursion; one in five of them are its last
 _MAX_NAME = 40  # longer names do not widen the column
 _MAX_VALUE = 200  # characters of a variable's value
 _HOW = {
@@ -18,16 +18,18 @@ _HOW = {
 
 
 def stack_lines(
-    answer: Answer[StackRecord], *, unfold: bool = False, verbose: bool = False
+    answer: Answer[StackRecord], *, unfold: bool = False, verbose: bool = False, most: int = _MAX_FRAMES
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines of ``stack``, each with its style. *unfold* shows all frames of very deep stacks."""
+    """Yield the lines of ``stack``, each with its style. *unfold* shows all frames of a stack that has more than
+    *most*.
+    """
     raw = any(frame.kind == "runtime" for row in answer.rows for frame in row.frames)
     many = len(answer.runtimes) > 1
     for number, row in enumerate(answer.rows):
         if number:
             yield "", ""
         yield _heading(row, many), "failed" if format_failure(row) else "head"
-        yield from _frames(row, unfold, verbose, raw)
+        yield from _frames(row, most if not unfold else len(row.frames), unfold or verbose, verbose, raw)
 
 
 def _heading(row: StackRecord, many: bool) -> str:
@@ -55,19 +57,19 @@ def _heading(row: StackRecord, many: bool) -> str:
     return clean("   ".join(words))
 
 
-def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterator[tuple[str, str]]:
+def _frames(row: StackRecord, most: int, whole: bool, verbose: bool, raw: bool) -> Iterator[tuple[str, str]]:
     numbered = list(enumerate(row.frames))
-    left_out = 0
-    if not unfold and len(numbered) > _MAX_FRAMES + 1:
-        left_out = len(numbered) - _MAX_FRAMES
-        numbered = [*numbered[: _MAX_FRAMES - _LAST], *numbered[-_LAST:]]
+    left_out, last = 0, most // 5
+    if len(numbered) > most + 1:
+        left_out = len(numbered) - most
+        numbered = [*numbered[: most - last], *numbered[-last:]]
     names = {number: _name(frame) for number, frame in numbered}
     width = min(max(map(len, names.values()), default=0), _MAX_NAME)
     digits = len(str(numbered[-1][0])) if numbered else 1
     thread = row.native_thread_id
     stopped = row.stopped
     for position, (number, frame) in enumerate(numbered):
-        if left_out and position == _MAX_FRAMES - _LAST:
+        if left_out and position == most - last:
             yield f"  … {format_count(left_out, 'more frame')}, shown with --all", "dim"
         if frame.thread != thread:
             if stopped is not None:
@@ -82,7 +84,7 @@ def _frames(row: StackRecord, unfold: bool, verbose: bool, raw: bool) -> Iterato
             (line + "".join(f"   {note}" for note in notes)).rstrip(),
             "" if frame.kind in ("user", "unknown") else "dim",
         )
-        yield from _locals(frame, " " * (digits + 6), unfold or verbose)
+        yield from _locals(frame, " " * (digits + 6), whole)
     if stopped is not None:
         yield f"  the stack could not be followed further: {clean(stopped)}", "dim"
     elif not row.frames and not row.idle:

@@ -1,0 +1,57 @@
+"""Stacks of the threads that verdicts name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ompd.model import Answer, StackRecord, VerdictRecord
+from ompd.questions import stacks
+from ompd.session import Session
+
+_VERDICTS = 3  # how many of the first verdicts get stacks
+_STACKS = 2  # how many stacks a verdict has
+_CANDIDATES = 4  # how many threads are looked at to find stacks that differ
+
+
+def add_stacks(
+    session: Session, verdicts: Sequence[VerdictRecord]
+) -> tuple[tuple[VerdictRecord, ...], Answer[StackRecord] | None]:
+    """Return the verdicts, the first ones with the stacks of threads that they name, and the answer that these are of.
+
+    Only frames of the user's code are kept. The answer is None if no verdict names a thread of the process.
+    """
+    alive = set(session.process.threads())
+    named = [[native for native in _named(verdict) if native in alive] for verdict in verdicts[:_VERDICTS]]
+    wanted = {native for some in named for native in some[:_CANDIDATES]}
+    if not wanted:
+        return tuple(verdicts), None
+    answer = stacks.ask(session, threads=wanted)
+    found = {row.native_thread_id: _of_user(row) for row in answer.rows}
+    first = [
+        replace(verdict, stacks=tuple(_different(found, some[:_CANDIDATES])))
+        for verdict, some in zip(verdicts, named, strict=False)
+    ]
+    return (*first, *verdicts[len(first) :]), answer
+
+
+def _named(verdict: VerdictRecord) -> Iterator[int]:
+    # Those on which the others depend come first; of the links the last one is nearest to where the waits end.
+    links = [link.thread for link in reversed(verdict.cycle) if link.thread is not None]
+    yield from dict.fromkeys((*verdict.roots[:_CANDIDATES], *links[:_CANDIDATES]))
+
+
+def _of_user(row: StackRecord) -> StackRecord:
+    own = tuple(frame for frame in row.frames if frame.kind in ("user", "unknown"))
+    return replace(row, frames=own or row.frames)
+
+
+def _different(found: Mapping[int | None, StackRecord], natives: Iterable[int]) -> Iterator[StackRecord]:
+    # Threads that stand in the same place have one stack between them.
+    seen: set[object] = set()
+    for native in natives:
+        row = found.get(native)
+        places = tuple((f.function, f.file, f.line) for f in row.frames) if row is not None else ()
+        if row is not None and places and places not in seen and len(seen) < _STACKS:
+            seen.add(places)
+            yield row

@@ -1,0 +1,200 @@
+"""``why`` as text: the verdicts, the first ones in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+from ompd.model import Answer, Evidence, Link, StackRecord, TargetRecord, VerdictRecord
+from ompd.render.answers.stacks import stack_lines
+from ompd.render.words import format_count, format_place, format_threads
+
+_FULL = 3  # verdicts that are not in one line each
+_BRIEF = 8  # verdicts in one line each; of more it is said how many they are
+_LINKS, _SHORT = 8, 3  # links of the first verdict, and of the others
+_FRAMES = 8
+_UNKNOWNS = 3
+_LABEL = 10  # width of the column of labels
+
+_STUCK = {
+    "proven": "proven: whatever is not known, these threads never go on",
+    "likely": "likely: these threads never go on if the reasoning below is right",
+    "possible": "possible: these threads never go on if what is not known turns out badly",
+    "unknown": "not known: these threads may go on",
+}
+_CAUSE = {
+    "proven": "proven: it follows from what was read",
+    "likely": "likely: it rests on reasoning",
+    "possible": "possible: nothing that was read speaks against it",
+    "unknown": "not known",
+}
+# Where threads stand rather than what somebody gives them.
+_AT = frozenset(("barrier", "taskwait", "taskgroup", "pthread_barrier"))
+_LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+_HOLDERS = {
+    "held_by": "held by {}",
+    "member": "{} has not arrived",
+    "executes": "executed by {}",
+    "waits_for": "which ends with {}",
+}
+_OTHER_HOLDERS = frozenset(("child", "depends_on", "may_run"))
+
+
+def why_lines(
+    answer: Answer[VerdictRecord], *, unfold: bool = False, verbose: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the lines of ``why``, each with its style. *unfold* and *verbose* show all verdicts in full."""
+    whole = unfold or verbose
+    full = answer.rows if whole else answer.rows[:_FULL]
+    for number, verdict in enumerate(full):
+        if number:
+            yield "", ""
+        yield from _verdict(answer, verdict, is_first=number == 0, whole=whole, verbose=verbose)
+    rest = answer.rows[len(full) :]
+    if rest:
+        yield "", ""
+    for verdict in rest[:_BRIEF]:
+        yield f"also: {verdict.summary} ({verdict.kind}, stuck: {verdict.stuck})", _style(verdict)
+    if len(rest) > _BRIEF:
+        yield f"… {format_count(len(rest) - _BRIEF, 'more verdict')}, shown with --all", "dim"
+
+
+def _style(verdict: VerdictRecord) -> str:
+    if verdict.stuck == "proven":
+        return "failed"
+    return "wait" if verdict.stuck in ("likely", "possible") or verdict.kind == "undecided" else "head"
+
+
+def _short(confidence: str) -> str:
+    return "not known" if confidence == "unknown" else confidence
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL}} {text}"
+
+
+def _verdict(
+    answer: Answer[VerdictRecord], verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
+) -> Iterator[tuple[str, str]]:
+    yield verdict.summary, _style(verdict)
+    if not is_first and not whole:
+        sure = f"{verdict.kind} (stuck: {_short(verdict.stuck)}; cause: {_short(verdict.confidence)})"
+        yield _labelled("verdict", sure), ""
+    else:
+        yield _labelled("verdict", verdict.kind), ""
+    if verdict.kind != "no_stall" and (is_first or whole):
+        yield _labelled("stuck", _STUCK.get(verdict.stuck, verdict.stuck)), ""
+        yield _labelled("cause", _CAUSE.get(verdict.confidence, verdict.confidence)), ""
+    if verdict.place is not None and (is_first or whole):
+        yield _labelled("look at", format_place(verdict.place, verbose=verbose)), ""
+    if verdict.cycle:
+        yield "", ""
+        most = len(verdict.cycle) if whole else _LINKS if is_first else _SHORT
+        yield from ((line, "") for line in _chain(verdict.cycle, most, verbose))
+        others = [n for n in verdict.explains if all(n not in link.threads for link in verdict.cycle)]
+        if others:
+            depend = "depends" if len(others) == 1 else "depend"
+            yield f"  {format_count(len(others), 'more thread')} ({format_threads(others)}) {depend} on these", ""
+    for stack in verdict.stacks if is_first or whole else ():
+        yield "", ""
+        yield from _stack(answer, stack, whole=whole, verbose=verbose)
+    notes = list(_notes(answer.target, verdict, is_first=is_first, whole=whole, verbose=verbose))
+    if notes:
+        yield "", ""
+        yield from ((line, "") for line in notes)
+
+
+# The cycle or chain
+
+
+def _chain(links: Sequence[Link], most: int, verbose: bool) -> Iterator[str]:
+    cells = [
+        (_who(link, verbose), _what(link), format_place(link.where, verbose=verbose) if link.where else "", holder)
+        for link, holder in zip(links[:most], _holders(links), strict=False)
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield ("  " + "  ".join(map(str.ljust, row, widths))).rstrip()
+    if len(links) > most:
+        yield f"  … {format_count(len(links) - most, 'more link')}, shown with --all"
+
+
+def _who(link: Link, verbose: bool = False) -> str:
+    if len(link.threads) > 1:
+        natives = ",".join(map(str, link.threads)) if verbose else format_threads(link.threads)
+        return f"{format_count(len(link.threads), 'thread')} ({natives})"
+    return _one(link)
+
+
+def _one(link: Link) -> str:
+    if link.thread is None:
+        return "a thread"
+    return f"thread {link.thread}" if link.thread_num is None else f"thread {link.thread_num} ({link.thread})"
+
+
+def _what(link: Link) -> str:
+    if link.kind == "thread":
+        return link.object or "works"
+    verb = "wait" if len(link.threads) > 1 else "waits"
+    return f"{verb} {'at' if link.kind in _AT else 'for'} {link.object}"
+
+
+def _holders(links: Sequence[Link]) -> Iterator[str]:
+    # How the next thread has what each waits for; in a cycle the first one comes after the last.
+    for link, after in zip(links, (*links[1:], links[0]), strict=True):
+        if link.holder is None:
+            is_open = link.kind in _LOCKS
+            yield "nobody is known to hold it" if is_open else ""
+        elif link.holder in _HOLDERS:
+            yield _HOLDERS[link.holder].format(_one(after))
+        elif link.holder in _OTHER_HOLDERS:
+            yield f"which needs {_one(after)}"
+        else:
+            what = "held by" if link.kind in _LOCKS else "which needs"
+            yield f"{what} {_one(after)}, by reasoning: {link.holder}"
+
+
+# Stacks, and what is said besides
+
+
+def _stack(
+    answer: Answer[VerdictRecord], stack: StackRecord, *, whole: bool, verbose: bool
+) -> Iterator[tuple[str, str]]:
+    shown = Answer(answer.target, answer.runtimes, (stack,), True, ())
+    for line, style in stack_lines(shown, unfold=whole, verbose=verbose, most=_FRAMES):
+        yield f"  {line}", style if style == "dim" else ""
+
+
+def _notes(
+    target: TargetRecord, verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
+) -> Iterator[str]:
+    if verdict.what_if is not None:
+        yield _labelled("free", verdict.what_if)
+    for variable in verdict.variables:
+        yield _labelled("differs", ", ".join(f"{key} {value}" for key, value in variable.items()))
+    most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
+    for unknown in verdict.unknowns[:most]:
+        decides = "; that would decide it" if verdict.stuck != "proven" and verdict.kind != "no_stall" else ""
+        yield _labelled("not known", f"{unknown}{decides}")
+    if len(verdict.unknowns) > most:
+        yield _labelled("", f"… {len(verdict.unknowns) - most} more, shown with --all")
+    for item in verdict.evidence if verbose else ():
+        yield _labelled("evidence", _evidence(item))
+    if verdict.next_step is not None and (is_first or whole):
+        yield _labelled("next", _command(verdict.next_step, target))
+
+
+def _evidence(item: Evidence) -> str:
+    read = f" [{item.address:#x}: {item.value:#x}]" if item.address is not None and item.value is not None else ""
+    return f"{item.source}: {item.text}{read}"
+
+
+def _command(text: str, target: TargetRecord) -> str:
+    words = _target_words(target)
+    return text.replace(" TARGET", f" {words}" if words else "")
+
+
+def _target_words(target: TargetRecord) -> str:
+    if target.kind == "live":
+        return str(target.process_id)
+    return quote(target.file) if target.kind == "core" and target.file is not None else ""

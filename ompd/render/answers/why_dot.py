@@ -1,0 +1,199 @@
+"""The wait-for graph in the language of graphviz: a box for each cycle, and one node for many that are alike.
+
+What a verdict names stays a node of its own. All else is folded: nodes of one kind that wait for nodes alike, and are
+needed by nodes alike, become one, so that thousands of threads at a barrier are two nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ompd.model import GraphEdge, GraphNode, Link, VerdictRecord, WhyAnswer
+from ompd.render.words import clean, format_place
+
+_CYCLES = 32  # verdicts whose nodes stay apart
+_APART = 64  # nodes of each of these verdicts that stay apart
+_NAMED = 100  # with more kinds of nodes than this, nodes with different names are folded, too
+_ROUNDS = 12
+_LONGEST = 80  # characters of a name
+# Whoever may do what nobody is recorded to do: an edge to all threads says nothing.
+_ANYBODY = "everybody"
+_SHAPES = {"thread": "box", "task": "note", "team": "box", "outside": "cloud"}
+_COLOURS = {"proven": "#f4a6a0", "likely": "#f9cf9c", "possible": "#fbf0b2"}
+_LINES = {"runtime": "solid", "derived": "dashed", "stack": "dotted"}
+_MOST_INSIDE = 1 << 10
+_WORDS = {"member": "misses", "executes": "executed by", "child": "needs its child", "may_run": "may be run by"}
+
+
+def format_dot(answer: WhyAnswer) -> str:
+    """Return the graph as text for ``dot``."""
+    graph = _Graph(answer)
+    return "\n".join(["digraph why {", *(f"  {line}" for line in graph.lines()), "}"])
+
+
+class _Graph:
+    # Nodes by their place in the answer, and the class that each is in: what is in one class is drawn as one node.
+
+    def __init__(self, answer: WhyAnswer) -> None:
+        self._verdicts = answer.rows
+        self._nodes = [node for node in answer.graph.nodes if node.id != _ANYBODY]
+        self._index = {node.id: number for number, node in enumerate(self._nodes)}
+        self._edges = [e for e in answer.graph.edges if e.origin in self._index and e.target in self._index]
+        self._open = {e.origin: e.evidence for e in answer.graph.edges if e.target == _ANYBODY}
+        self._out: list[list[tuple[int, GraphEdge]]] = [[] for _ in self._nodes]
+        self._in: list[list[tuple[int, GraphEdge]]] = [[] for _ in self._nodes]
+        for edge in self._edges:
+            origin, target = self._index[edge.origin], self._index[edge.target]
+            self._out[origin].append((target, edge))
+            self._in[target].append((origin, edge))
+        self._threads = {node.thread: n for n, node in enumerate(self._nodes) if node.kind == "thread"}
+        self._roots = {self._threads[r] for v in answer.rows for r in v.roots if r in self._threads}
+        self._places = {
+            self._threads[link.thread]: format_place(link.where)
+            for verdict in answer.rows[:_CYCLES]
+            for link in verdict.cycle
+            if link.where is not None and link.thread in self._threads
+        }
+        self._rings = [self._way(verdict) for verdict in answer.rows[:_CYCLES]]
+        # Threads that wait in the same place as one that a verdict names are folded with it.
+        self._beside = {
+            self._threads[other]: self._threads[link.thread]
+            for verdict in answer.rows[:_CYCLES]
+            for link in verdict.cycle[:_APART]
+            if link.thread in self._threads
+            for other in link.threads
+            if other in self._threads
+        }
+        self._class = self._classes()
+
+    def _way(self, verdict: VerdictRecord) -> list[int]:
+        # The nodes of a cycle or chain: those of its threads, and what is between one and the next.
+        links, found = verdict.cycle[:_APART], []
+        following: Sequence[Link | None] = (*links[1:], links[0] if _is_cycle(verdict) else None) if links else ()
+        for link, after in zip(links, following, strict=True):
+            here = self._threads.get(link.thread)
+            goal = self._threads.get(after.thread) if after is not None else None
+            if here is not None:
+                found += [here, *self._between(here, goal)]
+        return list(dict.fromkeys(found))
+
+    def _between(self, start: int, goal: int | None) -> list[int]:
+        # A shortest way over nodes that are no threads; without a goal, as far as there is only one way.
+        before: dict[int, int] = {}
+        front = [start]
+        for node in front:
+            if len(front) > _MOST_INSIDE:
+                break
+            targets = self._out[node][:_MOST_INSIDE]
+            if goal is None and len(targets) != 1:
+                break
+            for target, _ in targets:
+                if target == goal:
+                    way: list[int] = []
+                    while node != start:
+                        way.append(node)
+                        node = before[node]
+                    return way[::-1]
+                if target not in before and target != start and self._nodes[target].kind != "thread":
+                    before[target] = node
+                    front.append(target)
+        return front[1:] if goal is None else []
+
+    # Folding
+
+    def _classes(self) -> list[int]:
+        apart = {node: node for ring in self._rings for node in ring}
+        apart |= {node: beside for node, beside in self._beside.items() if node not in apart}
+        found: list[int] = []
+        for with_names in (True, False):
+            keys: list[object] = [
+                ("apart", apart[number])
+                if number in apart
+                else (node.kind, node.stuck, number in self._roots, self._name(node) if with_names else "")
+                for number, node in enumerate(self._nodes)
+            ]
+            found = _numbered(keys)
+            for _ in range(_ROUNDS):
+                refined = _numbered([self._signature(number, found) for number in range(len(found))])
+                if max(refined, default=0) == max(found, default=0):
+                    break
+                found = refined
+            if max(found, default=0) < _NAMED:
+                break
+        return found
+
+    def _name(self, node: GraphNode) -> str:
+        return "" if node.kind == "thread" else node.name
+
+    def _signature(self, number: int, classes: Sequence[int]) -> object:
+        to = frozenset((edge.kind, edge.source, classes[target]) for target, edge in self._out[number])
+        by = frozenset((edge.kind, edge.source, classes[origin]) for origin, edge in self._in[number])
+        return classes[number], to, by
+
+    # Text
+
+    def lines(self) -> Iterator[str]:
+        yield "rankdir=LR;"
+        yield 'node [fontname="sans-serif", style="filled", fillcolor="white"];'
+        yield 'edge [fontname="sans-serif", fontsize=10];'
+        members: dict[int, list[int]] = {}
+        for number, of in enumerate(self._class):
+            members.setdefault(of, []).append(number)
+        inside: dict[int, int] = {}
+        for number, (verdict, ring) in enumerate(zip(self._verdicts, self._rings, strict=False)):
+            if not _is_cycle(verdict):
+                continue
+            new = [self._class[node] for node in ring if self._class[node] not in inside]
+            inside.update(dict.fromkeys(new, number))
+            if new:
+                label = f"{verdict.kind}, stuck: {verdict.stuck}"
+                yield f'subgraph cluster_{number} {{ label={_quoted(label)}; color="#b03030";'
+                yield from (f"  {self._node(of, members[of])}" for of in new)
+                yield "}"
+        yield from (self._node(of, some) for of, some in members.items() if of not in inside)
+        yield from self._arrows()
+
+    def _node(self, of: int, members: Sequence[int]) -> str:
+        first = self._nodes[members[0]]
+        names = {self._nodes[number].name for number in members}
+        label = first.name if len(names) == 1 else _plural(first.kind)
+        words = [label[:_LONGEST] + (f"  x {len(members)}" if len(members) > 1 else "")]
+        words += [self._places[number] for number in members[:1] if number in self._places]
+        if first.id in self._open and first.kind != "thread":
+            words.append("nobody is known to end this wait")
+        more = ""
+        if any(number in self._roots for number in members):
+            words.append("root")
+            more = ', penwidth=3, color="#b03030"'
+        shape = _SHAPES.get(first.kind, "ellipse")
+        colour = f', fillcolor="{_COLOURS[first.stuck]}"' if first.stuck in _COLOURS else ""
+        return f"n{of} [label={_quoted(*words)}, shape={shape}{colour}{more}];"
+
+    def _arrows(self) -> Iterator[str]:
+        found: dict[tuple[int, int, str, str], None] = {}
+        for edge in self._edges:
+            ends = self._class[self._index[edge.origin]], self._class[self._index[edge.target]]
+            found.setdefault((*ends, edge.kind, edge.source), None)
+        for origin, target, kind, source in found:
+            label = _quoted(_WORDS.get(kind, kind.replace("_", " ")))
+            yield f"n{origin} -> n{target} [label={label}, style={_LINES.get(source, 'solid')}];"
+
+
+def _is_cycle(verdict: VerdictRecord) -> bool:
+    return bool(verdict.cycle) and verdict.cycle[-1].holder is not None
+
+
+def _numbered(keys: Sequence[object]) -> list[int]:
+    known: Mapping[object, int]
+    known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return [known[key] for key in keys]
+
+
+def _plural(kind: str) -> str:
+    return f"{kind.replace('_', ' ')}s"
+
+
+def _quoted(*lines: str) -> str:
+    # Names come from the target: nothing in them may end the text, or be graphviz's own escape.
+    texts = (clean(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(texts) + '"'
