@@ -6,6 +6,7 @@ from os import PathLike
 
 from ompd.model import (
     Answer,
+    DoctorAnswer,
     IcvRecord,
     ParallelRecord,
     RuntimeRecord,
@@ -16,7 +17,7 @@ from ompd.model import (
     VariableAnswer,
     WhyAnswer,
 )
-from ompd.questions import icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
+from ompd.questions import doctor, icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
 from ompd.session import Session
 
 
@@ -73,6 +74,10 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return self.ask(icvs.ask)
+
+    def ask_doctor(self) -> DoctorAnswer:
+        """Return what keeps answers on this target from being better, the risks of the process, and what mends each."""
+        return self.ask(doctor.ask)
 
     def ask_variable(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None

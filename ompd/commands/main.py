@@ -172,7 +172,8 @@ def _make(command: Command) -> click.Command:
     )
     own = tuple(map(_own_option, command.options))
     named = (click.argument(OWN + argument.name, metavar=argument.metavar),) if argument is not None else ()
-    for option in reversed((*_OPTIONS, *named, *extra, *own)):
+    target = _OPTIONS[0] if command.alone is None else click.argument("target", metavar="[TARGET]", required=False)
+    for option in reversed((target, *_OPTIONS[1:], *named, *extra, *own)):
         decorated = option(decorated)
     return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
 
@@ -246,8 +247,10 @@ def _run(command: Command, options: dict[str, Any]) -> None:
         printer = command.printer_of(given, as_json=request.as_json)
     except BadInput as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
-    with request.opened() as session:
-        answer = session.ask(lambda session: command.answer(session, given))
+    answer = command.alone(request.target, request.nonblocking) if command.alone is not None else None
+    if answer is None:
+        with request.opened() as session:
+            answer = session.ask(lambda session: command.answer(session, given))
     try:
         if request.as_json:
             sys.stdout.write(format_answer(command.name, answer))

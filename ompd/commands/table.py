@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from ompd.commands.targets import process_id_of
 from ompd.errors import BadInput
 from ompd.model import Answer
 from ompd.model.places import FORMATS
@@ -63,7 +64,9 @@ class Command:
 
     ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer; that
     module is imported only when it is needed. ``example`` is sample output, for the arguments ``example_words``.
-    ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense.
+    ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense. ``alone`` answers without a
+    target, which is then optional: from the target as it was typed, None for none, and ``--nonblocking``; it returns
+    None if the target is to be opened.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Command:
     options: tuple[Option, ...] = ()
     argument: Argument | None = None
     example_words: str = ""
+    alone: Callable[[str | None, bool], Answer[Any] | None] | None = None
 
     def answer(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Run the query.
@@ -168,6 +172,21 @@ def _status_of_why(answer: Answer[Any]) -> int:
     if first is not None and first.kind in _HEALTHY:
         return 12
     return 13 if first is None or first.kind == "undecided" or first.stuck == "unknown" else 11
+
+
+def _ask_doctor(session: Session) -> Answer[Any]:
+    import ompd.questions.doctor as doctor  # noqa: PLC0415
+
+    return doctor.ask(session)
+
+
+def _ask_doctor_alone(target: str | None, nonblocking: bool) -> Answer[Any] | None:
+    process_id = process_id_of(target) if target is not None else None
+    if target is not None and process_id is None:
+        return None
+    import ompd.questions.doctor as doctor  # noqa: PLC0415
+
+    return doctor.ask_alone(process_id, nonblocking=nonblocking)
 
 
 COMMANDS = (
@@ -349,6 +368,28 @@ COMMANDS = (
             ),
         ),
     ),
+    Command(
+        "doctor",
+        "What keeps answers from being better, and what mends it.",
+        "Lists what keeps answers about TARGET from being better (lost parts, files that are not found, missing debug"
+        " information, runtimes that cannot be read) and what endangers the process itself (two OpenMP runtimes, more"
+        " threads than processors, small stacks), each with what follows and the command or setting that mends it."
+        " Without TARGET it examines this machine and the installation.",
+        _ask_doctor,
+        "print_findings",
+        f"{_HEAD}"
+        "PROCESS\n"
+        "  note: not known: a core does not say which processors the process may use, and no runtime in it has counted"
+        " them\n"
+        "    means:  whether more threads work than there are processors is unknown\n"
+        "    remedy: none\n"
+        "  note: 3 workers have a stack of 256 KB (OMP_STACKSIZE=256k)\n"
+        "    means:  larger private arrays and deep recursion overflow it\n"
+        "    remedy: OMP_STACKSIZE=16M\n"
+        "\n"
+        "2 notes; 5 things are in order",
+        alone=_ask_doctor_alone,
+    ),
 )
 
 DEFAULT = "threads"
@@ -358,6 +399,6 @@ GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
     ("Share", ("snapshot", "schema")),
     ("Libraries", ("runtimes", "layout")),
-    ("Set up", ("lldb-init",)),
+    ("Set up", ("doctor", "lldb-init")),
 )
 """How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""

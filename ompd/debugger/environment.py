@@ -12,13 +12,14 @@ from typing import Protocol
 
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
 from ompd.contract.memory import Memory
-from ompd.errors import CorruptState, MemoryFault, Unavailable
+from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
 from ompd.records import record
 
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
 _MAX_BYTES = 6 << 20
 _MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
 _MAX_VARIABLES = 1 << 17
+_MAX_CURRENT = 1 << 13
 _WRITTEN_OVER = "the environment: the program has written over its arguments and what follows them"
 _SEARCHED = 1 << 14
 _PIECE = 1 << 12
@@ -52,6 +53,29 @@ def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> d
         if equals:
             found.setdefault(name, value)
     return found
+
+
+def read_current_environment(memory: _Strings, environ: int) -> dict[str, str]:
+    """Return the environment as the program has it now, from the C library's variable ``environ``.
+
+    :param environ: the variable's address
+    :raises Unavailable: if the target does not hold all of it
+    """
+    size, order = memory.pointer_size, memory.byte_order
+    found: dict[str, str] = {}
+    try:
+        at = int.from_bytes(memory.read(environ, size), order)
+        for _ in range(_MAX_CURRENT):
+            string = int.from_bytes(memory.read(at, size), order) if at else 0
+            if not string:
+                return found
+            name, equals, value = memory.read_string(string, _MAX_STRING).decode("utf-8", "replace").partition("=")
+            if equals:
+                found.setdefault(name, value)
+            at += size
+    except OmpdError as error:
+        raise Unavailable(f"the environment as it is now: {error}") from error
+    raise Unavailable("the environment as it is now: its pointers do not end")
 
 
 def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:

@@ -4,10 +4,14 @@ In every record None means that there is none, unless ``unavailable`` has the fi
 exists and is unknown, and the text under the key says why. Addresses are virtual addresses in the target.
 
 ``openmp`` has those of threads, regions, tasks and whole answers, ``places`` those of places, frames and variables; all
-are imported from here. Those of ``ompd layout`` are in ``layouts``, for that command alone. Nothing here reads a
+are imported from here. Those of ``ompd layout`` are in ``layouts``, for that command alone, those of ``ompd doctor`` in
+``findings``. Nothing here reads a
 target, and all of ompd may import it.
 """
 
+from ompd.model.findings import DoctorAnswer as DoctorAnswer
+from ompd.model.findings import FindingRecord as FindingRecord
+from ompd.model.findings import LoadChain as LoadChain
 from ompd.model.openmp import Answer as Answer
 from ompd.model.openmp import DependenceRecord as DependenceRecord
 from ompd.model.openmp import DllRecord as DllRecord

@@ -82,7 +82,8 @@ def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapp
     }
     for name in [field.name for field in fields(answer)][_COMMON:]:
         value = getattr(answer, name)
-        members[name] = _parts(value) if name == "graph" else (_dump(_plain(value) if value is not None else None),)
+        plain = _plain(value) if hasattr(value, "__dataclass_fields__") else value
+        members[name] = _parts(value) if name == "graph" else (_dump(plain),)
     return _joined(members)
 
 

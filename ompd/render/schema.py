@@ -24,12 +24,14 @@ ROWS: Mapping[str, type[Any]] = {
     "icvs": model.IcvRecord,
     "var": model.VariableRecord,
     "why": model.VerdictRecord,
+    "doctor": model.FindingRecord,
     "layout": layouts.LayoutRecord,
 }
 """The record of each command's rows."""
 ANSWERS: Mapping[str, type[Any]] = {
     "var": model.VariableAnswer,
     "why": model.WhyAnswer,
+    "doctor": model.DoctorAnswer,
     "layout": layouts.LayoutAnswer,
 }
 """Answers that have more than rows."""

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ompd.model import (
     Answer,
+    DoctorAnswer,
     IcvRecord,
     ParallelRecord,
     RuntimeRecord,
@@ -24,7 +25,7 @@ from ompd.model import (
 )
 from ompd.model.layouts import LayoutAnswer
 from ompd.render import columns, words
-from ompd.render.answers import icvs, layouts, regions, runtimes, stacks, tasks, threads, variables
+from ompd.render.answers import findings, icvs, layouts, regions, runtimes, stacks, tasks, threads, variables
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold", "failed": "bold red"}
@@ -182,6 +183,13 @@ def print_dot(console: Console, answer: WhyAnswer, *, unfold: bool, verbose: boo
     import ompd.render.answers.why_dot as why_dot  # noqa: PLC0415  no other command needs it
 
     console.file.write(why_dot.format_dot(answer) + "\n")
+
+
+def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``doctor``."""
+    if answer.target.kind != "machine":
+        _print_head(console, answer, verbose)
+    _print_wrapped(console, findings.finding_lines(answer, verbose=verbose))
 
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:

@@ -6,18 +6,25 @@ What one query alone needs is imported when it is called.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ompd.binary.core.notes import SignalInfo as SignalInfo
+from ompd.debugger.environment import read_current_environment
 from ompd.debugger.files.dll_files import unsuitable as unsuitable
 from ompd.debugger.signals import fault_address as fault_address
 from ompd.debugger.signals import has_failed as has_failed
+from ompd.errors import BadProcess, OmpdError, Unavailable
 from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.binary.types.values.shown import Shown as Shown
+    from ompd.contract.process import Module
     from ompd.debugger.snapshot.snapshot import Snapshot as Snapshot
+    from ompd.debugger.survey.files import ModuleFiles as ModuleFiles
+    from ompd.debugger.survey.needed import Dependencies as Dependencies
+    from ompd.debugger.survey.stack_extents import StackExtents as StackExtents
+    from ompd.debugger.targets.live.processors import Processors as Processors
     from ompd.debugger.variables.choices import StaticVariable as StaticVariable
     from ompd.debugger.variables.locals import FunctionLocals as FunctionLocals
     from ompd.debugger.variables.locals import LocalValue as LocalValue
@@ -92,3 +99,59 @@ def take_snapshot(
         kept_variables=kept_variables,
         keeps_data=keeps_data,
     )
+
+
+def dependencies(session: Session) -> Dependencies:
+    """Return which module of the process needs which."""
+    from ompd.debugger.survey.needed import Dependencies  # noqa: PLC0415
+
+    loader = session.process.loader
+    return Dependencies(session.process.loaded_modules(), lambda: [each.l_ld for each in loader.link_maps])
+
+
+def files_of(session: Session, module: Module) -> ModuleFiles | None:
+    """Return what the files of *module* have for a debugger, None without its own file."""
+    from ompd.debugger.survey.files import survey  # noqa: PLC0415
+
+    loaded = session.process.symbols.loaded(module)
+    return survey(loaded) if loaded is not None else None
+
+
+def stack_extents(session: Session) -> StackExtents:
+    """Return where the stacks of the process are."""
+    from ompd.debugger.survey.stack_extents import StackExtents  # noqa: PLC0415
+
+    return StackExtents(session.process)
+
+
+def usable_processors(session: Session) -> Processors:
+    """Return how many processors the process may use.
+
+    :raises Unavailable: if the target does not say, as a core
+    """
+    target = session.target
+    if target.kind != "live" or target.process_id is None:
+        what = "a core" if target.kind == "core" else "LLDB"
+        raise Unavailable(f"{what} does not say which processors the process may use")
+    from ompd.debugger.targets.live.processors import usable_processors as usable  # noqa: PLC0415
+
+    return usable(target.process_id)
+
+
+def find_refusal(process_id: int, *, nonblocking: bool) -> BadProcess | None:
+    """Return why the process with that number cannot be inspected, None if it can be, or if there is none."""
+    from ompd.debugger.targets.live.refusals import find_refusal as find  # noqa: PLC0415
+
+    return find(process_id, nonblocking=nonblocking)
+
+
+def current_environment(session: Session) -> Mapping[str, str]:
+    """Return the environment as the program has it now, which ``setenv`` may have changed.
+
+    :raises Unavailable: if the target does not hold it
+    """
+    try:
+        address = session.process.find_symbol("environ")
+    except OmpdError as error:
+        raise Unavailable(f"the environment as it is now: {error}") from error
+    return read_current_environment(session.process.memory, address)

@@ -97,6 +97,7 @@ class Section(NamedTuple):
 _EHDR = {32: "16xHH4xIII4xHHHHHH", 64: "16xHH4xQQQ4xHHHHHH"}
 _PHDR = {32: "III4xIIII", 64: "IIQQ8xQQQ"}
 _SHDR = {32: "IIIIIIII4xI", 64: "IIQQQQII8xQ"}
+_MAX_LINKED, _MAX_LINKED_NAME = 1 << 10, 1 << 12  # libraries that a file was linked with; real ones have some hundred
 _DYN = {32: "iI", 64: "qQ"}
 _CHDR = {32: "III", 64: "I4xQQ"}
 
@@ -394,15 +395,28 @@ class ElfFile:
 
         :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
-        entries = dict(reversed(self.dynamic()))
-        offset = entries.get(DT_SONAME)
-        if offset is None:
-            return None
+        return next(iter(self._dynamic_strings(DT_SONAME)), None)
+
+    def needed(self) -> tuple[str, ...]:
+        """Return the names of the libraries that the file was linked with (DT_NEEDED), in their order.
+
+        :raises MalformedFile: if the dynamic section or its strings are not in the file
+        """
+        return self._dynamic_strings(DT_NEEDED)
+
+    def _dynamic_strings(self, tag: int) -> tuple[str, ...]:
+        # The strings of all entries of a tag, each offset once.
+        found = self.dynamic()
+        offsets = list(dict.fromkeys(value for kind, value in found if kind == tag))[:_MAX_LINKED]
+        if not offsets:
+            return ()
+        entries = dict(reversed(found))
         size = entries.get(DT_STRSZ, 0)
         where = self.file_offset(entries.get(DT_STRTAB, 0), size)
         if where is None:
             raise MalformedFile(f"{self.name}: the dynamic section's strings are not in the file")
-        return _string_at(self._copy(where, size, "the dynamic section's strings"), offset, self.name)
+        table = self._copy(where, size, "the dynamic section's strings")
+        return tuple(_linked_name(table, offset, self.name) for offset in offsets)
 
     # Bounds
 
@@ -447,6 +461,13 @@ def _section_name(table: bytes, offset: int, last: int, name: str) -> str:
     if end < 0 and offset < last:
         return _text(table[offset : offset + limits.MAX_SECTION_NAME]) + "…"
     return _text(table[offset:end]) if end >= 0 else _string_at(table, offset, name)
+
+
+def _linked_name(table: bytes, offset: int, name: str) -> str:
+    end = table.find(b"\0", offset, offset + _MAX_LINKED_NAME)
+    if end < 0:
+        raise MalformedFile(f"{name}: no name at offset {offset:#x} of the dynamic section's strings")
+    return _text(table[offset:end])
 
 
 def _string_at(table: bytes, offset: int, name: str) -> str:

@@ -97,7 +97,7 @@ class LoadedModule:
         # by the target's name for it is as good as one that is found by its build-id.
         if self._exe is not None:
             return self._open(self._exe)
-        if self._is_extracted:
+        if self.is_extract:
             return self._open_extract()
         named = self._open_located(*self._located) if self._located is not None else self._open_named()
         build_id = self.image.build_id
@@ -150,8 +150,8 @@ class LoadedModule:
             self._at_close.append(elf.data.close)
 
     @cached_property
-    def _is_extracted(self) -> bool:
-        # Whether what is read of its file is what a snapshot holds of that.
+    def is_extract(self) -> bool:
+        """Whether what is read of its file is what a snapshot holds of that."""
         return self._exe is None and self._extract(NT_OMPD_FILE) is not None
 
     def _extract(self, kind: int) -> bytes | None:
@@ -245,7 +245,7 @@ class LoadedModule:
         """The separate debug file, None if there is none that belongs to this module."""
         self.looked_up.add("debug_elf")
         elf, path, *_ = self._opened
-        if self._is_extracted:
+        if self.is_extract:
             extract = self._extract(NT_OMPD_DEBUG_FILE)
             name = f"{self._target.name}: the debug file of {self.name}"
             return ElfFile(extract, name) if extract is not None else None
@@ -373,7 +373,7 @@ class LoadedModule:
         """Return what the module's file holds for *size* bytes at the target's *address*, None if that is not
         available.
         """
-        if self.elf is None or self._is_extracted or self.unproven is not None:
+        if self.elf is None or self.is_extract or self.unproven is not None:
             return None
         for mapping in self.mappings:
             if mapping.start <= address and address + size <= mapping.end:

@@ -62,6 +62,26 @@ def examine(process_id: int, proc: Path = _PROC) -> Findings:
     raise TargetGone(f"process {process_id} ended while it was looked at")
 
 
+def find_refusal(process_id: int, *, nonblocking: bool = False, proc: Path = _PROC) -> BadProcess | None:
+    """Return why the process with that number cannot be inspected, None if it can be, or if there is none.
+
+    :param nonblocking: whether it is to be read only, and not stopped
+    """
+    if not (proc / str(process_id)).exists():
+        return None
+    try:
+        found = examine(process_id, proc)
+        status = parse_status((proc / str(found.process_id) / "status").read_bytes())
+    except BadProcess as error:
+        return error
+    except (OmpdError, OSError):
+        return None  # it has ended
+    if nonblocking or status.get("TracerPid", "0") == "0":
+        return None
+    why = refusal(found.process_id, proc)
+    return why if isinstance(why, BadProcess) else None
+
+
 def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Architecture:
     if parse_stat((folder / "stat").read_bytes()).flags & PF_KTHREAD:
         raise BadProcess(process_id, "is a thread of the kernel, which has no program", hint=_PROGRAMS)

@@ -34,7 +34,7 @@ def find_installs() -> Iterator[LldbInstall]:
     """
     seen: set[str] = set()
     chosen = os.environ.get("OMPD_LLDB")
-    for command in [chosen] if chosen else sorted(_commands(), key=_version_of, reverse=True):
+    for command in [chosen] if chosen else sorted(find_commands(), key=_version_of, reverse=True):
         real = os.path.realpath(command)
         if real not in seen:
             seen.add(real)
@@ -43,7 +43,7 @@ def find_installs() -> Iterator[LldbInstall]:
                 yield found
 
 
-def _commands() -> Iterator[str]:
+def find_commands() -> Iterator[str]:
     # Each of them is run, to be asked where its module is: none that a stranger put into a folder, so never that of a
     # relative path, which is the current one.
     folders = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib").glob("llvm-*/bin"))]

@@ -1,0 +1,157 @@
+"""Why each module is in the process: by the libraries that files were linked with (``DT_NEEDED``).
+
+The loader finds a library by name: by what it calls itself (``DT_SONAME``), or by its file's name. A module that
+nothing needs was loaded by ``dlopen``, or before the program's own libraries because LD_PRELOAD or the system names
+it: glibc's list of modules is in the order of loading. Who called ``dlopen`` is recorded nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from ompd.contract.process import Module
+from ompd.debugger.modules.modules import LoadedModule
+from ompd.errors import MalformedFile, OmpdError
+
+_LISTED = 4  # names of modules in a reason
+
+
+class Chain(NamedTuple):
+    """Why a module is there; see :class:`ompd.model.LoadChain`. ``fault`` says why ``begins`` is unknown."""
+
+    begins: str | None
+    modules: tuple[Module, ...]
+    needed_by: tuple[Module, ...]
+    fault: str | None
+
+
+class Dependencies:
+    """Which module needs which.
+
+    :param dynamic_sections: returns where the modules' dynamic sections are, in the order of loading
+    """
+
+    def __init__(self, modules: Iterable[LoadedModule], dynamic_sections: Callable[[], Sequence[int]]) -> None:
+        loaded = list(modules)
+        self._program = next((module.record for module in loaded if module.is_program), None)
+        self._dynamic_sections = dynamic_sections
+        self._unread: list[Module] = []
+        names: dict[str, Module] = {}
+        wanted: list[tuple[Module, Sequence[str]]] = []
+        for module in loaded:
+            record = module.record
+            soname, needed = self._linked(module)
+            names.setdefault(_basename(record.name), record)
+            if soname is not None:
+                names.setdefault(soname, record)
+            wanted.append((record, needed))
+        self._needs: Mapping[Module, list[Module]] = {
+            record: [names[key] for name in needed if (key := name if name in names else _basename(name)) in names]
+            for record, needed in wanted
+        }
+        self._needed_by: dict[Module, list[Module]] = {record: [] for record in self._needs}
+        for user, used in self._needs.items():
+            for record in dict.fromkeys(used):
+                if record is not user:
+                    self._needed_by[record].append(user)
+
+    def _linked(self, module: LoadedModule) -> tuple[str | None, Sequence[str]]:
+        # What a snapshot holds of a file has no dynamic section.
+        if module.elf is not None and not module.is_extract:
+            with suppress(MalformedFile):
+                return module.elf.soname(), module.elf.needed()
+        self._unread.append(module.record)
+        return None, ()
+
+    def chain(self, wanted: Module) -> Chain:
+        """Return why *wanted* is in the process."""
+        users = tuple(self._needed_by.get(wanted, ()))
+        path = _shortest(self._program, wanted, self._needs)
+        if path is not None:
+            return Chain("program", path, users, None)
+        # Backwards to what nothing needs; in a circle of libraries that only need each other there is none.
+        path = self._from_root(wanted)
+        fault = self._doubt(wanted)
+        if fault is not None:
+            return Chain(None, path, users, fault)
+        try:
+            sections = self._dynamic_sections()
+        except OmpdError as error:
+            return Chain(None, path, users, f"the order in which modules were loaded: {error}")
+        # What the program needs is loaded before it runs.
+        early = [_position(module, sections) for module in self._reached()]
+        first = _position(path[0], sections)
+        if first is None or not any(early):
+            return Chain(None, path, users, "the loader's list does not have the modules that are mapped")
+        is_early = first < max(position for position in early if position is not None)
+        return Chain("preload" if is_early else "dlopen", path, users, None)
+
+    def _reached(self) -> list[Module]:
+        # The libraries that the program needs, directly or through others.
+        found = {} if self._program is None else {self._program: None}
+        waiting = list(found)
+        for module in waiting:
+            for used in self._needs.get(module, ()):
+                if used not in found:
+                    found[used] = None
+                    waiting.append(used)
+        return list(found)
+
+    def _from_root(self, wanted: Module) -> tuple[Module, ...]:
+        # The chain to it from a nearest module that nothing needs.
+        following: dict[Module, Module | None] = {wanted: None}
+        waiting = [wanted]
+        root = wanted
+        for module in waiting:
+            users = self._needed_by.get(module, ())
+            if not users:
+                root = module
+                break
+            for user in users:
+                if user not in following:
+                    following[user] = module
+                    waiting.append(user)
+        path = [root]
+        while (step := following[path[-1]]) is not None:
+            path.append(step)
+        return tuple(path)
+
+    def _doubt(self, wanted: Module) -> str | None:
+        unread = [module for module in self._unread if module is not wanted]
+        if self._program is None:
+            return "which module is the program is unknown"
+        if not unread:
+            return None
+        listed = ", ".join(_basename(module.name) for module in unread[:_LISTED])
+        more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
+        return f"what these need is unknown, because their files are not here: {listed}{more}"
+
+
+def _shortest(
+    start: Module | None, wanted: Module, needs: Mapping[Module, Sequence[Module]]
+) -> tuple[Module, ...] | None:
+    if start is None:
+        return None
+    before: dict[Module, Module | None] = {start: None}
+    waiting = [start]
+    for module in waiting:
+        if module is wanted:
+            path = [module]
+            while (step := before[path[-1]]) is not None:
+                path.append(step)
+            return tuple(reversed(path))
+        for used in needs.get(module, ()):
+            if used not in before:
+                before[used] = module
+                waiting.append(used)
+    return None
+
+
+def _position(module: Module, sections: Sequence[int]) -> int | None:
+    return next((number for number, at in enumerate(sections) if module.start <= at < module.end), None)
+
+
+def _basename(name: str) -> str:
+    return name.removesuffix(" (deleted)").rpartition("/")[2]

@@ -1,0 +1,105 @@
+"""How many processors a live process may use: by its threads' affinity masks, and by the quota of its control group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ompd.binary.core.procfs import parse_status
+from ompd.errors import Unavailable
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+_MAX_CPU = 1 << 16
+_MAX_DEPTH = 64
+_MAX_THREADS = 1 << 12
+
+
+class Processors(NamedTuple):
+    """What a process may use.
+
+    ``cpus`` are the processors in the affinity mask of any of its threads (``Cpus_allowed_list``). ``quota`` is
+    how many processors' time its control group gets (``cpu.max``), None if there is no limit; ``quota_file`` is the
+    file that says so. ``quota_fault`` says why that is unknown.
+    """
+
+    cpus: frozenset[int]
+    quota: float | None = None
+    quota_file: str | None = None
+    quota_fault: str | None = None
+
+    @property
+    def usable(self) -> float:
+        """How many processors' time the process gets at most."""
+        return float(len(self.cpus)) if self.quota is None else min(float(len(self.cpus)), self.quota)
+
+
+def usable_processors(process_id: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Processors:
+    """Return what the process with that number may use.
+
+    :raises Unavailable: if the kernel does not say
+    """
+    folder = proc / str(process_id)
+    cpus: set[int] = set()
+    for status in _statuses(folder):
+        cpus |= parse_cpu_list(status.get("Cpus_allowed_list", ""))
+    if not cpus:
+        raise Unavailable(f"which processors process {process_id} may use: {folder}/status does not say")
+    try:
+        quota, file = _quota(folder, cgroups)
+    except OSError as error:
+        return Processors(frozenset(cpus), quota_fault=f"its control group cannot be read: {error.strerror}")
+    except Unavailable as error:
+        return Processors(frozenset(cpus), quota_fault=str(error))
+    return Processors(frozenset(cpus), quota, file)
+
+
+def _statuses(folder: Path) -> Iterator[dict[str, str]]:
+    # Threads may be bound each to a place of its own.
+    try:
+        threads = sorted((folder / "task").iterdir())[:_MAX_THREADS]
+    except OSError:
+        threads = []
+    for path in threads or [folder]:
+        try:
+            yield parse_status((path / "status").read_bytes())
+        except OSError:
+            continue
+
+
+def parse_cpu_list(text: str) -> set[int]:
+    """Return the processors in a list as the kernel writes it, ``0-3,8``; empty if it is none."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (not last or last.isdecimal())):
+            return set()
+        low, high = int(first), int(last or first)
+        if not low <= high < _MAX_CPU:
+            return set()
+        found.update(range(low, high + 1))
+    return found
+
+
+def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
+    # Of control groups, version 2: each one on the way to the root may have a limit.
+    lines = (folder / "cgroup").read_text(errors="replace").splitlines()
+    name = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    if name is None or ".." in PurePosixPath(name).parts:
+        raise Unavailable("its control group is not one of version 2 that is visible from here")
+    least: tuple[float, str] | None = None
+    path = PurePosixPath(name)
+    for _ in range(_MAX_DEPTH):
+        file = cgroups / str(path).lstrip("/") / "cpu.max"
+        try:
+            words = file.read_text().split()
+        except FileNotFoundError:
+            words = []  # the root has none, and a group whose controller is off
+        if len(words) == 2 and words[0].isdecimal() and words[1].isdecimal() and int(words[1]):
+            found = int(words[0]) / int(words[1])
+            least = (found, str(file)) if least is None or found < least[0] else least
+        if path == path.parent:
+            break
+        path = path.parent
+    return least if least is not None else (None, None)

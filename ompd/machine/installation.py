@@ -1,0 +1,178 @@
+"""What this installation of ompd can use: Python, its optional packages, LLDB, debuginfod, the cache."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import stat
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from ompd.debugger.targets.lldb.install import find_commands, find_installs
+from ompd.machine.packages import Distribution, distribution_of
+from ompd.machine.report import Report
+
+_OLDEST = (3, 10)
+
+
+def examine(environment: Mapping[str, str] | None = None, *, asks_lldb: bool = True) -> Report:
+    """Return what is known of this installation.
+
+    :param environment: the variables that say where things are; those of this process if None
+    :param asks_lldb: whether LLDBs of this machine may be run to ask where their Python modules are
+    """
+    environment = os.environ if environment is None else environment
+    report = Report("installation")
+    distribution = distribution_of()
+    _python(report)
+    _packages(report)
+    if asks_lldb:
+        _lldb(report, distribution)
+    _debuginfod(report, environment, distribution)
+    _cache(report, environment)
+    return report
+
+
+def _python(report: Report) -> None:
+    version = platform.python_version()
+    if sys.version_info >= _OLDEST:
+        report.fine(f"Python {version} ({sys.executable or 'of another program'})")
+        return
+    report.add(
+        *("python", "error", "Python", f"Python {version} is older than 3.10", "ompd is not made for it"),
+        "install Python 3.10 or newer, and ompd with it",
+    )
+
+
+def is_installed(name: str) -> bool:
+    """Return whether this Python has the package or module *name*; nothing of it is run but the packages around it."""
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def pip_install(package: str) -> str:
+    """Return the command that installs *package* for this Python."""
+    return f"{shlex.quote(sys.executable or 'python3')} -m pip install {package}"
+
+
+def _packages(report: Report) -> None:
+    wanted = (
+        (
+            ("unicorn",),
+            "unicorn",
+            "note",
+            "functions of a stripped runtime are decoded and not emulated: some facts about libgomp and libomp without"
+            " debug information are unknown",
+        ),
+        (("compression.zstd", "backports.zstd"), "backports.zstd", "warning", "cores compressed by zstd are not read"),
+        (("lz4.frame",), "lz4", "note", "cores compressed by lz4 are not read"),
+        (("elftools.elf.elffile",), "pyelftools", "note", "`ompd layout add` has no second reader"),
+    )
+    for modules, package, severity, consequence in wanted:
+        if any(map(is_installed, modules)):
+            report.fine(f"{package} is installed")
+            continue
+        report.add(
+            "package_missing",
+            severity,
+            package,
+            f"the Python package {package} is not installed",
+            consequence,
+            pip_install(package),
+        )
+
+
+def _lldb(report: Report, distribution: Distribution) -> None:
+    subject, here = "LLDB", f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    lost = "ompd.launch() and ompd.from_lldb() do not work in this Python"
+    found = next(find_installs(), None)
+    if found is not None:
+        report.fine(f"{found.command} has a module for {here}: {found.folder}")
+        return
+    commands = list({os.path.realpath(command): command for command in find_commands()}.values())
+    if not commands:
+        report.add(
+            "lldb_missing",
+            "note",
+            subject,
+            "no LLDB is found (in PATH and /usr/lib/llvm-*)",
+            f"{lost}, and there are no ompd commands at LLDB's prompt; cores and processes are inspected without it",
+            distribution.install("lldb") or "install LLDB, or name one: OMPD_LLDB=/path/to/lldb",
+        )
+        return
+    report.add(
+        "lldb_python",
+        "note",
+        subject,
+        f"no LLDB has a Python module for {here}: {', '.join(commands)}",
+        f"{lost}; LLDB's own prompt works with the Python that it was built with",
+        "run ompd with the Python of that LLDB, or name another one: OMPD_LLDB=/path/to/lldb",
+    )
+
+
+def _debuginfod(report: Report, environment: Mapping[str, str], distribution: Distribution) -> None:
+    urls = environment.get("DEBUGINFOD_URLS", "").split()
+    if urls:
+        report.fine(f"DEBUGINFOD_URLS names {', '.join(urls)}; --debuginfod downloads from there")
+        return
+    report.add(
+        "debuginfod",
+        "note",
+        "DEBUGINFOD_URLS",
+        "DEBUGINFOD_URLS is not set",
+        "debug information and files of other machines are not downloaded, even with --debuginfod",
+        f"export DEBUGINFOD_URLS={distribution.debuginfod}",
+    )
+
+
+def _cache(report: Report, environment: Mapping[str, str]) -> None:
+    subject, slower = "cache", "what was derived of files is derived again by each command, which takes longer"
+    if environment.get("OMPD_CACHE") == "off":
+        report.fine("the cache is turned off (OMPD_CACHE=off)")
+        return
+    home = environment.get("HOME", "")
+    root = environment.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    if not root.startswith("/"):
+        report.add(
+            *("cache", "note", subject, "neither XDG_CACHE_HOME nor HOME names a folder", slower),
+            "export XDG_CACHE_HOME=/a/folder/of/yours",
+        )
+        return
+    folder = Path(root) / "ompd"
+    place = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path("/"))
+    fault = _folder_fault(place, is_own=place == folder)
+    if fault is None:
+        report.fine(f"the cache is in {folder}")
+        return
+    report.add(
+        "cache",
+        "warning",
+        str(place),
+        f"{place} {fault}, so that {'nothing is kept there' if place == folder else f'{folder} cannot be made'}",
+        slower,
+        f"chmod 700 {shlex.quote(str(folder))}"
+        if place == folder and fault == _OPEN
+        else "export XDG_CACHE_HOME=/a/folder/of/yours",
+    )
+
+
+_OPEN = "may be written by others"
+
+
+def _folder_fault(path: Path, *, is_own: bool) -> str | None:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a folder"
+    if is_own and status.st_uid != os.geteuid():
+        return "belongs to another user"
+    if is_own and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return _OPEN
+    return None if os.access(path, os.W_OK | os.X_OK) else "is not writable"

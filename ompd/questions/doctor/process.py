@@ -1,0 +1,251 @@
+"""Risks of the process itself: settings, more threads than processors, stacks, a child of fork()."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ompd.errors import OmpdError, Unavailable
+from ompd.machine.report import Report
+from ompd.model import ThreadRecord
+from ompd.questions.facts.damage import is_fork
+from ompd.session import Session, face
+
+_SMALL_STACK = 1 << 20
+_MANY_SPINS = 1_000_000_000
+_LONG_MS = 60_000
+_LISTED = 4
+
+
+def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
+    """Return the program's environment, None if the target does not hold it, and where it is from or why it is not."""
+    try:
+        return face.current_environment(session), "its environment"
+    except OmpdError:
+        pass
+    try:
+        return session.process.environment(), "the environment that it was started with"
+    except OmpdError as error:
+        return None, str(error)
+
+
+def examine(
+    session: Session, threads: Sequence[ThreadRecord], environment: tuple[Mapping[str, str] | None, str]
+) -> Report:
+    """Return the risks of the process.
+
+    :param threads: the rows of ``threads``
+    :param environment: what :func:`environment_of` returned
+    """
+    report = Report("process")
+    variables, source = environment
+    if variables is None:
+        report.unknown("environment", "environment", source, "whether settings endanger the program is unknown")
+    else:
+        _duplicates_allowed(report, variables, source)
+    is_over = _processors(session, report, threads)
+    if is_over and variables is not None:
+        _active_waits(report, variables, {runtime.found.kind for runtime in session.runtimes})
+    _stacks(session, report, threads, variables or {})
+    _fork(session, report, threads)
+    return report
+
+
+def _duplicates_allowed(report: Report, variables: Mapping[str, str], source: str) -> None:
+    value = variables.get("KMP_DUPLICATE_LIB_OK", "")
+    if value.lower() in ("1", "true", "t", "yes", "y", "on", "enabled", ".true.", ".t."):
+        report.add(
+            "kmp_duplicate_lib_ok",
+            "warning",
+            "KMP_DUPLICATE_LIB_OK",
+            f"KMP_DUPLICATE_LIB_OK={value} in {source}",
+            "LLVM's and Intel's runtimes do not refuse a second copy of themselves (OMP: Error #15); with two copies"
+            " the program may hang, crash or compute wrong results",
+            "unset KMP_DUPLICATE_LIB_OK, and keep one runtime",
+        )
+
+
+# Threads and processors
+
+
+def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord]) -> bool:
+    # Returns whether there are more threads in active regions than processors.
+    members = [row for row in threads if row.parallel is not None and row.native_thread_id is not None]
+    active = {row.native_thread_id for row in members if (row.active_level or 0) > 0}
+    if len(active) < 2:
+        return False
+    usable, words, why = _usable(session)
+    if usable is None:
+        report.unknown(
+            "oversubscription",
+            f"{len(active)} threads in active regions",
+            why,
+            "whether more threads work than there are processors is unknown",
+        )
+        return False
+    if len(active) <= usable:
+        report.fine(f"{len(active)} threads are in active regions, and the process may use {words}")
+        return False
+    nested = any((row.active_level or 0) > 1 for row in members)
+    whole = max(1, int(usable))
+    report.add(
+        "nested_oversubscription" if nested else "oversubscription",
+        "warning",
+        f"{len(active)} threads",
+        f"{len(active)} threads are in active{' nested' * nested} regions, and the process may use {words}",
+        "they take turns on the processors: at each barrier all wait for those that have not had their turn",
+        f"OMP_NUM_THREADS={whole}" + (" OMP_MAX_ACTIVE_LEVELS=1" if nested else "") + _or_more(whole),
+    )
+    return True
+
+
+def _or_more(whole: int) -> str:
+    return f", or allow more processors than {whole} (taskset, the batch system, docker run --cpus)"
+
+
+def _usable(session: Session) -> tuple[float | None, str, str]:
+    # How many processors, in words; else None and why not.
+    try:
+        found = face.usable_processors(session)
+    except Unavailable as error:
+        return _counted(session, str(error))
+    count = len(found.cpus)
+    words = f"{count} processor{'s' * (count != 1)} (Cpus_allowed_list)"
+    if found.quota is not None and found.quota < count:
+        words = f"the time of {found.quota:g} of {words} ({found.quota_file})"
+    return found.usable, words, ""
+
+
+def _counted(session: Session, why: str) -> tuple[float | None, str, str]:
+    # What a runtime itself counted when it began.
+    for runtime in session.runtimes:
+        if runtime.space is None:
+            continue
+        try:
+            value = runtime.space.icv("num-procs-var", runtime.space)
+        except OmpdError:
+            continue
+        if isinstance(value, int) and value > 0:
+            return value, f"{value} processor{'s' * (value != 1)}, as {runtime.id} counted when it began", ""
+    return None, "", f"{why}, and no runtime in it has counted them"
+
+
+def _active_waits(report: Report, variables: Mapping[str, str], kinds: Collection[str]) -> None:
+    llvm = bool({"libomp", "libiomp5"} & set(kinds))
+    found: list[tuple[str, str]] = []
+    if variables.get("OMP_WAIT_POLICY", "").lower() == "active":
+        found.append(("OMP_WAIT_POLICY", "OMP_WAIT_POLICY=passive"))
+    if "libgomp" in kinds and _spins_long(variables.get("GOMP_SPINCOUNT", "")):
+        found.append(("GOMP_SPINCOUNT", "unset GOMP_SPINCOUNT"))
+    if llvm and _blocks_late(variables.get("KMP_BLOCKTIME", "")):
+        found.append(("KMP_BLOCKTIME", "KMP_BLOCKTIME=0"))
+    if llvm and variables.get("KMP_LIBRARY", "").lower() == "turnaround":
+        found.append(("KMP_LIBRARY", "KMP_LIBRARY=throughput"))
+    for name, remedy in found:
+        report.add(
+            "active_wait",
+            "warning",
+            name,
+            f"{name}={variables[name]}, and there are more threads than processors",
+            "threads that wait spin on the processors that those need for which they wait",
+            remedy,
+        )
+
+
+def _spins_long(text: str) -> bool:
+    word = text.strip().lower()
+    units = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}  # as libgomp's manual has them
+    scale = units.get(word[-1:], 1)
+    digits = word[:-1].strip() if scale != 1 else word
+    return word.startswith("infinit") or (digits.isdecimal() and int(digits[:20]) * scale >= _MANY_SPINS)
+
+
+def _blocks_late(text: str) -> bool:
+    word = text.strip().lower()
+    scale = 0.001 if word.endswith("us") else 1
+    digits = word.removesuffix("us").removesuffix("ms").strip()
+    return word.startswith("infinit") or (digits.isdecimal() and int(digits[:20]) * scale >= _LONG_MS)
+
+
+# Stacks
+
+
+def _stacks(session: Session, report: Report, threads: Sequence[ThreadRecord], variables: Mapping[str, str]) -> None:
+    extents = face.stack_extents(session)
+    for row in threads:
+        if row.failed and row.si_addr is not None and row.native_thread_id is not None:
+            _overflow(report, extents, row, row.native_thread_id, row.si_addr)
+    sizes: dict[int, list[int]] = {}
+    for row in threads:
+        if row.thread_type != "worker" or row.native_thread_id is None:
+            continue
+        try:
+            extent = extents.of(row.native_thread_id)
+        except Unavailable:
+            continue
+        if not extent.is_first:
+            sizes.setdefault(extent.size, []).append(row.native_thread_id)
+    if not sizes:
+        return
+    least = min(sizes)
+    if least >= _SMALL_STACK:
+        report.fine(f"workers have stacks of {_size(least)} or more")
+        return
+    count = sum(len(found) for size, found in sizes.items() if size < _SMALL_STACK)
+    names = ("OMP_STACKSIZE", "KMP_STACKSIZE", "GOMP_STACKSIZE")
+    setting = next((f" ({name}={variables[name]})" for name in names if name in variables), "")
+    report.add(
+        "small_stacks",
+        "note",
+        f"{count} worker{'s' * (count != 1)}",
+        f"{count} worker{'s have' if count != 1 else ' has'} a stack of {_size(least)}{setting}",
+        "larger private arrays and deep recursion overflow it",
+        "OMP_STACKSIZE=16M",
+    )
+
+
+def _overflow(report: Report, extents: face.StackExtents, row: ThreadRecord, thread: int, address: int) -> None:
+    try:
+        below = extents.overrun(thread, address)
+        extent = extents.of(thread)
+    except Unavailable:
+        return
+    if below is None:
+        return
+    number = f" (OpenMP {row.thread_num}/{row.team_size})" if row.thread_num is not None else ""
+    enough = 16
+    while enough << 20 < 4 * (extent.size + below) and enough < 1 << 16:
+        enough *= 2
+    report.add(
+        "stack_overflow",
+        "error",
+        f"thread {thread}",
+        f"thread {thread}{number} failed at {address:#x}, {below} bytes below its stack of {_size(extent.size)}",
+        "a stack overflow is likely: the stack was too small for its private arrays or its recursion",
+        "ulimit -s unlimited, in the shell that starts the program" if extent.is_first else f"OMP_STACKSIZE={enough}M",
+    )
+
+
+def _size(count: int) -> str:
+    if count >= 1 << 20:
+        return f"{count / (1 << 20):.4g} MB"
+    return f"{count / (1 << 10):.4g} KB"
+
+
+# fork()
+
+
+def _fork(session: Session, report: Report, threads: Sequence[ThreadRecord]) -> None:
+    if not is_fork(session):
+        return
+    for row in threads:
+        if row.team_size is None or row.team_size < 2:
+            continue
+        others = row.team_size - 1
+        report.add(
+            "fork_child",
+            "warning",
+            f"process {session.target.process_id}",
+            f"the process has one thread, and its team had {others} more: fork() made it inside of a region",
+            "whatever waits for these threads waits for ever: the end of the region, and in libgomp any later one",
+            "no fork() once OpenMP is used; in Python multiprocessing.set_start_method('spawn') or 'forkserver'",
+        )

@@ -1,0 +1,244 @@
+"""``ompd doctor`` without a target: what it says of machines that are folders here, and of this one."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+from pathlib import Path
+
+import pytest
+
+import ompd.machine
+from ompd.debugger.targets.live.processors import parse_cpu_list, usable_processors
+from ompd.errors import Unavailable
+from ompd.machine import cores, installation, packages, tracing
+from ompd.machine.report import SEVERITIES, Report
+from tests.support.cache import CHECKOUT
+from tests.support.command import run
+
+WITH_PTRACE, WITHOUT = "0000000000080000", "0000000000000000"
+
+
+def written(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def said(report: Report) -> dict[str, tuple[str, str | None]]:
+    return {row.kind: (row.severity, row.remedy) for row in report.rows}
+
+
+# Tracing
+
+
+@pytest.mark.parametrize(
+    ("scope", "capabilities", "severity"),
+    [
+        *((scope, WITHOUT, severity) for scope, severity in (("0", None), ("1", "warning"), ("2", "error"))),
+        *((scope, WITH_PTRACE, None) for scope in ("0", "1", "2")),
+        ("3", WITH_PTRACE, "error"),
+        ("3", WITHOUT, "error"),
+    ],
+)
+def test_yama_forbids_what_the_kernel_says(scope: str, capabilities: str, severity: str | None, tmp_path: Path) -> None:
+    proc = written(tmp_path, self__status=f"CapEff:\t{capabilities}\n", sys__kernel__yama__ptrace_scope=f"{scope}\n")
+    report = tracing.examine(proc, tries=False)
+    assert [row.severity for row in report.rows] == ([severity] if severity is not None else [])
+    assert len(report.rows) + len(report.in_order) == 1
+    assert all("ptrace_scope" in (row.remedy or "") for row in report.rows)
+
+
+def test_a_child_is_traced_and_ends() -> None:
+    assert tracing.traced_child_fault() is None
+    assert [text for text in tracing.examine().in_order if "a child of this process could be traced" in text]
+
+
+def test_a_refused_child_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(_thread: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(tracing.ptrace, "seize", refuse)
+    proc = written(tmp_path, self__status=f"CapEff:\t{WITHOUT}\nSeccomp:\t2\n")
+    (row,) = tracing.examine(proc).rows
+    assert (row.kind, row.severity) == ("ptrace_refused", "error")
+    assert "Operation not permitted (a seccomp filter is in force" in (row.finding or "")
+    assert "--cap-add=SYS_PTRACE" in (row.remedy or "")
+
+
+# Cores
+
+
+def machine(root: Path, pattern: str, mask: str = "00000033") -> Path:
+    return written(root, proc__sys__kernel__core_pattern=f"{pattern}\n", proc__self__coredump_filter=f"{mask}\n")
+
+
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_cores_that_are_files_are_in_order(tmp_path: Path) -> None:
+    report = cores.examine(machine(tmp_path, "core.%p"))
+    assert report.rows == [] and "core.%p, in the folder where the program runs" in report.in_order[0]
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_who_keeps_cores_is_named(tmp_path: Path) -> None:
+    for name, folder in (("systemd-coredump", "/var/lib/systemd/coredump"), ("apport", "/var/lib/apport/coredump")):
+        root = machine(tmp_path / name, f"|/usr/lib/{name} %P %u")
+        assert "not here" in (cores.examine(root).rows[0].finding or "")
+        written(root, **{f"usr__lib__{name}": ""})
+        row = cores.examine(root).rows[0]
+        assert folder in (row.finding or "") and row.severity == "note"
+    other = cores.examine(machine(tmp_path / "other", "|/opt/keeper %p"))
+    assert "where that program keeps them, if it does, is unknown" in other.rows[0].consequence
+    assert said(cores.examine(machine(tmp_path / "none", "")))["core_pattern"][0] == "warning"
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_settings_of_systemd_coredump(tmp_path: Path) -> None:
+    root = machine(tmp_path, "|/usr/lib/systemd/systemd-coredump %P")
+    written(root, usr__lib__systemd__systemd_coredump="")
+    (root / "usr/lib/systemd/systemd-coredump").write_text("")
+    (root / "etc/systemd").mkdir(parents=True)
+    (root / "etc/systemd/coredump.conf").write_text("[Coredump]\n#Storage=external\nStorage=none\nProcessSizeMax=2G\n")
+    findings = [row.finding or "" for row in cores.examine(root).rows]
+    assert any("Storage=none" in text for text in findings)
+    assert any("ProcessSizeMax=2G" in text for text in findings)
+
+
+def test_limits_of_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = machine(tmp_path, "core")
+    for soft, words in ((0, "leave no core: ulimit -c is 0"), (4096, "cores end after 4096 bytes")):
+        monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, 8192))
+        (row,) = (row for row in cores.examine(root).rows if row.kind == "core_limit")
+        assert words in (row.finding or "") and "hard limit is 8192" in (row.remedy or "")
+    # A limit of 1 forbids piped cores, too, any other does not.
+    piped = machine(tmp_path / "piped", "|/opt/keeper")
+    for soft, count in ((0, 0), (1, 1)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, soft))
+        assert [row.kind for row in cores.examine(piped).rows].count("core_limit") == count
+
+
+@pytest.mark.usefixtures("unlimited")
+@pytest.mark.parametrize(("mask", "severity"), [("0", "error"), ("10", "error"), ("1", "warning"), ("11", None)])
+def test_the_filter_of_cores(mask: str, severity: str | None, tmp_path: Path) -> None:
+    found = said(cores.examine(machine(tmp_path, "core", mask))).get("coredump_filter")
+    assert found == ((severity, found[1]) if severity is not None and found is not None else None)
+    assert found is None or "> /proc/self/coredump_filter" in (found[1] or "")
+
+
+# The installation
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not installation.is_installed("no_such_package_anywhere.sub")
+    monkeypatch.setattr(installation, "is_installed", lambda name: "unicorn" not in name and "lz4" not in name)
+    rows = [row for row in installation.examine({}, asks_lldb=False).rows if row.kind == "package_missing"]
+    assert {row.subject for row in rows} == {"unicorn", "lz4"}
+    assert all((row.remedy or "").endswith(f"-m pip install {row.subject}") for row in rows)
+
+
+def test_lldb_that_is_missing_is_told_apart_from_one_of_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "find_installs", lambda: iter(()))
+    for commands, kind in (([], "lldb_missing"), (["/usr/bin/lldb-1"], "lldb_python")):
+        monkeypatch.setattr(installation, "find_commands", lambda commands=commands: iter(commands))
+        rows = {row.kind: row for row in installation.examine({}).rows}
+        assert kind in rows and {"lldb_missing", "lldb_python"} & rows.keys() == {kind}
+        assert all(command in (rows[kind].finding or "") for command in commands)
+
+
+def test_servers_and_cache_are_as_the_environment_says(tmp_path: Path) -> None:
+    def kinds(**environment: str) -> set[str]:
+        return {row.kind for row in installation.examine(environment, asks_lldb=False).rows} - {"package_missing"}
+
+    server = {"DEBUGINFOD_URLS": "https://debuginfod.example"}
+    assert kinds(**server, HOME=str(tmp_path)) == set()
+    assert kinds(HOME=str(tmp_path)) == {"debuginfod"}
+    assert kinds(**server) == {"cache"} and kinds(**server, OMPD_CACHE="off") == set()
+    folder = tmp_path / "ompd"
+    folder.mkdir(mode=0o700)
+    assert kinds(**server, XDG_CACHE_HOME=str(tmp_path)) == set()
+    folder.chmod(0o777)
+    assert kinds(**server, XDG_CACHE_HOME=str(tmp_path)) == {"cache"}
+    folder.rmdir()
+    folder.write_text("")
+    assert kinds(**server, XDG_CACHE_HOME=str(tmp_path)) == {"cache"}
+
+
+def test_the_package_of_a_file_is_read_from_dpkgs_lists(tmp_path: Path) -> None:
+    info = tmp_path / "var/lib/dpkg/info"
+    info.mkdir(parents=True)
+    (info / "libgomp1:amd64.list").write_text("/.\n/usr\n/lib/x86/libgomp.so.1.0.0\n")
+    (info / "libother.list").write_text("/usr/lib/x86/libgomp.so.1.0.0.not\n")
+    (info / "Bad;name.list").write_text("/usr/lib/x86/bad.so\n")
+    wanted = ["/usr/lib/x86/libgomp.so.1.0.0", "/usr/lib/x86/bad.so", "/opt/own.so"]
+    assert packages.owners(wanted, tmp_path) == {wanted[0]: "libgomp1"}
+    assert packages.owners(wanted, tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "server", "command"),
+    [
+        ("ID=debian\n", "debian", "debian.net", "sudo apt install p-dbgsym"),
+        ('ID=ubuntu\nID_LIKE="debian"\n', "debian", "ubuntu.com", "sudo apt install p-dbgsym"),
+        ('ID="rhel"\nID_LIKE="fedora"\n', "fedora", "fedoraproject.org", "sudo dnf debuginfo-install /usr/lib/x.so"),
+        ("ID=other\n", None, "elfutils.org", None),
+        ("", None, "elfutils.org", None),
+    ],
+)
+def test_distributions(text: str, family: str | None, server: str, command: str | None, tmp_path: Path) -> None:
+    found = packages.distribution_of(written(tmp_path, **{"etc__os-release": text}))
+    assert found.family == family and found.debuginfod.endswith(server)
+    assert packages.debug_command(found, "p", "/usr/lib/x.so") == command
+
+
+# Processors
+
+
+def test_processors_of_masks_and_control_groups(tmp_path: Path) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    written(
+        proc, **{"7__task__7__status": "Cpus_allowed_list:\t0-1\n", "7__task__8__status": "Cpus_allowed_list:\t3\n"}
+    )
+    (proc / "7/cgroup").write_text("0::/a/b\n")
+    written(groups, **{"a__cpu.max": "150000 100000\n", "a__b__cpu.max": "max 100000\n"})
+    found = usable_processors(7, proc, groups)
+    assert found.cpus == {0, 1, 3} and found.usable == 1.5 and found.quota_file == str(groups / "a/cpu.max")
+    (proc / "7/cgroup").write_text("0::/../c\n")
+    assert usable_processors(7, proc, groups).quota_fault is not None
+    (proc / "7/task/7/status").write_text("Cpus_allowed_list:\tall\n")
+    (proc / "7/task/8/status").write_text("")
+    with pytest.raises(Unavailable):
+        usable_processors(7, proc, groups)
+    assert parse_cpu_list("0-99999999999") == parse_cpu_list("3-1") == parse_cpu_list("1,,2") == set()
+
+
+# The command
+
+
+def test_without_a_target_the_machine_is_examined() -> None:
+    ran = run("doctor", "--json")
+    answer = json.loads(ran.stdout)
+    assert (ran.returncode, answer["target"]["kind"], answer["complete"]) == (0, "machine", True)
+    assert {row["area"] for row in answer["doctor"]} <= {"machine", "installation"}
+    assert {row["severity"] for row in answer["doctor"]} <= set(SEVERITIES) and answer["in_order"]
+    text = run("doctor")
+    assert text.returncode == 0 and text.stdout.count("    remedy: ") == len(answer["doctor"])
+
+
+def test_the_page_has_all_kinds() -> None:
+    page = (CHECKOUT / "docs" / "doctor.md").read_text().partition("## Kinds")[2]
+    sources = [
+        *Path(ompd.machine.__file__).parent.glob("*.py"),
+        *(CHECKOUT / "ompd" / "questions" / "doctor").glob("*.py"),
+    ]
+    text = "".join(path.read_text() for path in sources)
+    kinds = set(re.findall(r"(?:\badd|\bunknown)\(\s*(?:\*\()?\"(\w+)\"", text))
+    kinds |= set(re.findall(r"\"((?:nested_)?oversubscription|fork_child)\"", text))
+    assert len(kinds) > 25 and {kind for kind in kinds if f"`{kind}`" not in page} == set()
