@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ompd.questions import stacks, threads
 from ompd.session import Session
 from tests.support.products import sample
-from tests.support.why import GNU, SOURCES, WHYS, Why, hung, plain
+from tests.support.why import GNU, PAIRS, SOURCES, WHYS, Why, axes_of, hung, named, plain
 
-CASES = [(why, compiler, runtime) for why in WHYS.values() for compiler, runtime in why.pairs()]
-
-
-def _pairs(why: Why, compiler: str, runtime: str) -> list[Any]:
-    return [why.name, (compiler, runtime), (why.program, runtime)]
-
-
-every_pair = pytest.mark.parametrize(
-    ("why", "compiler", "runtime"), sample(CASES, _pairs), ids=lambda one: getattr(one, "name", one)
-)
+every_pair = pytest.mark.parametrize(("why", "compiler", "runtime"), sample(PAIRS, axes_of), ids=named)
 
 
 def test_every_program_has_its_cases() -> None:

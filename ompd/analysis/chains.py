@@ -164,8 +164,7 @@ class Chains:
         threads = [node for node in self.root_threads(root) if node in self._nodes.rows]
         if kind in ("barrier_absent", "fork_child") and not threads:
             threads = [node for node in self.way(root) if node in self._nodes.rows]
-        for node in threads:
-            row = self._nodes.rows[node]
-            if row.where is not None:
-                return row.where
-        return None
+        rows = [self._nodes.rows[node] for node in threads]
+        # Who waits at the region's end has left its code: another one's line says more.
+        rows.sort(key=lambda row: row.state == "wait_barrier_implicit_parallel")
+        return next((row.where for row in rows if row.where is not None), None)

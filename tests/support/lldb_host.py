@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import ompd
+import ompd.questions.why as questions_why
 from ompd.debugger.targets.lldb.loading import load_lldb
 from ompd.errors import OmpdError
 from ompd.render.json import format_answer
 from tests.support.runs import Stopped
+from tests.support.verdicts import in_short
 from tests.truth import compare_session
 
 COMMANDS = ("runtimes", "threads", "parallel", "tasks", "icvs")
@@ -162,6 +164,18 @@ def detached(question: dict[str, Any]) -> dict[str, str]:
         lldb.SBDebugger.Destroy(debugger)
 
 
+def why(question: dict[str, Any]) -> dict[str, Any]:
+    """Return what matters of the verdicts on a core."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    try:
+        process = debugger.CreateTarget(question["executable"]).LoadCore(question["core"])
+        with ompd.from_lldb(process) as session:
+            return {"verdicts": [in_short(row) for row in questions_why.ask(session).rows]}
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+
+
 def plain(session: Any) -> Any:
     """Return the rows of ``threads`` as JSON has them."""
     return json.loads(format_answer("threads", session.ask_threads()))["threads"]
@@ -220,6 +234,7 @@ QUESTIONS = {
     "situations": situations,
     "at_entry": at_entry,
     "detached": detached,
+    "why": why,
     "run": run,
     "events": events,
     "events_with": events_with,

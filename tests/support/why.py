@@ -103,6 +103,18 @@ WHYS: Mapping[str, Why] = {
     )
 }
 
+PAIRS = [(why, compiler_name, runtime) for why in WHYS.values() for compiler_name, runtime in why.pairs()]
+
+
+def axes_of(why: Why, compiler_name: str, runtime: str) -> list[Any]:
+    """Return what a sample of PAIRS must have: each case, each pair of compiler and runtime, each program on each."""
+    return [why.name, (compiler_name, runtime), (why.program, runtime)]
+
+
+def named(value: object) -> str:
+    """Return the name of a case, a compiler or a runtime in that of a test."""
+    return value.name if isinstance(value, Why) else str(value)
+
 
 @dataclass(frozen=True)
 class Hung:

@@ -1,0 +1,177 @@
+"""``why`` on programs that hang for a reason which they know themselves, and on programs that do not hang.
+
+Of the product of programs, compilers and runtimes a sample, all of it with ``OMPD_FULL=1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+from ompd.model import WhyAnswer
+from ompd.questions import why as question
+from tests.support import ALL_PROGRAMS, stopped
+from tests.support.libgomp import on_libgomp
+from tests.support.lldb import VERSIONS, LldbHost
+from tests.support.products import each_version, sample
+from tests.support.programs import modes_of
+from tests.support.snapshots import snapshot
+from tests.support.verdicts import differences, false_proofs, in_short
+from tests.support.why import GNU, LLVM, PAIRS, WHYS, Why, axes_of, hanging, hung, named
+
+# What is not concluded yet as the programs have it.
+NOT_YET = {
+    f"{program}-{case}"
+    for program, cases in {
+        "barrier_absent": "joins",
+        "duplicate_runtimes": "mutex",
+        "external_wait": "condition read receive semaphore sleep",
+        "fork_child": "lock region",
+        "guards": "mutexes section",
+        "laggard": "section",
+        "lock_abandoned": "mutex",
+        "lock_cycle": "barrier mutex section sections three two",
+        "locks": "cycle",
+        "lost_wakeup": "lock",
+        "orphaned_worksharing": "critical master single task",
+        "runtime_reentry": "lock malloc section",
+        "self_lock": "lock mutex section",
+        "task_dependence_cycle": "lock",
+        "taskwait_starved": "semaphore",
+    }.items()
+    for case in cases.split()
+}
+SOME = (
+    "lock_cycle-nested",
+    "barrier_mismatch-once",
+    "barrier_absent-exited",
+    "event_unfulfilled-taskwait",
+    "laggard-barrier",
+)
+
+
+def answer_of(core: Path | None) -> WhyAnswer:
+    assert core is not None
+    with ompd.open_core(core) as session:
+        return question.ask(session)
+
+
+def _marked(why: Why, compiler: str, runtime: str) -> Any:
+    marks = [pytest.mark.xfail(strict=False, reason="not concluded yet")] if why.name in NOT_YET else []
+    return pytest.param(why, compiler, runtime, marks=marks)
+
+
+def one_of(why: Why) -> tuple[str, str]:
+    """Return a compiler and a runtime for a program, the same in each run, another one for the next program."""
+    return why.pairs()[[*WHYS].index(why.name) % len(why.pairs())]
+
+
+@pytest.mark.parametrize(("why", "compiler", "runtime"), [_marked(*pair) for pair in sample(PAIRS, axes_of)], ids=named)
+def test_the_first_verdict_is_that_of_the_program(why: Why, compiler: str, runtime: str) -> None:
+    core = hung(why, compiler, runtime)
+    assert differences(core, answer_of(core.core)) == []
+
+
+@pytest.mark.parametrize(("why", "compiler", "runtime"), sample(PAIRS, axes_of), ids=named)
+def test_what_is_proven_is_true(why: Why, compiler: str, runtime: str) -> None:
+    core = hung(why, compiler, runtime)
+    assert false_proofs(core, answer_of(core.core)) == []
+
+
+# Ways to look
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_core_of_gdb_gives_the_same_verdict(name: str) -> None:
+    core = hung(WHYS[name], *one_of(WHYS[name]), kind="gcore")
+    assert differences(core, answer_of(core.core)) == []
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_snapshot_gives_the_same_verdict(name: str, tmp_path: Path) -> None:
+    core = hung(WHYS[name], *one_of(WHYS[name]))
+    assert core.core is not None
+    small = snapshot(core.core, tmp_path)
+    assert list(map(in_short, answer_of(small).rows)) == list(map(in_short, answer_of(core.core).rows))
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Callable[[int], LldbHost]]:
+    hosts: dict[int, LldbHost] = {}
+
+    def of(version: int) -> LldbHost:
+        if version not in hosts:
+            hosts[version] = LldbHost(version)
+        return hosts[version]
+
+    yield of
+    for each in hosts.values():
+        each.close()
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize("name", SOME[:3])
+@each_version(of=VERSIONS)
+def test_lldb_gives_the_same_verdict(name: str, version: int, host: Callable[[int], LldbHost]) -> None:
+    core = hung(WHYS[name], *one_of(WHYS[name]))
+    found = host(version).ask("why", executable=str(core.executable), core=str(core.core))["verdicts"]
+    assert found == list(map(in_short, answer_of(core.core).rows))
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_process_that_runs_on_does_not_move(name: str, tmp_path: Path) -> None:
+    why = WHYS[name]
+    with hanging(why, *one_of(why), folder=tmp_path) as live:
+        with ompd.attach(live.pid) as session:
+            # Between two answers it goes on, as far as it can.
+            answers = [session.ask(question.ask) for _ in range(4)]
+        assert differences(live, answers[0]) == []
+        for later in answers[1:]:
+            assert list(map(in_short, later.rows)) == list(map(in_short, answers[0].rows))
+            assert (later.nodes, later.edges) == (answers[0].nodes, answers[0].edges)
+
+
+# What may still be set free
+
+
+@pytest.mark.parametrize("runtime", [GNU, LLVM])
+def test_a_thread_of_which_nothing_is_known_might_release_a_lock(runtime: str) -> None:
+    core = hung(WHYS["lock_cycle-two"], "gcc", runtime, environment={"WHY_OUTSIDER": "1"})
+    answer = answer_of(core.core)
+    assert [row.kind for row in answer.rows if row.stuck == "proven"] == []
+
+
+@pytest.mark.parametrize("runtime", [GNU, LLVM])
+def test_no_thread_can_release_a_lock_whose_owner_is_stuck(runtime: str) -> None:
+    core = hung(WHYS["lock_cycle-nested"], "gcc", runtime, environment={"WHY_OUTSIDER": "1"})
+    assert differences(core, answer_of(core.core)) == []
+
+
+# Programs that do not hang: a thread of each sleeps until a signal comes, and the others wait for that, or for it.
+HEALTHY = sorted(ALL_PROGRAMS.keys() - {"deadlock", "hang"})
+
+
+@pytest.mark.parametrize(
+    ("program", "compiler", "mode"),
+    sample(
+        [
+            (program, compiler, mode)
+            for program in HEALTHY
+            for compiler in ALL_PROGRAMS[program].compilers
+            for mode in modes_of(program, compiler)
+        ]
+    ),
+)
+def test_nothing_is_proven_of_a_program_that_does_not_hang(program: str, compiler: str, mode: str) -> None:
+    answer = answer_of(stopped(program, compiler=compiler, mode=mode).core)
+    assert [(row.kind, row.summary) for row in answer.rows if row.stuck == "proven"] == []
+
+
+@pytest.mark.parametrize("program", [name for name in HEALTHY if "gcc" in ALL_PROGRAMS[name].compilers])
+def test_nothing_is_proven_of_a_program_on_libgomp_that_does_not_hang(program: str) -> None:
+    answer = answer_of(on_libgomp(program).core)
+    assert [(row.kind, row.summary) for row in answer.rows if row.stuck == "proven"] == []
