@@ -58,9 +58,9 @@ class ThreadNodes:
             return _outlook_of_wait(row.wait)
         if row.runtime is None and "runtime" in row.unavailable:
             return Outlook.UNKNOWN, row.unavailable["runtime"]
-        if row.runtime is not None and row.state is None:
+        if row.runtime is not None and row.state is None and not self._sleeps(native):
             return Outlook.UNKNOWN, row.unavailable.get("state", "its state is not known")
-        if "wait" in row.unavailable:
+        if "wait" in row.unavailable and not self._sleeps(native):
             return Outlook.UNKNOWN, row.unavailable["wait"]
         if row.state == "idle":
             return Outlook.WAITS, None
@@ -72,6 +72,11 @@ class ThreadNodes:
         if wait is None:
             return Outlook.RUNS, None
         return _outlook_of_system(wait)
+
+    def _sleeps(self, native: int | None) -> bool:
+        # What the runtime does not say of it, the C library may: a wait for somebody who is known.
+        wait = self.moment.system.get(native or 0)
+        return wait is not None and wait.owner is not None
 
     def ended(self, native: int | None) -> int:
         """Return the node of a thread that the process does not have, or whose end is unknown."""

@@ -68,6 +68,11 @@ class Sentences:
                 return self._graph.nodes[target].name
         return "a lock"
 
+    @staticmethod
+    def asleep(count: int) -> str:
+        """Return the sentence for threads that sleep though what they wait for has happened."""
+        return f"{counted(count, 'thread')} could go on, and {'sleeps' if count == 1 else 'sleep'}"
+
     def no_stall(self) -> str:
         """Return the sentence for a program in which nothing hangs."""
         rows = self._nodes.rows.values()

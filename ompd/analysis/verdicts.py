@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ompd.analysis.chains import Chains
-from ompd.analysis.graph import View
+from ompd.analysis.graph import Outlook, View
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.sentences import Sentences, next_step
 from ompd.model import Evidence, VerdictRecord
@@ -30,7 +30,29 @@ class Verdicts:
     def all(self) -> list[VerdictRecord]:
         """Return all verdicts, the surest first, then those that explain more threads."""
         found = [verdict for root in self._solved.roots if (verdict := self._of(root)) is not None]
+        found += self._asleep_though_free() if not found else []
         return sorted(found, key=_rank) or [self._no_stall()]
+
+    def _asleep_though_free(self) -> list[VerdictRecord]:
+        # Somebody sleeps who need not, and nobody else is on the way: whoever should have woken it up does not.
+        rows = self._nodes.rows
+        free = [n for n, row in rows.items() if row.wait is not None and row.wait.how == "released"]
+        running = [n for n in rows if self._graph.nodes[n].outlook in (Outlook.RUNS, Outlook.UNKNOWN)]
+        if not free or set(running) - set(free):
+            return []
+        return [
+            VerdictRecord(
+                kind="lost_wakeup",
+                stuck="possible",
+                confidence="possible",
+                summary=self._sentences.asleep(len(free)),
+                roots=tuple(self._natives(free)),
+                explains=tuple(sorted(self._natives(free))),
+                evidence=(Evidence("the word on which they sleep has changed", "runtime"),),
+                unknowns=("whether they are about to wake up: look again",),
+                place=next((rows[n].where for n in free if rows[n].where is not None), None),
+            )
+        ]
 
     def _no_stall(self) -> VerdictRecord:
         waiting, unknowns = len(self._nodes.waiting), self._unknowns()
