@@ -69,14 +69,12 @@ class ThreadNodes:
                 native or 0, "which thread of the process it is, is not known"
             )
         wait = self.moment.system.get(native)
-        if wait is None:
-            return Outlook.RUNS, None
-        return _outlook_of_system(wait)
+        return (Outlook.RUNS, None) if wait is None else _outlook_of_system(wait)
 
     def _sleeps(self, native: int | None) -> bool:
-        # What the runtime does not say of it, the C library may: a wait for somebody who is known.
+        # What the runtime does not say of it, the C library may.
         wait = self.moment.system.get(native or 0)
-        return wait is not None and wait.owner is not None
+        return wait is not None and _outlook_of_system(wait)[0] is Outlook.WAITS
 
     def ended(self, native: int | None) -> int:
         """Return the node of a thread that the process does not have, or whose end is unknown."""
