@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 from ompd.records import record
 
@@ -204,6 +205,60 @@ _WAITS = ("__kmp_suspend", "__kmp_acquire", "__kmp_yield", "__kmp_wait_4", "__km
 _CPLUSPLUS = re.compile(r"_ZL?(\d{1,3})(\w+)")
 # What libgomp calls its entry points for itself, and for releases of the specification (libgomp_g.h, lock.c).
 _OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
+
+
+class Routine(NamedTuple):
+    """What a routine does with an object of a ``kind``: it ``begins`` or ends something, or does so if its result says.
+
+    ``argument`` is the number of the argument with the object's address, None if there is none. ``on`` says which
+    result means success: True for any but 0, False for 0, None where it always succeeds. ``ends`` is False for what no
+    routine ends: that is over where ways meet that did and did not begin it. ``pauses`` is True for a routine that lets
+    go of the object and takes it again before it returns.
+    """
+
+    kind: str
+    begins: bool
+    argument: int | None = None
+    on: bool | None = None
+    ends: bool = True
+    pauses: bool = False
+
+
+def _pairs() -> dict[str, Routine]:
+    # Of each kind: which argument, and the names of routines that begin, try to begin, and end it.
+    kinds: tuple[tuple[str, int | None, str, str, str], ...] = (
+        ("lock", 0, "omp_set_lock", "omp_test_lock", "omp_unset_lock"),
+        ("nest_lock", 0, "omp_set_nest_lock", "omp_test_nest_lock", "omp_unset_nest_lock"),
+        # What Fortran's compilers and `omp_*_with_hint` come down to; the object is their third argument
+        ("lock", 2, "__kmpc_set_lock", "__kmpc_test_lock", "__kmpc_unset_lock"),
+        ("nest_lock", 2, "__kmpc_set_nest_lock", "__kmpc_test_nest_lock", "__kmpc_unset_nest_lock"),
+        ("critical", None, "GOMP_critical_start", "", "GOMP_critical_end"),
+        ("critical", 0, "GOMP_critical_name_start", "", "GOMP_critical_name_end"),
+        ("critical", 2, "__kmpc_critical __kmpc_critical_with_hint", "", "__kmpc_end_critical"),
+        ("atomic", None, "GOMP_atomic_start __kmpc_atomic_start", "", "GOMP_atomic_end __kmpc_atomic_end"),
+        ("ordered", None, "GOMP_ordered_start __kmpc_ordered", "", "GOMP_ordered_end __kmpc_end_ordered"),
+        ("single", None, "", "__kmpc_single", "__kmpc_end_single GOMP_single_copy_end"),
+        ("master", None, "", "__kmpc_master", "__kmpc_end_master"),
+        ("masked", None, "", "__kmpc_masked", "__kmpc_end_masked"),
+    )
+    found: dict[str, Routine] = {}
+    for kind, argument, begin, test, end in kinds:
+        found.update((name, Routine(kind, True, argument)) for name in begin.split())
+        found.update((name, Routine(kind, True, argument, on=True)) for name in test.split())
+        found.update((name, Routine(kind, False, argument)) for name in end.split())
+    found["GOMP_single_start"] = Routine("single", True, on=True, ends=False)
+    found["GOMP_single_copy_start"] = Routine("single", True, on=False)
+    found["pthread_mutex_lock"] = Routine("mutex", True, 0)
+    found["pthread_mutex_unlock"] = Routine("mutex", False, 0)
+    for name in ("pthread_mutex_trylock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"):
+        found[name] = Routine("mutex", True, 0, on=False)
+    for name in ("pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait"):
+        found[name] = Routine("mutex", False, 1, pauses=True)
+    return found
+
+
+ROUTINES = cache(_pairs)
+"""Returns what routines of OpenMP and POSIX threads begin and end, by the names by which code calls them."""
 
 
 def routine_name(symbol: str | None) -> str:

@@ -68,6 +68,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.binary.dwarf.source.names", "ompd.binary.demangle"),
     ("ompd.debugger.process", "ompd.debugger.system_waits.facts"),
     ("ompd.debugger.process", "ompd.debugger.system_waits.waits"),
+    ("ompd.debugger.process", "ompd.debugger.flow.functions"),
     ("ompd.debugger.process", "ompd.debugger.threads.emutls"),
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.emulate"),
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.decode"),

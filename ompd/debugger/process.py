@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -30,11 +30,13 @@ from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.debugger.waiting import Waiting
 
 if TYPE_CHECKING:
+    from ompd.debugger.flow.functions import Functions
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
     from ompd.debugger.threads.emutls import EmulatedTls
     from ompd.debugger.variables.locals import FunctionLocals, Locals
     from ompd.debugger.variables.static import Variables
+    from ompd.naming import Routine
 
 
 class StoppedProcess:
@@ -132,6 +134,7 @@ class StoppedProcess:
         self.tail_calls, self.is_linkage = calls.tail_calls, calls.is_linkage
         self.function_named, self.described_tail_calls = calls.function_named, calls.described_tail_calls
         self.receivers = calls.receivers
+        self._functions: Functions | None = None
         # Routines of the target
         self.call, self.evaluate = routines.call, routines.evaluate
 
@@ -197,6 +200,25 @@ class StoppedProcess:
         from ompd.debugger.system_waits.facts import SystemFacts  # noqa: PLC0415  for one query alone
 
         return SystemFacts(self.target, self.memory, self.module_list)
+
+    def functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
+        """Return what has been begun by the calls of functions; see :class:`ompd.debugger.flow.functions.Functions`.
+
+        The parameters are those of the first call: what is found out is kept.
+        """
+        if self._functions is None:
+            from ompd.debugger.flow.functions import Functions  # noqa: PLC0415  for one query alone
+
+            self._functions = Functions(
+                self.memory,
+                self.target.architecture,
+                self.module_list,
+                self.calls.sites,
+                self.locate,
+                routines,
+                is_users,
+            )
+        return self._functions
 
     # Variables
 

@@ -9,7 +9,7 @@ from ompd import naming
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.contract.plugin import ThreadState as KeptState
-from ompd.contract.waits import LOCK_TYPES, BarrierState, LockState
+from ompd.contract.waits import LOCK_TYPES, BarrierState
 from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
 from ompd.questions import places
@@ -197,7 +197,7 @@ class Waits:
             return Wait(kind, object=state.wait_id)
         if state.wait_id is None:
             facts.unavailable["wait_id"] = "the runtime keeps no states in this process"
-        symbol = self._symbol(lock)
+        symbol = lock_symbol(self._session, lock.kind, lock.variable, is_unnamed=lock.is_unnamed)
         if symbol is None:
             facts.unavailable["wait.symbol"] = "the variable that stands for the lock was not found"
         if lock.owner is None:
@@ -223,28 +223,34 @@ class Waits:
             owner_gone=gone,
         )
 
-    def _symbol(self, lock: LockState) -> str | None:
-        if lock.is_unnamed:
-            return "critical"
-        if lock.variable is None:
-            return None
-        place = self._session.process.locate(lock.variable)
-        if place.module is not None and lock.kind == "lock":
-            known = self._session.process.variables_of_type(place.module, LOCK_TYPES)
-            expression = next((v.expression for v in known if v.address == lock.variable), None)
-            if expression is not None:
-                return f"&{expression}"
-        if place.symbol is None or place.symbol_address is None:
-            return None
-        critical = naming.critical_name(place.symbol)
-        if critical is not None:
-            return f"critical({critical})" if critical else "critical"
-        offset = lock.variable - place.symbol_address
-        return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
-
 
 def _kind(handle: ThreadHandle) -> str | None:
     try:
         return handle.wait_kind()
     except OmpdError:
         return None  # its state is what is known
+
+
+def lock_symbol(session: Session, kind: str, variable: int | None, *, is_unnamed: bool = False) -> str | None:
+    """Return how a lock is called: ``&lock``, ``critical(name)``; None if no variable is known that stands for it.
+
+    :param variable: the address of the user's variable, None if it was not found
+    :param is_unnamed: it is the critical section without a name
+    """
+    if is_unnamed:
+        return "critical"
+    if variable is None:
+        return None
+    place = session.process.locate(variable)
+    if place.module is not None and kind == "lock":
+        known = session.process.variables_of_type(place.module, LOCK_TYPES)
+        expression = next((v.expression for v in known if v.address == variable), None)
+        if expression is not None:
+            return f"&{expression}"
+    if place.symbol is None or place.symbol_address is None:
+        return None
+    critical = naming.critical_name(place.symbol)
+    if critical is not None:
+        return f"critical({critical})" if critical else "critical"
+    offset = variable - place.symbol_address
+    return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")

@@ -20,6 +20,8 @@ from ompd.session import Session
 if TYPE_CHECKING:
     from ompd.binary.types.values.shown import Shown as Shown
     from ompd.contract.process import Module
+    from ompd.debugger.flow.functions import Begun as Begun
+    from ompd.debugger.flow.functions import Functions as Functions
     from ompd.debugger.snapshot.snapshot import Snapshot as Snapshot
     from ompd.debugger.survey.files import ModuleFiles as ModuleFiles
     from ompd.debugger.survey.needed import Dependencies as Dependencies

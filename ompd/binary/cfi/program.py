@@ -54,6 +54,7 @@ class Cie(NamedTuple):
     has_augmentation_data: bool
     is_signal_frame: bool
     instructions: bytes
+    handlers_encoding: int = PE_OMIT  # DW_EH_PE_* of its FDEs' addresses of tables of exception handlers
 
 
 class Program:

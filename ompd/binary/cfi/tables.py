@@ -65,6 +65,8 @@ class Fde(NamedTuple):
     cie: Cie
     instructions: bytes
     instructions_address: int
+    augmentation: bytes
+    augmentation_address: int
 
 
 class UnwindTable:
@@ -345,10 +347,13 @@ class UnwindTable:
         cie, cursor = self._cie_at(head.cie), self._cursor_over(head)
         start = read_pointer(cursor, cie.pointer_encoding, self._pointer_size)
         size = read_pointer(cursor, cie.pointer_encoding & PE_FORMAT, self._pointer_size)
+        at, data = cursor.base + cursor.position, b""
         if cie.has_augmentation_data:
-            cursor.take(cursor.uleb())
+            data_size = cursor.uleb()
+            at, data = cursor.base + cursor.position, cursor.take(data_size)
         address = cursor.base + cursor.position
-        return Fde(start, start + size, cie, cursor.take(cursor.end - cursor.position), address)
+        instructions = cursor.take(cursor.end - cursor.position)
+        return Fde(start, start + size, cie, instructions, address, data, at)
 
     def _cie_at(self, offset: int) -> Cie:
         if offset not in self._cies:
@@ -367,7 +372,7 @@ class UnwindTable:
             cursor.fail("a CIE with addresses of another size, or with segments")
         code_alignment, data_alignment = cursor.uleb(), cursor.sleb()
         return_register = cursor.byte() if version == 1 else cursor.uleb()
-        encoding, is_signal_frame = PE_ABSPTR, False
+        encoding, handlers_encoding, is_signal_frame = PE_ABSPTR, PE_OMIT, False
         has_data = augmentation.startswith(b"z")
         if has_data:
             after = cursor.uleb() + cursor.position
@@ -375,7 +380,7 @@ class UnwindTable:
                 if letter == "R":
                     encoding = cursor.byte()
                 elif letter == "L":
-                    cursor.byte()
+                    handlers_encoding = cursor.byte()
                 elif letter == "P":
                     # The personality routine plays no part here. Its pointer may be indirect; skipping it needs no more
                     # than its format.
@@ -390,7 +395,8 @@ class UnwindTable:
         elif augmentation:
             cursor.fail(f"unknown augmentation {augmentation!r}")
         instructions = cursor.take(cursor.end - cursor.position)
-        return Cie(code_alignment, data_alignment, return_register, encoding, has_data, is_signal_frame, instructions)
+        made = Cie(code_alignment, data_alignment, return_register, encoding, has_data, is_signal_frame, instructions)
+        return made._replace(handlers_encoding=handlers_encoding)
 
     # Rows
 

@@ -97,6 +97,23 @@ class CallSites:
                 return self._target(call, pc - size, patterns)
         return None
 
+    def leads_to(self, target: int | None, word: int | None) -> int | None:
+        """Return the routine that a call or a jump leads to by way of an entry of the linkage table, or not.
+
+        :param target: where it leads
+        :param word: where the word is that says so, in place of that
+        :raises MemoryFault: if such a word is not there
+        """
+        if target is not None and self._patterns is not None:
+            try:
+                stub = re.match(self._patterns.linkage, self._code(target, _STUB_SIZE))
+            except OmpdError:
+                return target  # at a module's end
+            if stub is None:
+                return target
+            word = self._meant(stub, target)
+        return read_pointer(self._memory, word) if word is not None else None
+
     def calls_by_pointer(self, pc: int, is_inside: Callable[[int], bool]) -> bool | None:
         """Return whether the instruction before *pc* calls what a pointer leads to, None if that is unknown.
 

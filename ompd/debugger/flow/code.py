@@ -1,0 +1,139 @@
+"""Where functions begin and end, where their exceptions lead, and words of theirs that nobody writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ompd import naming
+from ompd.binary.cfi.handlers import CallSite, read_call_sites
+from ompd.binary.elf.elf import PT_GNU_RELRO
+from ompd.contract.memory import read_pointer
+from ompd.contract.process import Location
+from ompd.debugger.flow.instructions import Processor
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
+from ompd.errors import MalformedFile, OmpdError, Unavailable
+
+
+class Code:
+    """The code of one process's functions, as unwind data and symbols bound it.
+
+    :param locate: says what is at an address
+    """
+
+    def __init__(
+        self,
+        memory: TargetMemory,
+        modules: ModuleList,
+        processor: Processor | None,
+        locate: Callable[[int], Location],
+    ) -> None:
+        self._memory, self._modules, self._processor, self._locate = memory, modules, processor, locate
+        self._extents: dict[int, tuple[int, int] | None] = {}
+        self._pads: dict[int, tuple[CallSite, ...]] = {}
+        self._entries: dict[int, int | OmpdError] = {}
+        self.taken: set[int] = set()
+        """What :meth:`constant` returned."""
+
+    def extent(self, address: int) -> tuple[int, int] | None:
+        """Return where the function, or part of one, with an address begins and ends; None if that is unknown."""
+        loaded = self._modules.at(address)
+        if loaded is None:
+            return None
+        try:
+            row = loaded.row(address - loaded.bias)
+        except MalformedFile:
+            return None
+        return (row.function_start + loaded.bias, row.function_end + loaded.bias) if row is not None else None
+
+    def start(self, address: int) -> int | None:
+        """Return where the function, or part of one, with an address begins, None if that is unknown."""
+        if address not in self._extents:
+            self._extents[address] = self.extent(address)
+        extent = self._extents[address]
+        return extent[0] if extent is not None else None
+
+    def is_function(self, start: int) -> bool:
+        """Return whether a function begins there, and not the part of one that a compiler put elsewhere."""
+        if naming.without_cold(self._locate(start).symbol or "") is not None:
+            return False
+        loaded, processor = self._modules.at(start), self._processor
+        try:
+            row = loaded.row(start - loaded.bias) if loaded is not None else None
+        except MalformedFile:
+            return False
+        if row is None or processor is None or row.cfa.expression:
+            return False
+        return row.cfa.register == processor.stack_pointer and row.cfa.offset == processor.entry_distance
+
+    def entry(self, address: int) -> int:
+        """Return where the function begins that an address is in.
+
+        :raises Unavailable: if that is unknown
+        """
+        if address not in self._entries:
+            try:
+                self._entries[address] = self._find_entry(address)
+            except OmpdError as error:
+                self._entries[address] = error
+        found = self._entries[address]
+        if isinstance(found, OmpdError):
+            raise found
+        return found
+
+    def _find_entry(self, address: int) -> int:
+        start = self.start(address)
+        if start is None:
+            raise Unavailable("no unwind data says where its function begins")
+        if self.is_function(start):
+            return start
+        loaded = self._modules.at(start)
+        whole = naming.without_cold(self._locate(start).symbol or "")
+        if whole is not None and loaded is not None and loaded.symbols is not None:
+            known = {each.address for each in loaded.symbols.find_prefix(whole) if each.name == whole}
+            if len(known) == 1:
+                return known.pop() + loaded.bias
+        raise Unavailable("it is in a part of a function of which the beginning is unknown")
+
+    def pads_of(self, call: int) -> Sequence[int]:
+        """Return where exceptions lead that are thrown in a call.
+
+        :raises MalformedFile: if the table of these is malformed
+        """
+        start = self.start(call)
+        loaded = self._modules.at(call)
+        if start is None or loaded is None:
+            return ()
+        if start not in self._pads:
+            self._pads[start] = tuple(self._read_pads(loaded, start))
+        return [pad for begin, end, pad in self._pads[start] if begin <= call < end and pad is not None]
+
+    def _read_pads(self, loaded: LoadedModule, start: int) -> Iterator[CallSite]:
+        bias = loaded.bias
+        fde = loaded.unwind_table.find_fde(start - bias) if loaded.unwind_table is not None else None
+        if fde is None:
+            return
+        for site in read_call_sites(
+            lambda at, size: self._memory.read_code(at + bias, size),
+            fde,
+            self._memory.pointer_size,
+            self._memory.byte_order,
+        ):
+            yield CallSite(site.start + bias, site.end + bias, site.pad + bias if site.pad is not None else None)
+
+    def constant(self, address: int) -> int | None:
+        """Return the word at an address where nobody writes but the loader, None elsewhere: so code finds what is in
+        other modules.
+        """
+        loaded = self._modules.at(address)
+        for segment in loaded.elf.segments if loaded is not None and loaded.elf is not None else ():
+            begin = segment.p_vaddr + (loaded.bias if loaded is not None else 0)
+            if segment.p_type == PT_GNU_RELRO and begin <= address < begin + segment.p_memsz:
+                try:
+                    found = read_pointer(self._memory, address)
+                except OmpdError:
+                    return None
+                if found is not None:
+                    self.taken.add(found)
+                return found
+        return None

@@ -1,0 +1,443 @@
+"""Functions of one process, each followed once: what their calls lead to, and what a frame's function has begun."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from ompd import naming
+from ompd.binary.elf.elf import PF_X, PT_LOAD
+from ompd.contract.memory import read_pointer
+from ompd.contract.process import Frame, Location
+from ompd.debugger.architecture import Architecture
+from ompd.debugger.flow.code import Code
+from ompd.debugger.flow.follow import Called, Function
+from ompd.debugger.flow.instructions import Instruction, Processor
+from ompd.debugger.flow.processors import processor_of
+from ompd.debugger.flow.state import Released, State, Value
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.modules.modules import ModuleList
+from ompd.debugger.stacks.callsites import CallSites
+from ompd.errors import OmpdError, Unavailable
+from ompd.naming import Routine
+
+_MAX_CODE = 1 << 20  # of one function
+_MAX_ALL_CODE = 1 << 24  # of all the user's modules
+_MAX_FUNCTIONS = 1 << 12
+# These return to nobody, or twice.
+_ENDS = frozenset(
+    (
+        *("abort", "exit", "_exit", "_Exit", "quick_exit", "__assert_fail", "__stack_chk_fail", "_Unwind_Resume"),
+        *("__cxa_throw", "__cxa_rethrow", "__cxa_bad_cast", "__clang_call_terminate", "_ZSt9terminatev"),
+        *("pthread_exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "__fortify_fail", "__chk_fail"),
+    )
+)
+_TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "getcontext"))
+
+
+class Begun(NamedTuple):
+    """Something that a function has begun and not ended before the place where it is.
+
+    ``call`` is the address of the call that began it, of the routine called ``name``. ``object`` is the object's
+    address, None if the routine has none, or it is unknown. ``doubt`` is ``""``, or one of the words in
+    :mod:`ompd.debugger.flow.state`.
+    """
+
+    call: int
+    name: str
+    routine: Routine
+    object: int | None
+    doubt: str
+
+
+class Functions:
+    """The functions of one process at one stop.
+
+    :param routines: what routines do, by their names
+    :param is_users: says whether code at an address is the user's: no other code ends what the user's has begun
+    """
+
+    def __init__(
+        self,
+        memory: TargetMemory,
+        architecture: Architecture,
+        modules: ModuleList,
+        sites: CallSites,
+        locate: Callable[[int], Location],
+        routines: Mapping[str, Routine],
+        is_users: Callable[[int], bool],
+    ) -> None:
+        self._memory, self._modules, self._sites = memory, modules, sites
+        self._locate, self._routines, self._is_users = locate, routines, is_users
+        processor = processor_of(architecture.e_machine)
+        self._processor: Processor | None = processor
+        self._code = Code(memory, modules, processor, locate)
+        self._order = architecture.byte_order
+        self._known: dict[tuple[int, bool], Function | OmpdError] = {}
+        self._routine_at: dict[int, Called] = {}
+        self._targets: dict[int, frozenset[int]] = {}
+        self._leads: dict[tuple[int | None, int | None], int | None] = {}
+        self._lets_go: dict[int, frozenset[Released]] = {}
+        self._loose: frozenset[Released] | None = None
+        self._is_loose_known = False
+        self._begins: dict[int, bool] = {}
+
+    # What frames have begun
+
+    def begun(self, frame: Frame) -> tuple[Begun, ...]:
+        """Return what the function of *frame* has begun and not ended, by the address of the calls.
+
+        :raises Unavailable: if its code cannot be followed to the place where it is
+        """
+        entry = self._code.entry(frame.call_site)
+        if not self._may_begin(entry, frame.call_site):
+            return ()
+        function = self._function(entry, is_alone=False)
+        at = self._place(function, frame)
+        place = function.at(at) if at is not None else None
+        if place is None:
+            raise Unavailable("no way through its function is seen that leads to where it is")
+        return tuple(
+            Begun(
+                site,
+                held.name,
+                held.routine,
+                self._read(held.value, frame, place.state, function),
+                place.doubts[site],
+            )
+            for site, held in sorted(place.state.held.items())
+        )
+
+    def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
+        """Return what the function of *frame*, until it came to the place where it is, may have ended that others had
+        begun: kinds, and the objects' addresses, None where it is unknown which; None in place of all if that is
+        unknown.
+        """
+        if self.loose() == frozenset():
+            return frozenset()
+        try:
+            function = self._function(self._code.entry(frame.call_site), is_alone=False)
+            at = self._place(function, frame)
+            place = function.at(at) if at is not None else None
+        except OmpdError:
+            return None
+        if place is None:
+            return None
+        return frozenset((k, self._read(value, frame, place.state, function)) for k, value in place.state.released)
+
+    def left(self, frame: Frame, inner: Frame | None) -> frozenset[tuple[str, int | None]] | None:
+        """Return, as :meth:`let_go` does, what those functions may have ended that the function of *frame* called and
+        that left the stack by a jump.
+
+        :param inner: the frame that is there in their place, None for an innermost *frame*
+        """
+        if inner is None or frame.call_site == frame.pc or self.loose() == frozenset():
+            return frozenset()
+        try:
+            at = self._place(function := self._function(self._code.entry(frame.call_site), is_alone=False), frame)
+            to = function.called_at(at) if at is not None else None
+            to = self._sites.leads_to(to, None) if to is not None else self._sites.target(frame.pc)
+            if to is None:
+                to = self._sites.function_called(frame)
+            if to is not None and (not self._is_users(to) or self._code.start(inner.call_site) == to):
+                return frozenset()
+            ended = self._let_go_by(to) if to is not None else self.loose()
+        except OmpdError:
+            return None
+        return frozenset((kind, _number(value)) for kind, value in ended) if ended is not None else None
+
+    def _place(self, function: Function, frame: Frame) -> int | None:
+        return frame.pc if frame.call_site == frame.pc else function.call_before(frame.pc)
+
+    def _read(self, value: Value | None, frame: Frame, state: State, function: Function) -> int | None:
+        # The number that a value is, as far as the frame still has it.
+        if value is None or value.kind == "result":
+            return None
+        if value.kind == "number":
+            return value.at
+        if value.kind == "frame":
+            return frame.cfa + value.at if frame.cfa is not None else None
+        known = self._still_there(value, frame, state)
+        if known is not None:
+            return known
+        origin, processor = function.origins.get(value.at), self._processor
+        if origin is None or processor is None or origin.base.kind != "made":
+            return None
+        # What the runtime passes to a construct's function is a structure of pointers which a compiler made.
+        base = self._still_there(origin.base, frame, state)
+        if base is None or origin.displacement in function.stored or origin.base.at != -1 - processor.arguments[0]:
+            return None
+        try:
+            at = base + origin.displacement
+            found = read_pointer(self._memory, at) if self._is_construct(function.entry) else None
+            return found + value.more if found is not None else None
+        except OmpdError:
+            return None
+
+    def _is_construct(self, entry: int) -> bool:
+        return naming.is_by_gcc(self._locate(entry).symbol or "")
+
+    def _still_there(self, value: Value, frame: Frame, state: State) -> int | None:
+        for register, other in state.registers.items():
+            found = frame.registers.get(register) if (other.kind, other.at) == ("made", value.at) else None
+            if found is not None:
+                return found - other.more + value.more
+        for at, (other, width) in state.slots.items():
+            if (other.kind, other.at) != ("made", value.at) or width != self._memory.pointer_size or frame.cfa is None:
+                continue
+            try:
+                word = read_pointer(self._memory, frame.cfa + at)
+            except OmpdError:
+                return None
+            return word - other.more + value.more if word is not None else None
+        return None
+
+    # Functions
+
+    def _function(self, entry: int, *, is_alone: bool) -> Function:
+        # is_alone: what the functions do that it calls is left out
+        key = entry, is_alone
+        if key not in self._known:
+            try:
+                self._known[key] = self._follow(entry, is_alone)
+            except OmpdError as error:
+                self._known[key] = error
+        found = self._known[key]
+        if isinstance(found, OmpdError):
+            raise found
+        return found
+
+    def _follow(self, entry: int, is_alone: bool) -> Function:
+        processor = self._processor
+        if processor is None:
+            raise Unavailable("code of this processor is not followed")
+        parts: dict[int, bytes] = {}
+        own: dict[int, bool] = {}
+        left = [_MAX_CODE]
+
+        def part_at(address: int) -> int | None:
+            extent = self._code.extent(address)
+            if extent is None:
+                return None
+            start, end = extent
+            if start not in parts:
+                left[0] -= end - start
+                if left[0] < 0:
+                    raise Unavailable("the function has more code than is followed")
+                parts[start] = self._memory.read_code(start, end - start)
+            return start
+
+        def is_own(target: int) -> bool:
+            start = self._code.start(target)
+            if start is None:
+                return False
+            if start not in own:
+                own[start] = start == entry or not self._code.is_function(start)
+            return own[start]
+
+        def code(address: int) -> Instruction | None:
+            start = part_at(address)
+            return processor.decode(parts[start], address - start, address) if start is not None else None
+
+        return Function(
+            entry,
+            code,
+            processor,
+            is_own,
+            lambda found: self._called(found, is_alone),
+            self._code.pads_of,
+            self._code.constant,
+            lambda at: self._at(at).routine if at in self._code.taken else None,
+        )
+
+    # Calls
+
+    def _leads_to(self, found: Instruction) -> int | None:
+        key = found.target, found.word
+        if key not in self._leads:
+            self._leads[key] = self._sites.leads_to(found.target, found.word)
+        return self._leads[key]
+
+    def _at(self, target: int) -> Called:
+        # What the routine at an address does, as far as its name says.
+        if target not in self._routine_at:
+            place = self._locate(target)
+            bare = naming.routine_name(place.symbol) if place.symbol_address == target else ""
+            routine = self._routines.get(bare) or self._routines.get(bare.lstrip("_"))
+            self._routine_at[target] = Called(bare, routine, bare in _ENDS, bare in _TWICE)
+        return self._routine_at[target]
+
+    def _called(self, found: Instruction, is_alone: bool) -> Called:
+        there = self._does(found, is_alone)
+        if found.flow == "call" and self._code.start(found.end) != self._code.start(found.address):
+            return there._replace(ends=True)  # nothing of the function is behind it
+        return there
+
+    def _does(self, found: Instruction, is_alone: bool) -> Called:
+        is_pointer = found.target is None and found.word is None
+        target = self._leads_to(found) if not is_pointer else None
+        if target is None:
+            return Called(lets_go=frozenset() if is_alone or not is_pointer else self.loose())
+        there = self._at(target)
+        if there.routine is not None or is_alone or not self._is_users(target):
+            return there
+        loose = self.loose()
+        return there if loose == frozenset() else there._replace(lets_go=self._let_go_by(target))
+
+    def _code_targets(self, start: int) -> frozenset[int]:
+        # Where the calls and jumps lead of a function, or part of one, and -1 if one may lead anywhere.
+        if start not in self._targets:
+            self._targets[start] = frozenset(self._scan(start))
+        return self._targets[start]
+
+    def _scan(self, start: int) -> Iterator[int]:
+        extent, processor = self._code.extent(start), self._processor
+        if extent is None or processor is None or extent[1] - start > _MAX_CODE:
+            yield -1
+            return
+        code, at = self._memory.read_code(start, extent[1] - start), 0
+        while at < len(code):
+            found = processor.decode(code, at, start + at)
+            if found is None:
+                at += 1
+                continue
+            at += found.size
+            if found.flow == "call" or (
+                found.flow in ("jump", "branch") and not (found.target and start <= found.target < extent[1])
+            ):
+                to = self._leads_to(found) if found.target is not None or found.word is not None else -1
+                if to is not None:
+                    yield to
+            elif found.flow == "computed":
+                yield -1
+            elif found.does == "load" and found.operand is not None and found.operand.base is None:
+                word = self._code.constant(found.operand.displacement) if not found.operand.is_indexed else None
+                if word is not None and self._at(word).routine is not None:
+                    yield word
+
+    def _may_begin(self, entry: int, address: int) -> bool:
+        # Whether a function calls any routine that begins something, a quick look.
+        starts = {entry, self._code.start(address) or entry}
+        for start in starts:
+            if start not in self._begins:
+                known = (self._at(to).routine for to in self._code_targets(start) if to >= 0)
+                self._begins[start] = any(routine is not None and routine.begins for routine in known)
+        return any(self._begins[start] for start in starts)
+
+    # What functions end that they have not begun
+
+    def loose(self) -> frozenset[Released] | None:
+        """Return what any function of the user's ends that it has not begun itself, None if that is unknown."""
+        if not self._is_loose_known:
+            self._is_loose_known = True
+            try:
+                self._loose = self._find_loose()
+            except OmpdError:
+                self._loose = None
+        return self._loose
+
+    def _find_loose(self) -> frozenset[Released]:
+        processor, left = self._processor, _MAX_ALL_CODE
+        if processor is None:
+            raise Unavailable("code of this processor is not followed")
+        starts: set[int] = set()
+        ends: dict[int, bool] = {}
+        words: dict[int, bool] = {}
+        calls, loads = re.compile(processor.calls), re.compile(processor.loads)
+        for loaded in self._modules:
+            if loaded.elf is None or loaded.record.is_system_library or naming.is_runtime_file(loaded.name):
+                continue
+            for segment in loaded.elf.segments:
+                if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
+                    continue
+                begin, size = segment.p_vaddr + loaded.bias, segment.p_filesz
+                left -= size
+                if left < 0:
+                    raise Unavailable("there is more code than is looked through")
+                code = self._memory.read_code(begin, size)
+                for found in calls.finditer(code):
+                    at = begin + found.end("distance") + int.from_bytes(found["distance"], self._order, signed=True)
+                    at = at if found["through"] is None else -at
+                    if at not in ends:
+                        ends[at] = self._ends_something(at)
+                    start = self._code.start(begin + found.start()) if ends[at] else None
+                    if start is not None and self._is_users(begin + found.start()):
+                        starts.add(start)
+                for found in loads.finditer(code):
+                    at = begin + found.end("distance") + int.from_bytes(found["distance"], self._order, signed=True)
+                    if at not in words:
+                        word = self._code.constant(at)
+                        routine = self._at(word).routine if word is not None else None
+                        words[at] = routine is not None and not routine.begins
+                    start = self._code.start(begin + found.start()) if words[at] else None
+                    if start is not None and self._is_users(begin + found.start()):
+                        starts.add(start)
+        if len(starts) > _MAX_FUNCTIONS:
+            raise Unavailable("there are more functions than are looked at")
+        loose: frozenset[Released] = frozenset()
+        for start in starts:
+            loose |= self._own(start)
+        return loose
+
+    def _ends_something(self, at: int) -> bool:
+        # Whether that is a routine, or with a minus sign where its address is, that ends something.
+        try:
+            to = self._sites.leads_to(at, None) if at > 0 else self._sites.leads_to(None, -at)
+        except OmpdError:
+            return False  # it only looked like a call
+        routine = self._at(to).routine if to is not None else None
+        return routine is not None and not routine.begins
+
+    def _own(self, start: int) -> frozenset[Released]:
+        # What a function itself ends and has not begun; only objects that are the same for everyone are told.
+        try:
+            found = self._function(self._code.entry(start), is_alone=True).lets_go
+        except OmpdError:
+            known = (self._at(to).routine for to in self._code_targets(start) if to >= 0)
+            return frozenset((routine.kind, None) for routine in known if routine is not None and not routine.begins)
+        return frozenset(
+            (kind, value if value is not None and value.kind == "number" else None) for kind, value in found
+        )
+
+    def _by_pointer(self, start: int) -> frozenset[int]:
+        # What a function calls by pointers, -1 for what is unknown.
+        try:
+            function = self._function(self._code.entry(start), is_alone=True)
+            known = (self._sites.leads_to(to, None) if to is not None else -1 for to in function.by_pointer)
+            return frozenset(to if to is not None else -1 for to in known)
+        except OmpdError:
+            return frozenset((-1,))
+
+    def _let_go_by(self, target: int) -> frozenset[Released] | None:
+        # What a function ends, with those that it calls, that it has not begun; None if that is unknown.
+        if target in self._lets_go:
+            return self._lets_go[target]
+        found: frozenset[Released] = frozenset()
+        seen, waiting = {target}, [target]
+        while waiting:
+            at = waiting.pop()
+            if at == -1:
+                loose = self.loose()
+                if loose is None:
+                    return None
+                found |= loose
+                continue
+            if not self._is_users(at) or self._at(at).routine is not None:
+                continue
+            start = self._code.start(at)
+            if start is None or len(seen) > _MAX_FUNCTIONS:
+                return None
+            targets = self._code_targets(start)
+            if any(routine is not None and not routine.begins for routine in (self._at(to).routine for to in targets)):
+                found |= self._own(start)
+            if -1 in targets:
+                targets = targets - {-1} | self._by_pointer(start)
+            waiting.extend(targets - seen)
+            seen |= targets
+        self._lets_go[target] = found
+        return found
+
+
+def _number(value: Value | None) -> int | None:
+    return value.at if value is not None and value.kind == "number" else None

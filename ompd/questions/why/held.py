@@ -1,0 +1,141 @@
+"""Inside of which constructs and locks a thread stands, by the code of its frames: who holds what no runtime records.
+
+A function that called ``omp_set_lock(&a)`` on every way to the place where it is, and no ``omp_unset_lock(&a)`` behind
+it, holds the lock. That is reasoning: where other code may have unset it, or a way may lead past the call, it is said
+to be not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ompd import naming
+from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
+from ompd.contract.process import Frame
+from ompd.errors import OmpdError
+from ompd.model import HeldRecord, Place
+from ompd.questions import places
+from ompd.questions.waits import lock_symbol
+
+if TYPE_CHECKING:
+    from ompd.session import Session
+    from ompd.session.face import Begun, Functions
+
+_MAX_FRAMES = 1 << 10
+# Objects that another function may let go of. Constructs end in the function in which they begin.
+_PASSED_ON = ("lock", "nest_lock", "mutex")
+_WHY = {
+    "entered": "whether it succeeded is not seen",
+    "branch": "another way leads here without it",
+    "callee": "a function that was called since may have let go of it",
+    "pointer": "a function that was called since by a pointer may have let go of it",
+    "other": "what was let go of since may be the same one",
+    "leaving": "it is about to let go of it",
+    "paused": "it lets go of it while it waits",
+    "jump": "a jump may lead here without it",
+    "twice": "the function may return to an earlier place",
+}
+
+
+def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
+    """Return inside of what a thread stands by its own stack, innermost frame first; see :class:`HeldRecord`.
+
+    Empty for a thread of which nothing of the kind is seen, which does not mean that there is nothing: what was begun
+    in a function that has returned since leaves no trace.
+
+    :param thread: its native id
+    """
+    frames = session.process.stack(thread).frames[:_MAX_FRAMES]
+    functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
+    found: list[HeldRecord] = []
+    for number, frame in enumerate(frames):
+        if places.code_owner(session, frame.call_site) in (RUNTIME, SYSTEM):
+            continue
+        try:
+            begun = functions.begun(frame)
+        except OmpdError:
+            continue
+        for each in reversed(begun):
+            doubt = each.doubt
+            if not doubt and each.routine.kind in _PASSED_ON:
+                doubt = _let_go(session, functions, frames[:number], frame, each)
+            found.append(_record(session, frame, each, doubt))
+    return tuple(found)
+
+
+def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], frame: Frame, begun: Begun) -> str:
+    # Whether frames inside of this one may have let go of what it began.
+    chain = [*inner, frame]
+    for number, each in enumerate(chain):
+        if places.code_owner(session, each.call_site) in (RUNTIME, SYSTEM):
+            continue
+        parts = [functions.left(each, chain[number - 1] if number else None)]
+        if each is not frame:
+            parts.append(functions.let_go(each))
+        for known in parts:
+            if known is None:
+                return "callee"
+            for kind, address in known:
+                if kind == begun.routine.kind and (None in (address, begun.object) or address == begun.object):
+                    return "callee"
+    return ""
+
+
+def _record(session: Session, frame: Frame, begun: Begun, doubt: str) -> HeldRecord:
+    kind, variable = begun.routine.kind, begun.object
+    is_unnamed = kind == "critical" and begun.routine.argument is None
+    try:
+        symbol = lock_symbol(session, kind, variable, is_unnamed=is_unnamed)
+    except OmpdError:
+        symbol = None
+    place = _place(session, begun.call)
+    called = begun.name if symbol is None or is_unnamed else f"{begun.name}({symbol})"
+    line = session.process.line_of(frame.call_site)[1]
+    reason = f"{called}{_at(place)} is not undone before {f'line {line}' if line is not None else 'where it is'}"
+    if doubt:
+        reason += f"; but {_WHY[doubt]}"
+    return HeldRecord(kind=kind, object=variable, symbol=symbol, place=place, is_certain=not doubt, reason=reason)
+
+
+def _at(place: Place) -> str:
+    if place.line is None:
+        return f" in {place.function}" if place.function is not None else ""
+    return f" at {(place.file or '').rpartition('/')[2]}:{place.line}"
+
+
+def _place(session: Session, address: int) -> Place:
+    function = session.process.source_frames(address)[0].function
+    file, line = session.process.line_of(address)
+    outlined = naming.parse_outlined(function or "")
+    return Place(address, outlined.parent if outlined is not None else function, file, line)
+
+
+def acquired_by(
+    held_by: Mapping[int, Sequence[HeldRecord]], kind: str, variable: int | None, symbol: str | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the threads that hold a lock by :func:`held`, and those that may: where it is not certain, or not seen
+    which lock it is that they hold.
+
+    None in either does not mean that nobody holds it.
+
+    :param held_by: what each thread holds
+    :param kind: as in :class:`HeldRecord`
+    :param variable: the address of the user's variable, None if it is unknown
+    :param symbol: the lock's name as a thread's wait has it
+    """
+    certain: list[int] = []
+    possible: list[int] = []
+    for thread, records in held_by.items():
+        same = [record for record in records if record.kind == kind]
+        is_it = [
+            record
+            for record in same
+            if (record.object is not None and record.object == variable)
+            or (record.symbol is not None and record.symbol == symbol)
+        ]
+        if any(record.is_certain for record in is_it):
+            certain.append(thread)
+        elif is_it or any(record.object is None and record.symbol is None for record in same):
+            possible.append(thread)
+    return tuple(certain), tuple(possible)

@@ -1,0 +1,121 @@
+"""Inside of which constructs and locks threads stand: programs in ``tests/held`` write it, and what their own code
+shows of it. No thread may be said to hold what it does not.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ompd.debugger.flow.decode_x86_64 import decode
+from ompd.model import HeldRecord
+from ompd.questions.why.held import acquired_by, held
+from ompd.session import Session
+from tests.support import clean_environment, require
+from tests.support.odd import Core, Odd, core_of
+from tests.support.products import sample
+
+FOLDER = Path(__file__).parent / "held"
+PROGRAMS = ("locks", "constructs", "exceptions")
+FLAGS = ("-O0", "-O1 -fcf-protection=full", "-O2", "-O3 -fno-plt -fPIC")
+BUILDS = [
+    *product(PROGRAMS, ("gcc",), FLAGS, ("dynamic", "libgomp")),
+    *product(PROGRAMS, ("clang",), FLAGS, ("dynamic",)),
+]
+EACH_BUILD = pytest.mark.parametrize(("name", "compiler", "flags", "link"), sample(BUILDS))
+
+
+def core(name: str, compiler: str, flags: str, link: str, *, strip: bool = False) -> Core:
+    return core_of(Odd(name, flags=flags.split(), link=link, folder=FOLDER, strip=strip), compiler)
+
+
+def records(of: Core) -> list[tuple[dict[str, Any], tuple[HeldRecord, ...]]]:
+    with Session.open_core(of.path) as session:
+        return [(word, held(session, word["tid"])) for word in of.words if "tid" in word]
+
+
+def is_same(true: list[Any], record: HeldRecord) -> bool:
+    kind, address, _ = true
+    number = int(address, 16) if address != "(nil)" else None
+    if kind.partition("(")[0] != record.kind:
+        return False
+    return record.object in (None, number) if number is not None else "(" not in kind or kind == record.symbol
+
+
+@EACH_BUILD
+def test_nobody_is_said_to_hold_what_it_does_not(name: str, compiler: str, flags: str, link: str) -> None:
+    for word, found in records(core(name, compiler, flags, link)):
+        for record in found:
+            assert not record.is_certain or any(is_same(true, record) for true in word["held"]), (word, record)
+
+
+@EACH_BUILD
+def test_what_the_code_shows_is_found(name: str, compiler: str, flags: str, link: str) -> None:
+    for word, found in records(core(name, compiler, flags, link)):
+        certain = [record for record in found if record.is_certain]
+        for true in word["held"]:
+            assert not true[2] or any(is_same(true, record) for record in certain), (word, true, found)
+
+
+@pytest.mark.parametrize(("compiler", "flags"), [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2")])
+def test_locks_are_named_with_place_and_reason(compiler: str, flags: str) -> None:
+    known = {word["name"]: (word, found) for word, found in records(core("locks", compiler, flags, "dynamic"))}
+    word, (record,) = known["set_one"]
+    assert (record.kind, record.symbol, record.object) == ("lock", "&l[0]", int(word["held"][0][1], 16))
+    assert record.place is not None
+    assert (record.place.function, record.place.file is not None, record.place.line) == ("set_one", True, 7)
+    assert record.reason == "omp_set_lock(&l[0]) at locks.c:7 is not undone before line 7"
+    word, found = known["region_data"]
+    assert compiler == "gcc" or [each.object for each in found] == [int(word["held"][0][1], 16)]
+    _, found = known["inner"]
+    assert [each.symbol for each in found] == ["&l[4]", "&l[3]"]
+
+
+def test_the_holder_of_a_lock_is_the_one_that_stands_in_it() -> None:
+    found = records(core("locks", "gcc", "-O2", "libgomp"))
+    by_thread = {word["tid"]: each for word, each in found}
+    words = {word["name"]: word for word, _ in found}
+    unseen = {words[name]["tid"] for name in ("element", "by_global", "by_plain_global", "of_changed", "of_list")}
+    word = words["set_one"]
+    certain, possible = acquired_by(by_thread, "lock", int(word["held"][0][1], 16))
+    assert certain == (word["tid"],)
+    assert unseen <= set(possible)
+    word = words["set_by_another"]
+    assert acquired_by(by_thread, "lock", int(word["held"][0][1], 16))[0] == ()
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_stripped_program_says_the_same_but_names(compiler: str) -> None:
+    for name in PROGRAMS:
+        for word, found in records(core(name, compiler, "-O2", "dynamic", strip=True)):
+            for record in found:
+                if record.kind == "critical":
+                    continue  # which one it is its name says
+                assert not record.is_certain or any(is_same(true, record) for true in word["held"]), (word, record)
+
+
+@pytest.mark.parametrize("library", ["libgomp", "libiomp5"])
+def test_instructions_are_as_long_as_objdump_has_them(library: str) -> None:
+    objdump = require("objdump")
+    of = core("locks", "gcc", "-O2", "libgomp" if library == "libgomp" else "dynamic")
+    with Session.open_core(of.path) as session:
+        path = next(module.path for module in session.process.modules() if library in module.name)
+    assert path is not None
+    command = [str(objdump), "-d", "-w", "-z", "--show-raw-insn", path]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=True)
+    count = 0
+    for line in done.stdout.splitlines():
+        found = re.match(r" *([0-9a-f]+):\t((?:[0-9a-f]{2} )+)", line)
+        if found is None or "(bad)" in line or ".byte" in line or found[2].startswith("9b "):
+            continue  # objdump takes the instruction that waits for a coprocessor for part of the next one
+        raw = bytes.fromhex(found[2])
+        instruction = decode(raw + bytes(16), 0, int(found[1], 16))
+        assert instruction is not None, line
+        assert instruction.size == len(raw), line
+        count += 1
+    assert count > 10_000
