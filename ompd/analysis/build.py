@@ -11,7 +11,7 @@ from ompd.analysis.nodes import ThreadNodes
 from ompd.analysis.systems import add_system_wait
 from ompd.analysis.tasks import TaskNodes
 from ompd.analysis.words import counted
-from ompd.model import ThreadRecord, Wait
+from ompd.model import SystemWait, ThreadRecord, Wait
 
 _LOCKS = {"lock", "nest_lock", "critical", "atomic", "ordered", "mutex", "internal_lock"}
 _NAMES = {"doacross": "an iteration of a doacross loop", "single": "a single construct", "target": "a device"}
@@ -29,7 +29,6 @@ class _Waits:
 
     def __init__(self, nodes: ThreadNodes) -> None:
         self._nodes, self._graph, moment = nodes, nodes.graph, nodes.moment
-        self._system = moment.system
         self._barriers: dict[tuple[str | None, int], tuple[int, tuple[int, ...]]] = {}
         self._holders = Holders(moment)
         self._tasks = TaskNodes(nodes)
@@ -46,13 +45,30 @@ class _Waits:
                 graph.need(index, Need((nodes.everybody,), 1, "waits_for", "derived", "idle in the pool"))
             elif row.runtime is not None and self._is_in_fork(row):
                 nodes.waits_for(index, self._lost(row, "the runtime's own synchronization"))
+            elif row.runtime is not None and row.state is None and self._system_wait(row).owner is None:
+                nodes.waits_for(index, self._inside(row), source="stack")
             else:
-                add_system_wait(nodes, index, self._system[row.native_thread_id or 0])
+                add_system_wait(nodes, index, self._system_wait(row))
+
+    def _system_wait(self, row: ThreadRecord) -> SystemWait:
+        return self._nodes.moment.system[row.native_thread_id or 0]
+
+    def _inside(self, row: ThreadRecord) -> int:
+        # It sleeps in the runtime, which does not say for what: likely for those of its team who are elsewhere.
+        nodes = self._nodes
+        node = self._graph.add(Node(f"inside:{row.native_thread_id}", "call", "its team, inside of the runtime"))
+        if not self._graph.needs[node]:
+            team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
+            others = [index for index in team if nodes.rows[index].wait is None and nodes.rows[index] is not row]
+            reason = "the other members of its team are elsewhere" if others else None
+            why = row.unavailable.get("state", "its state is not known")
+            self._graph.need(node, nodes.unknown(why, others, reason))
+        return node
 
     def _is_in_fork(self, row: ThreadRecord) -> bool:
         # The runtime itself waits for threads that only the parent has.
         moment = self._nodes.moment
-        is_futex = moment.system[row.native_thread_id or 0].kind == "futex"
+        is_futex = self._system_wait(row).kind == "futex"
         return (
             moment.is_fork and is_futex and row.state == "overhead" and bool(self._lost_members.get(row.parallel or ""))
         )

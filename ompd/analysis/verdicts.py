@@ -188,8 +188,18 @@ class Verdicts:
         if root.end is End.OPEN and self._graph.nodes[root.nodes[0]].kind != "thread":
             if kind == "event_unfulfilled" and self._solved.confidence(root.threads) == "proven":
                 return "proven"
-            return "possible" if kind == "lock_abandoned" else "likely"
+            return "likely" if kind != "lock_abandoned" or self._has_left(root) else "possible"
         return "likely" if any(item.source != "runtime" for item in evidence) else "proven"
+
+    def _has_left(self, root: Root) -> bool:
+        # Nobody stands in the critical section; or nobody who waits stands where the lock is held, and all others idle.
+        moment, node = self._nodes.moment, self._graph.nodes[root.nodes[0]]
+        natives = {row.native_thread_id for row in moment.threads}
+        if not moment.has_all_threads or not natives <= moment.held.keys():
+            return False
+        if node.kind == "critical":
+            return True
+        return all(row.state == "idle" or index in root.threads for index, row in self._nodes.rows.items())
 
     def _open_questions(self, root: Root) -> tuple[str, ...]:
         found = list(dict.fromkeys(self._chains.open_needs(root)))

@@ -8,14 +8,16 @@ from contextlib import suppress
 from ompd.analysis.moment import Moment
 from ompd.analysis.words import counted
 from ompd.errors import OmpdError
-from ompd.model import Answer, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
+from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
+from ompd.questions.why.held import held
 from ompd.questions.why.points import scheduling_points
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
 
+_LOCK_WAITS = ("lock", "nest_lock", "critical", "atomic", "ordered", "internal_lock")
 _TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
 
@@ -31,6 +33,8 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
     moment = Moment(
         points=points,
+        held=_held(session, answer.rows),
+        handlers=_in_handlers(session, answer.rows),
         threads=answer.rows,
         system=system,
         unread=unread,
@@ -62,6 +66,41 @@ def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[
         if wait is not None:
             found[thread] = wait
     return found, unread
+
+
+def _held(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, tuple[HeldRecord, ...]]:
+    # Only where it may decide something: who holds a lock of which no owner is recorded, and what barriers are inside
+    # of where one region's threads wait at several.
+    barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
+    is_wanted = False
+    for row in rows:
+        wait = row.wait
+        if wait is not None and wait.kind == "barrier":
+            barriers.setdefault(row.parallel, set()).add(wait.missing)
+        elif wait is not None and wait.kind in _LOCK_WAITS and wait.owner is None:
+            is_wanted = True
+    if not is_wanted and all(len(missing) < 2 for missing in barriers.values()):
+        return {}
+    found: dict[int, tuple[HeldRecord, ...]] = {}
+    for row in rows:
+        if row.native_thread_id is None:
+            continue
+        if row.state == "idle":
+            found[row.native_thread_id] = ()
+            continue
+        with suppress(OmpdError):
+            found[row.native_thread_id] = held(session, row.native_thread_id)
+    return found
+
+
+def _in_handlers(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[int]:
+    found = set()
+    for row in rows:
+        if row.native_thread_id is not None and row.wait is not None and row.wait.kind in _LOCK_WAITS:
+            with suppress(OmpdError):
+                if any(frame.is_signal_frame for frame in session.process.stack(row.native_thread_id).frames):
+                    found.add(row.native_thread_id)
+    return frozenset(found)
 
 
 def _processor_times(session: Session) -> dict[int, int]:
