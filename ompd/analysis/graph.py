@@ -37,9 +37,9 @@ class Need:
     """What a node needs: ``count`` of its ``targets`` (indices of nodes) to be released.
 
     ``is_known`` is False if the targets are merely all that might do it, as all threads for a lock whose holder no
-    runtime records; taken for the worst, nobody does. ``reasoned`` are then those that likely have to, by reasoning;
-    empty if it found none. ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`.
-    ``address`` and ``value`` are those of the word on which it rests.
+    runtime records; taken for the worst, nobody does. ``reasoned`` are then those of which one likely has to, by
+    reasoning; empty if it found none. ``kind``, ``source`` and ``evidence`` are those of
+    :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` are those of the word on which it rests.
     """
 
     targets: tuple[int, ...]
@@ -58,7 +58,7 @@ class Need:
         if self.is_known or view is View.OPTIMISTIC:
             return self.targets, self.count
         if view is View.REASONED:
-            return (self.reasoned, len(self.reasoned)) if self.reasoned else (self.targets, self.count)
+            return (self.reasoned, 1) if self.reasoned else (self.targets, self.count)
         return None
 
 

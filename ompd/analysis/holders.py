@@ -48,7 +48,9 @@ class Holders:
                 (thread,) = chosen
                 return Holding((thread,), chosen[thread])
             return Holding((), f"{len(chosen)} threads stand in code that holds it")
-        return self._left_over(wait.object) if kind_of in _BY_ELIMINATION else Holding((), None)
+        if kind_of not in _BY_ELIMINATION:
+            return Holding((), None)
+        return self._of_some(wait.object) or self._left_over(wait.object)
 
     def _named(self, kind: str, wait: Wait) -> dict[int, tuple[str, bool]]:
         # libomp's own object of a lock need not be the user's variable: then the name decides.
@@ -62,6 +64,19 @@ class Holders:
                 if _SAME.get(held.kind, held.kind) == kind and held.symbol == wait.symbol:
                     named.setdefault(thread, (held.reason, held.is_certain))
         return named
+
+    def _of_some(self, lock: int) -> Holding | None:
+        # Threads hold a lock of which the code does not show which one it is: this may be it.
+        waiting = self._waiting.get(lock, set())
+        found = tuple(
+            thread
+            for thread, constructs in self._moment.held.items()
+            if thread not in waiting
+            and any(held.object is None and held.is_certain and held.kind in _BY_ELIMINATION for held in constructs)
+        )
+        if not found:
+            return None
+        return Holding(found, "it holds a lock, and its code does not show which one", "derived")
 
     def _left_over(self, lock: int) -> Holding:
         # A thread that waits may hold it, too: only one whose code was looked at does not.

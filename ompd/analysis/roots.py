@@ -97,7 +97,8 @@ def _roots(
         is_cycle = len(component) > 1 or component[0] in successors[component[0]]
         if is_cycle and (not bits or inside <= stuck):
             bits |= 1 << len(found)
-            found.append((End.CYCLE, _in_order(component, successors)))
+            is_open = any(len(need.reasoned) > 1 for node in component for need in graph.needs[node])
+            found.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
         elif not bits:
             end = _end(graph, component[0])
             # All threads that compute are one reason, and so are all that are in the same call.

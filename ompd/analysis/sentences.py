@@ -25,6 +25,9 @@ class Sentences:
         waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
         last = self._graph.nodes[root.nodes[0]]
         names = listed([self._graph.nodes[node].name for node in root.nodes])
+        if kind == "lock_cycle" and self._is_open(root):
+            objects = ", ".join(dict.fromkeys(link.object for link in links[:6]))
+            return f"deadlock: {counted(len(links), 'thread')} hold among themselves what they wait for: {objects}"
         if kind == "lock_cycle":
             return f"deadlock: {ring}" + (" -> …" if len(links) > 6 else f" -> {self._thread(links[0])}")
         if kind == "self_lock":
@@ -58,6 +61,10 @@ class Sentences:
         if kind == "duplicate_runtimes":
             return f"threads of several OpenMP runtimes wait for each other: {ring}"
         return f"{waiting} {names}: what would set them free is not known"
+
+    def _is_open(self, root: Root) -> bool:
+        # Which of them holds which is not known.
+        return any(len(need.reasoned) > 1 for node in root.nodes for need in self._graph.needs[node])
 
     def _before(self, root: Root) -> str:
         if root.end is End.OPEN:

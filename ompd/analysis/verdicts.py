@@ -127,6 +127,11 @@ class Verdicts:
                     return True
         return False
 
+    def _is_in_task(self, root: Root) -> bool:
+        kinds = {task.id: task.kind for task in self._nodes.moment.tasks or ()}
+        rows = (self._nodes.rows[node] for node in root.threads if self._nodes.waiting[node] in root.nodes)
+        return any(kinds.get(row.task or "") == "explicit" for row in rows)
+
     def _has_several_runtimes(self, root: Root) -> bool:
         rows = (self._nodes.rows.get(node) for node in root.nodes)
         return len({row.runtime for row in rows if row is not None and row.runtime is not None}) > 1
@@ -177,6 +182,8 @@ class Verdicts:
             return "event_unfulfilled"
         if node.kind in _OUTSIDE:
             return "external_wait"
+        if node.kind == "barrier" and self._is_in_task(root):
+            return "orphaned_worksharing"
         is_proven = self._solved.confidence(root.threads) == "proven"
         return "lock_abandoned" if node.kind in _LOCKS and is_proven else "undecided"
 

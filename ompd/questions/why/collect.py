@@ -145,6 +145,8 @@ def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelR
 def _tasks(session: Session, rows: Sequence[ThreadRecord]) -> Answer[TaskRecord] | None:
     # Most programs that hang do not wait for tasks, and listing them takes as long as listing threads.
     waits = [row.wait for row in rows if row.wait is not None]
-    if not any(wait.kind in _TASK_WAITS or wait.unfinished_tasks for wait in waits):
+    # At a barrier inside of a task no barrier of the team counts the thread.
+    uncounted = any(wait.kind == "barrier" and wait.missing is None for wait in waits)
+    if not uncounted and not any(wait.kind in _TASK_WAITS or wait.unfinished_tasks for wait in waits):
         return None
     return tasks.ask(session)
