@@ -30,7 +30,8 @@ from ompd.binary.types.types import TypeInfo
 from ompd.contract import memory
 from ompd.contract.memory import StructView
 from ompd.errors import MemoryFault, OmpdError
-from ompd.questions import facts, tasks
+from ompd.questions import tasks
+from ompd.questions.facts.gathering import Problems
 from ompd.runtimes.libomp.teams.threads import Thread
 from tests.fuzz import crafted, formats, run
 from tests.fuzz.__main__ import Drawn
@@ -124,7 +125,7 @@ def _foreign(original: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def _in_silence(original: Callable[..., Any]) -> Callable[..., Any]:
-    def answer(session: Any, rows: Any, runtimes: Any, problems: facts.Problems) -> Any:
+    def answer(session: Any, rows: Any, runtimes: Any, problems: Problems) -> Any:
         return replace(original(session, rows, runtimes, problems), complete=True)
 
     return answer

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from ompd.contract.memory import Field, StructLayout
-from ompd.contract.ompd import Rc, Scope, ThreadIdKind
+from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.errors import BadInput, OmpdError, Unavailable
+from ompd.errors import BadInput, OmpdError, Rc, Unavailable
 from ompd.runtimes.layout import published
 from ompd.session import Session
 from tests.support import COMPILERS, Stopped

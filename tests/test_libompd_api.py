@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ompd.contract.ompd import API_VERSION, Rc, Scope, ThreadIdKind
+from ompd.contract.ompd import API_VERSION, Scope, ThreadIdKind
 from ompd.contract.ompt import FrameFlag, State
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.errors import BadInput, NotInitialised, OmpdError, TargetGone, Unavailable, Unsupported
+from ompd.errors import BadInput, NotInitialised, OmpdError, Rc, TargetGone, Unavailable, Unsupported
 from ompd.questions import runtimes
 from ompd.runtimes.libomp.plugin import LibompPlugin
 from ompd.session import Session

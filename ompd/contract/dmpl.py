@@ -56,40 +56,6 @@ class VarInfo(IntEnum):
     COPYIN = 9
 
 
-CALLBACKS = (
-    "put_process_info",
-    "get_process_info",
-    "put_thread_info",
-    "get_thread_info",
-    "get_process",
-    "get_type_sizes",
-    "find_symbol",
-    "find_type",
-    "get_data",
-    "get_pthread_key",
-    "target_to_host",
-    "malloc",
-    "free",
-    "error_string",
-    "prints",
-)
-"""Members of ``DMPL_callbacks_t`` without their ``_fp``, in order. ``sizeof`` and ``field_offset`` have types but no
-member.
-"""
-
-FUNCTIONS = (
-    "DMPL_initialise",
-    "DMPL_version_compatibility",
-    "DMPL_version_string",
-    "DMPL_error_string",
-    "DMPL_destroy_process_info",
-    "DMPL_destroy_thread_info",
-    "DMPL_demangle_name",
-    "DMPL_get_tls_address",
-    "DMPL_get_rtl_names",
-)
-"""What a DMPL library exports; the figures spell the first one ``DMPL_initialize``."""
-
 ProcessRef = NewType("ProcessRef", object)
 """A process, opaque to the library (``DMPL_process_t *``)."""
 

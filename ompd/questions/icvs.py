@@ -10,16 +10,8 @@ from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace, IcvDescription, ThreadHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, IcvRecord
-from ompd.questions.facts import (
-    Facts,
-    Problems,
-    answer,
-    begin,
-    each,
-    name_thread,
-    native_thread,
-    readable_runtimes,
-)
+from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session

@@ -13,7 +13,7 @@ from ompd.contract.plugin import ConstructCode, ParallelHandle, TaskHandle, Thre
 from ompd.contract.process import Frame, TailCall
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Place, RegionFunction
-from ompd.questions.facts import Facts
+from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
 from ompd.session.stop import Straight
 
@@ -278,11 +278,6 @@ def named(facts: Facts, key: str, found: RegionFunction | None) -> RegionFunctio
 def is_of_construct(session: Session, address: int) -> bool:
     """Return whether the code at *address* is in a function that a compiler made of a construct."""
     return naming.parse_outlined(_symbol(session, address) or "") is not None
-
-
-def is_user_frame(session: Session, frame: Frame) -> bool:
-    """Return whether a frame's code is the user's."""
-    return code_owner(session, frame.call_site) == USER
 
 
 def region_function(session: Session, region: ParallelHandle) -> RegionFunction | None:

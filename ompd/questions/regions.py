@@ -10,16 +10,8 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
 from ompd.questions import places
-from ompd.questions.facts import (
-    Facts,
-    Problems,
-    answer,
-    begin,
-    each,
-    name_thread,
-    native_thread,
-    readable_runtimes,
-)
+from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.trees import as_tree
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import CorruptState, MemoryFault, OmpdError, PluginFault, TooMuch, Unavailable
 from ompd.model import Answer, DllRecord, RuntimeRecord
-from ompd.questions.facts import NO_PLUGIN, Facts, Problems, answer, begin
+from ompd.questions.facts.answers import NO_PLUGIN, answer, begin
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.runtimes import discovery
 from ompd.session import LoadedRuntime, Session
 from ompd.session.face import unsuitable

@@ -11,16 +11,8 @@ from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, Paralle
 from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Answer, DependenceRecord, RegionFunction, TaskFrame, TaskRecord, TaskWaitRecord
 from ompd.questions import places
-from ompd.questions.facts import (
-    Facts,
-    Problems,
-    answer,
-    begin,
-    each,
-    name_thread,
-    native_thread,
-    readable_runtimes,
-)
+from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.trees import as_tree
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records

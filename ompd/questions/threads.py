@@ -11,18 +11,10 @@ from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError, Unavailable
 from ompd.model import Answer, OutsideRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
-from ompd.questions.facts import (
-    Facts,
-    Problems,
-    answer,
-    begin,
-    each,
-    native_thread,
-    note_first_thread,
-    readable_runtimes,
-)
 from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.answers import answer, begin, each, native_thread, note_first_thread, readable_runtimes
 from ompd.questions.facts.damage import is_damaged, is_fork, lacks_threads
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.matching import Matching, team_order
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.facts.signals import signal_of

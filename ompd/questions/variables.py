@@ -15,9 +15,10 @@ from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
 from ompd.model import DistinctValue, VariableAnswer, VariableRecord, VariableStats
 from ompd.model.places import FORMATS
-from ompd.questions.facts import Facts, Problems, answer, begin, each, readable_runtimes
 from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.answers import answer, begin, each, readable_runtimes
 from ompd.questions.facts.damage import in_what_is_left, is_damaged
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.matching import Found, Matching, team_order
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.runtimes import records

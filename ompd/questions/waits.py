@@ -13,8 +13,8 @@ from ompd.contract.waits import LOCK_TYPES, BarrierState
 from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
 from ompd.questions import places
-from ompd.questions.facts import Facts
 from ompd.questions.facts.damage import lacks_threads
+from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
 
 _KINDS: dict[int, str] = {

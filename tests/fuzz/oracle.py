@@ -23,7 +23,9 @@ from typing import Any
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.errors import OmpdError
 from ompd.model import Answer
-from ompd.questions import facts, icvs, regions, runtimes, tasks, threads
+from ompd.questions import icvs, regions, runtimes, tasks, threads
+from ompd.questions.facts.answers import begin
+from ompd.questions.facts.gathering import Facts
 from ompd.render import terminal
 from ompd.render.json import format_answer
 from ompd.runtimes.libomp.plugin import Runtime
@@ -176,12 +178,12 @@ class Victim:
         for row in rows:
             with self._alone() as (session, loaded, space, tracked):
                 region = _region(space, row.id)
-                yield row.id, tracked.of(row, regions._record(session, loaded, facts.begin(session), region))
+                yield row.id, tracked.of(row, regions._record(session, loaded, begin(session), region))
 
     def _tasks_rows(self, rows: Sequence[Any]) -> Iterator[tuple[Any, FactSpans]]:
         for row in rows[:40]:
             with self._alone() as (session, loaded, space, tracked):
-                collector = tasks._Collector(session, loaded, space, facts.begin(session))
+                collector = tasks._Collector(session, loaded, space, begin(session))
                 again = collector._record(_task(space, row.id))
                 yield row.id, tracked.of(row, again, but=("thread",))
 
@@ -324,20 +326,20 @@ class _Tracked:
         self._after: dict[str, int] = {}
 
     def __enter__(self) -> _Tracked:
-        self._get = facts.Facts.get
+        self._get = Facts.get
         after, log, get = self._after, self._target.log, self._get
 
-        def tracked(self: facts.Facts, key: str, ask: Callable[[], Any]) -> Any:
+        def tracked(self: Facts, key: str, ask: Callable[[], Any]) -> Any:
             try:
                 return get(self, key, ask)
             finally:
                 after[key] = len(log)
 
-        facts.Facts.get = tracked  # type: ignore[method-assign,assignment]
+        Facts.get = tracked  # type: ignore[method-assign,assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
-        facts.Facts.get = self._get  # type: ignore[method-assign]
+        Facts.get = self._get  # type: ignore[method-assign]
 
     def now(self) -> Spans:
         return Spans([*self._target.log, *_EVERYTHING])

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_int64, c_uint8, c_uint64, c_void_p
 from typing import Any
 
-from ompd.contract.ompd import Rc, Scope, ThreadIdKind
+from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Module
 from ompd.debugger.process import StoppedProcess
-from ompd.errors import OmpdError
+from ompd.errors import OmpdError, Rc
 from ompd.session import Session
 
 API_VERSION = 201811

@@ -10,7 +10,7 @@ import pytest
 from ompd.contract.ompt import State
 from ompd.contract.plugin import ThreadState
 from ompd.contract.waits import BarrierState
-from ompd.questions.facts import Facts, Problems
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.waits import Waits
 
 TEAM = (11, 12)

@@ -67,13 +67,6 @@ class SymbolTable:
         yield from self._own_tables
         yield from self._debug_tables
 
-    def contains_string(self, name: str) -> bool:
-        """Tell quickly whether *name* can be a symbol: False is certain, True means only that the string is there.
-
-        :raises MalformedFile: if a table or its strings are malformed
-        """
-        return any(table.contains_string(name) for table in self._tables())
-
     def find(self, name: str) -> Symbol | None:
         """Return the symbol called exactly *name*, or None; of several the global one, then weak, then local.
 

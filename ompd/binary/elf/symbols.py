@@ -160,9 +160,6 @@ class SymbolSection:
             return []
         return [index] if index == lasts[offset] else self._sharing[offset]
 
-    def contains_string(self, name: str) -> bool:
-        return self._strings.find(_key(name)) >= 0
-
     def find(self, name: str) -> list[Symbol]:
         # Linkers let a name share the tail of a longer one, so it may begin in the middle of a string.
         strings, key = self._strings, _key(name)

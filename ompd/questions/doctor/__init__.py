@@ -16,7 +16,8 @@ from ompd.model import TargetRecord, ThreadRecord
 from ompd.model.findings import DoctorAnswer, FindingRecord
 from ompd.questions import threads
 from ompd.questions.doctor import files, process, runtimes
-from ompd.questions.facts import Problems, answer, begin
+from ompd.questions.facts.answers import answer, begin
+from ompd.questions.facts.gathering import Problems
 from ompd.questions.runtimes import records
 from ompd.session import Session, face
 

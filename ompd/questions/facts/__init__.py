@@ -5,28 +5,3 @@ where the target has lost something. ``matching`` says which threads are OpenMP'
 their teams, ``ancestry`` in the teams around these, ``signals`` which signals they took; ``trees`` orders rows. Only
 queries come in.
 """
-
-from ompd.questions.facts.answers import (
-    NO_PLUGIN,
-    answer,
-    begin,
-    each,
-    name_thread,
-    native_thread,
-    note_first_thread,
-    readable_runtimes,
-)
-from ompd.questions.facts.gathering import Facts, Problems
-
-__all__ = [
-    "NO_PLUGIN",
-    "Facts",
-    "Problems",
-    "answer",
-    "begin",
-    "each",
-    "name_thread",
-    "native_thread",
-    "note_first_thread",
-    "readable_runtimes",
-]

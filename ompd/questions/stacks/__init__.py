@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ompd.errors import NoAnswer
 from ompd.model import Answer, LocalRecord, StackRecord
-from ompd.questions.facts import answer, begin, each, note_first_thread, readable_runtimes
+from ompd.questions.facts.answers import answer, begin, each, note_first_thread, readable_runtimes
 from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
 from ompd.questions.facts.matching import team_order
 from ompd.questions.runtimes import records

@@ -10,8 +10,9 @@ from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
 from ompd.model import Construct, StackFrame, StackRecord
 from ompd.questions import places
-from ompd.questions.facts import Facts, Problems, native_thread
 from ompd.questions.facts.ancestry import Ancestry
+from ompd.questions.facts.answers import native_thread
+from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.matching import Found, Matching
 from ompd.questions.facts.membership import Membership, membership_of, unknown_membership
 from ompd.questions.facts.signals import signal_of

@@ -12,7 +12,7 @@ from ompd.contract.process import Frame, Module, SourceFrame
 from ompd.errors import OmpdError
 from ompd.model import StackFrame
 from ompd.questions import places
-from ompd.questions.facts import Problems
+from ompd.questions.facts.gathering import Problems
 from ompd.questions.facts.matching import Found
 from ompd.questions.stacks.items import Item, frame_left
 from ompd.session import Session

@@ -11,7 +11,7 @@ from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame, SourceFrame
 from ompd.errors import OmpdError
 from ompd.questions import places
-from ompd.questions.facts import Problems
+from ompd.questions.facts.gathering import Problems
 from ompd.questions.facts.matching import Found, Matching
 from ompd.questions.stacks.items import Item, Own, own_frame
 from ompd.questions.stacks.source import SourceReader

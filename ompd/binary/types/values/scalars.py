@@ -16,7 +16,6 @@ LARGEST_EXACT = 1 << 53
 """Whole numbers up to this one are exact in a reader of JSON that has nothing but doubles."""
 
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
-_MAX_FLOAT = 16
 
 
 class _Format(NamedTuple):

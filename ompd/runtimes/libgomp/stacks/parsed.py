@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ompd import naming
-from ompd.contract.code_owners import RUNTIME, SYSTEM, entry_of
+from ompd.contract.code_owners import RUNTIME, SYSTEM
 from ompd.contract.helpers.entries import asks_only
 from ompd.contract.helpers.stacks import CodeOwners, interrupted_at, runs
 from ompd.contract.process import Frame
@@ -228,8 +228,3 @@ class Parsed:
         except MemoryFault:
             return []
         return [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw) - size + 1, size)]
-
-    def start_of(self, frame: Frame) -> int | None:
-        """Return where the function of a frame begins, None if that is unknown."""
-        place = self.process.locate(frame.call_site)
-        return entry_of(self.process, frame.call_site) if place.symbol is not None else frame.function_start
