@@ -56,7 +56,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     if is_fork(session):
         for row in rows:
             _note_alone(row, problems)
-    return answer(session, sorted(rows, key=_order), records(session, problems), problems)
+    return answer(session, sorted(rows, key=team_order), records(session, problems), problems)
 
 
 def _note_alone(row: ThreadRecord, problems: Problems) -> None:
@@ -244,7 +244,3 @@ def _other(session: Session, thread: int, doubt: str | None, problems: Problems)
         **signal_of(session, thread, facts),
         unavailable=facts.unavailable,
     )
-
-
-def _order(row: ThreadRecord) -> tuple[object, ...]:
-    return team_order(row.runtime, row.thread_num, row.level, row.parallel, row.native_thread_id)

@@ -70,7 +70,7 @@ def ask(
     def record(thread: int) -> VariableRecord:
         return _record(copies, reader, thread, matching, ancestry, wanted.text, problems)
 
-    rows = _marked(sorted(each(session, session.process.threads(), record), key=_order))
+    rows = _marked(sorted(each(session, session.process.threads(), record), key=team_order))
     plain = answer(session, rows, records(session, problems), problems)
     return VariableAnswer(
         plain.target, plain.runtimes, plain.rows, plain.complete, plain.warnings, _stats(rows) if stats else None
@@ -266,10 +266,6 @@ def _shown_name(variable: StaticVariable, text: str) -> str:
     stars = rest[: len(rest) - len(rest.lstrip("* "))].replace(" ", "")
     place = rest.rfind(variable.short_name) if variable.short_name else -1
     return stars + variable.name + (rest[place + len(variable.short_name) :] if place >= 0 else "").lstrip("/")
-
-
-def _order(row: VariableRecord) -> tuple[object, ...]:
-    return team_order(row.runtime, row.thread_num, None, row.parallel, row.native_thread_id)
 
 
 # What values have in common

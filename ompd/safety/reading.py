@@ -54,6 +54,20 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
         raise BadFile(path, f"cannot be opened: {reason}") from error
 
 
+def read_head(path: str, size: int) -> bytes:
+    """Return the first *size* bytes of the file *path*, fewer of a smaller one.
+
+    :raises BadFile: as :func:`open_regular`, or if it cannot be read
+    """
+    descriptor, _ = open_regular(path)
+    try:
+        return os.pread(descriptor, size, 0)
+    except OSError as error:
+        raise BadFile(path, f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
 def _find(path: str) -> int:
     # A descriptor that says what is at a path, and no more.
     if path.startswith("/proc/"):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from os import PathLike, fspath
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from ompd.debugger.files.finder import FileFinder, FileOptions
@@ -153,9 +152,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -10,25 +10,13 @@ from __future__ import annotations
 import struct
 import zlib
 
+from ompd.binary.elf import elf as gabi
 from ompd.binary.elf.compressed import ELFCOMPRESS_ZLIB
-from ompd.binary.elf.elf import (
-    PT_LOAD,
-    SHF_ALLOC,
-    SHF_COMPRESSED,
-    SHT_DYNSYM,
-    SHT_NOBITS,
-    SHT_NOTE,
-    SHT_NULL,
-    SHT_STRTAB,
-    SHT_SYMTAB,
-    ElfFile,
-    Section,
-    order_mark,
-)
+from ompd.binary.elf.elf import ElfFile, Section, order_mark
 from ompd.errors import MalformedFile, OmpdError
 from ompd.safety import limits
 
-_KEPT_TYPES = frozenset((SHT_SYMTAB, SHT_DYNSYM, SHT_STRTAB, SHT_NOTE))
+_KEPT_TYPES = frozenset((gabi.SHT_SYMTAB, gabi.SHT_DYNSYM, gabi.SHT_STRTAB, gabi.SHT_NOTE))
 _KEPT_NAMES = frozenset((".eh_frame", ".eh_frame_hdr", ".gnu_debugdata", ".gnu_debuglink", ".rela.dyn"))
 _KEPT_NAMES |= {".gnu_debugaltlink", ".debug_sup"}
 # Of debug information, what gives lines, functions, variables and types. Location lists, macros and indexes are large.
@@ -54,7 +42,7 @@ def _name(section: Section) -> str:
 
 
 def _is_kept(section: Section, debug: bool) -> bool:
-    if section.sh_type in (SHT_NULL, SHT_NOBITS):
+    if section.sh_type in (gabi.SHT_NULL, gabi.SHT_NOBITS):
         return False
     if _name(section) in _KEPT_DEBUG:
         return debug
@@ -86,12 +74,12 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
         kind, flags, contents = section.sh_type, section.sh_flags, None
         if _is_kept(section, debug):
             contents, flags = _contents(elf, section, left)
-        if contents is None and kind != SHT_NULL:
-            kind = SHT_NOBITS
+        if contents is None and kind != gabi.SHT_NULL:
+            kind = gabi.SHT_NOBITS
         out += bytes(-len(out) % 8)
         offset, size = len(out), section.sh_size if contents is None else len(contents)
         if contents is not None:
-            if not flags & SHF_COMPRESSED:
+            if not flags & gabi.SHF_COMPRESSED:
                 moved[section.sh_offset, size] = offset
             out += contents
         where = (section.sh_addr, offset, size, section.sh_link, section.sh_info, 1, section.sh_entsize)
@@ -100,7 +88,7 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
         names_at = len(names)
         names += b".names\0"
         out += bytes(-len(out) % 8)
-        rows.append(sections.pack(names_at, SHT_STRTAB, 0, 0, len(out), len(names), 0, 0, 1, 0))
+        rows.append(sections.pack(names_at, gabi.SHT_STRTAB, 0, 0, len(out), len(names), 0, 0, 1, 0))
         out += names
     out += bytes(-len(out) % 8)
     table = len(out) if rows else 0
@@ -111,7 +99,7 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     header.pack_into(out, 16, elf.e_type, elf.e_machine, 1, elf.e_entry, e_phoff, table, e_flags, *counts)
     for index, segment in enumerate(elf.segments):
         offset, size = segment.p_offset, segment.p_filesz
-        if segment.p_type != PT_LOAD:
+        if segment.p_type != gabi.PT_LOAD:
             # What is in no section that is kept is not there.
             offset, size = (moved[offset, size], size) if (offset, size) in moved else (0, 0)
         if bits == 64:
@@ -131,9 +119,9 @@ def _contents(elf: ElfFile, section: Section, left: limits.Budget) -> tuple[byte
         data = elf.section_data(section)
     except OmpdError:
         return None, section.sh_flags
-    flags = section.sh_flags & ~SHF_COMPRESSED
-    if flags & SHF_ALLOC or _name(section) not in _KEPT_DEBUG or len(data) < _COMPRESSED_FROM:
+    flags = section.sh_flags & ~gabi.SHF_COMPRESSED
+    if flags & gabi.SHF_ALLOC or _name(section) not in _KEPT_DEBUG or len(data) < _COMPRESSED_FROM:
         return data, flags
     layout = struct.Struct(order_mark(elf.byte_order) + _CHDR[elf.ident_class])
     fields = (ELFCOMPRESS_ZLIB, 0, len(data), 1) if elf.ident_class == 64 else (ELFCOMPRESS_ZLIB, len(data), 1)
-    return layout.pack(*fields) + zlib.compress(data, _LEVEL), flags | SHF_COMPRESSED
+    return layout.pack(*fields) + zlib.compress(data, _LEVEL), flags | gabi.SHF_COMPRESSED

@@ -8,17 +8,8 @@ from typing import IO
 
 from ompd.binary.core.notes import FileMapping
 from ompd.binary.cursor import ByteOrder
-from ompd.binary.elf.elf import (
-    ELFDATA2LSB,
-    ELFDATA2MSB,
-    ET_CORE,
-    EV_CURRENT,
-    PN_XNUM,
-    PT_LOAD,
-    PT_NOTE,
-    SHT_NULL,
-    order_mark,
-)
+from ompd.binary.elf import elf as gabi
+from ompd.binary.elf.elf import order_mark
 from ompd.records import record
 
 PAGE = 4096
@@ -88,22 +79,24 @@ def write_core(
     mark = order_mark(byte_order)
     header, program, section = (struct.Struct(mark + kind[elf_class]) for kind in (_EHDR, _PHDR, _SHDR))
     count = 1 + len(pieces)
-    many = count >= PN_XNUM  # then a section header, of which there is none else, has the number
+    many = count >= gabi.PN_XNUM  # then a section header, of which there is none else, has the number
     raw = format_notes(notes, byte_order)
     table = header.size + (section.size if many else 0)
     notes_at = table + count * program.size
     data_at = -(-(notes_at + len(raw)) // PAGE) * PAGE
-    data_order = ELFDATA2LSB if byte_order == "little" else ELFDATA2MSB
-    ident = b"\x7fELF" + bytes((1 if elf_class == 32 else 2, data_order, EV_CURRENT)) + bytes(9)
-    sections = (header.size, 0, header.size, program.size, PN_XNUM if many else count, section.size, int(many), 0)
+    data_order = gabi.ELFDATA2LSB if byte_order == "little" else gabi.ELFDATA2MSB
+    ident = b"\x7fELF" + bytes((1 if elf_class == 32 else 2, data_order, gabi.EV_CURRENT)) + bytes(9)
+    sections = (header.size, 0, header.size, program.size, gabi.PN_XNUM if many else count, section.size, int(many), 0)
     e_shoff, e_flags, *counts = sections
-    out = [header.pack(ident, ET_CORE, e_machine, EV_CURRENT, 0, table, e_shoff if many else 0, e_flags, *counts)]
+    out = [
+        header.pack(ident, gabi.ET_CORE, e_machine, gabi.EV_CURRENT, 0, table, e_shoff if many else 0, e_flags, *counts)
+    ]
     if many:
-        out.append(section.pack(0, SHT_NULL, 0, 0, 0, 0, 0, count, 0, 0))
-    rows = [(PT_NOTE, 0, notes_at, 0, len(raw), 0, 4)]
+        out.append(section.pack(0, gabi.SHT_NULL, 0, 0, 0, 0, 0, count, 0, 0))
+    rows = [(gabi.PT_NOTE, 0, notes_at, 0, len(raw), 0, 4)]
     offset = data_at
     for piece in pieces:
-        rows.append((PT_LOAD, piece.flags, offset, piece.address, len(piece.data), piece.size, PAGE))
+        rows.append((gabi.PT_LOAD, piece.flags, offset, piece.address, len(piece.data), piece.size, PAGE))
         offset += -(-len(piece.data) // PAGE) * PAGE
     for kind, flags, at, address, filesz, memsz, align in rows:
         if elf_class == 64:

@@ -11,17 +11,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from ompd.binary.elf.elf import (
-    DT_NEEDED,
-    DT_PLTGOT,
-    DT_SONAME,
-    DT_STRSZ,
-    DT_STRTAB,
-    DT_SYMTAB,
-    SHN_UNDEF,
-    ElfFile,
-    order_mark,
-)
+from ompd.binary.elf import elf as gabi
+from ompd.binary.elf.elf import ElfFile, order_mark
 from ompd.binary.elf.symbols import STB_LOCAL
 from ompd.errors import MalformedFile
 
@@ -85,18 +76,18 @@ class DynamicLinking:
     @property
     def linkage_table(self) -> int | None:
         """The link-time address of the table that is shared with the loader (DT_PLTGOT), None without one."""
-        return self._tags.get(DT_PLTGOT)
+        return self._tags.get(gabi.DT_PLTGOT)
 
     @property
     def soname(self) -> str | None:
         """What the file calls itself (DT_SONAME)."""
-        offset = self._tags.get(DT_SONAME)
+        offset = self._tags.get(gabi.DT_SONAME)
         return self._string(offset) if offset is not None else None
 
     @property
     def needed(self) -> tuple[str, ...]:
         """The libraries that it was linked with (DT_NEEDED), in their order."""
-        offsets = [value for tag, value in self._entries if tag == DT_NEEDED]
+        offsets = [value for tag, value in self._entries if tag == gabi.DT_NEEDED]
         return tuple(self._string(offset) for offset in offsets[:_MAX_NEEDED])
 
     @property
@@ -119,7 +110,7 @@ class DynamicLinking:
         number = info >> 32
         name, st_info, other, section, value, _ = self._symbol_at(number)
         own = None
-        if (other & 3 or st_info >> 4 == STB_LOCAL) and section != SHN_UNDEF:  # STV_DEFAULT is 0
+        if (other & 3 or st_info >> 4 == STB_LOCAL) and section != gabi.SHN_UNDEF:  # STV_DEFAULT is 0
             own = value
         version = self._versions.get(self._versym(number) & VERSYM_VERSION) if self._has_versions else None
         return Wanted(self._string(name), version, own, st_info & 15)
@@ -129,7 +120,7 @@ class DynamicLinking:
         unversioned: list[Definition] = []
         for number in self._named(wanted.name):
             _, info, _, section, value, _ = self._symbol_at(number)
-            if section == SHN_UNDEF or info >> 4 == STB_LOCAL or not value:
+            if section == gabi.SHN_UNDEF or info >> 4 == STB_LOCAL or not value:
                 continue
             found = Definition(value, info & 15)
             if not self._has_versions:
@@ -159,7 +150,7 @@ class DynamicLinking:
 
     @cached_property
     def _strings(self) -> bytes:
-        return self._bytes(self._tags.get(DT_STRTAB, 0), self._tags.get(DT_STRSZ, 0))
+        return self._bytes(self._tags.get(gabi.DT_STRTAB, 0), self._tags.get(gabi.DT_STRSZ, 0))
 
     def _string(self, offset: int) -> str:
         end = self._strings.find(b"\0", offset, offset + _MAX_NAME)
@@ -168,7 +159,7 @@ class DynamicLinking:
         return self._strings[offset:end].decode("utf-8", "replace")
 
     def _symbol_at(self, number: int) -> tuple[int, int, int, int, int, int]:
-        raw = self._bytes(self._tags.get(DT_SYMTAB, 0) + number * self._symbol.size, self._symbol.size)
+        raw = self._bytes(self._tags.get(gabi.DT_SYMTAB, 0) + number * self._symbol.size, self._symbol.size)
         name, info, other, section, value, size = self._symbol.unpack(raw)
         return name, info, other, section, value, size
 

@@ -11,6 +11,7 @@ only if it is whole, says itself what it is of, and no one but the user could ha
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import struct
@@ -18,6 +19,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from ompd.errors import BadFile
 from ompd.safety.reading import MappedFile
@@ -149,6 +151,40 @@ class FileCache:
         """Keep something of the file as *what*."""
         if self._settled:
             self._cache.write(f"{self._key}-{what}", f"{self._key}-{what}".encode(), payload)
+
+
+class KeptRows:
+    """What was found of one file before, in this process or another: rows of JSON by a key.
+
+    :param kept: what is kept of the file on disk, None for nothing
+    :param what: the name of the entry, another one where what is kept changes
+    :param most: so many rows are kept
+    """
+
+    def __init__(self, kept: FileCache | None, what: str, most: int) -> None:
+        self._kept, self._what, self._most = kept, what, most
+        self._is_new = False
+        rows = _read_rows(kept.get(what)) if kept is not None else {}
+        self._rows: dict[str, Any] = rows if len(rows) < most else {}
+
+    def _keep(self, key: str, value: object) -> None:
+        if len(self._rows) < self._most:
+            self._rows[key] = value
+            self._is_new = True
+
+    def save(self) -> None:
+        """Keep on disk what was found, if anything was that is not there yet."""
+        if self._is_new and self._kept is not None:
+            self._kept.put(self._what, json.dumps(self._rows, separators=(",", ":")).encode())
+            self._is_new = False
+
+
+def _read_rows(raw: bytes | None) -> dict[str, Any]:
+    try:
+        rows = json.loads(raw) if raw is not None else {}
+    except (ValueError, RecursionError):
+        return {}
+    return rows if isinstance(rows, dict) else {}
 
 
 def _is_private(status: os.stat_result) -> bool:

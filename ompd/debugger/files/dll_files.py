@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from ompd.binary.elf.elf import Header, parse_header
 from ompd.debugger.architecture import ARCHITECTURES
 from ompd.errors import BadFile, MalformedFile
-from ompd.safety.reading import open_regular
+from ompd.safety.reading import read_head
 
 _MAX_HEADER = 64
 
@@ -37,10 +36,4 @@ def unsuitable(path: str) -> str | None:
 
 def _header(path: str) -> Header:
     # The name is the target's: it may be that of a device.
-    descriptor, _ = open_regular(path)
-    try:
-        return parse_header(os.pread(descriptor, _MAX_HEADER, 0), path)
-    except OSError as error:
-        raise BadFile(path, f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
+    return parse_header(read_head(path, _MAX_HEADER), path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ompd.debugger.files.progress import Progress
 from ompd.errors import BadFile
-from ompd.safety.reading import open_mapped, open_regular
+from ompd.safety.reading import open_mapped, read_head
 
 if TYPE_CHECKING:
     from ompd.debugger.files.compressed import Unpacked
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # What systemd-coredump stores of one process by default (ProcessSizeMax=): no core of its is refused.
 MAX_SIZE = 32 << 30
 
+_HEAD = 6  # bytes by which a format is known
 _ELF_MAGIC = b"\x7fELF"
 _COREDUMPCTL = "coredumpctl:"
 
@@ -29,29 +30,15 @@ def unpack_core(name: str, max_size: int = MAX_SIZE, progress: Progress | None =
     """
     if name.startswith(_COREDUMPCTL) and not os.path.exists(name):  # noqa: PTH110  most calls end here
         return _kept_by_systemd(name, max_size, progress)
-    return _unpack_file(name, name, max_size, progress)
-
-
-def _unpack_file(path: str, name: str, max_size: int, progress: Progress | None) -> Unpacked | None:
     try:
-        head = _head(path)
+        head = read_head(name, _HEAD)
     except BadFile:
         return None  # whoever opens it to map it says why not
     if head.startswith(_ELF_MAGIC):
         return None
     import ompd.debugger.files.compressed as compressed  # noqa: PLC0415  lzma, tempfile and more, for these files only
 
-    return compressed.unpack(path, name, max_size, progress) if compressed.is_compressed(head) else None
-
-
-def _head(path: str) -> bytes:
-    descriptor, _ = open_regular(path)
-    try:
-        return os.pread(descriptor, 6, 0)
-    except OSError as error:
-        raise BadFile(path, f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
+    return compressed.unpack(name, name, max_size, progress) if compressed.is_compressed(head) else None
 
 
 def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unpacked:
@@ -64,7 +51,7 @@ def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unp
         return kept.dump(max_size, progress)
     if not os.access(path, os.R_OK):
         raise BadFile(name, f"no permission to read {path}", hint="become its owner or root")
-    head = _head(path)
+    head = read_head(path, _HEAD)
     if compressed.is_compressed(head):
         unpacked = compressed.unpack(path, name, max_size, progress)
         return unpacked._replace(fault=unpacked.fault or kept.fault)

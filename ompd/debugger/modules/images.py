@@ -17,29 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ompd.binary.core.notes import AT_EXECFN, AT_PHDR, FileMapping, parse_auxv
-from ompd.binary.elf.elf import (
-    DT_DEBUG,
-    DT_NEEDED,
-    DT_NULL,
-    DT_RPATH,
-    DT_RUNPATH,
-    DT_SONAME,
-    DT_STRSZ,
-    DT_STRTAB,
-    ELF_MAGIC,
-    ET_DYN,
-    ET_EXEC,
-    PN_XNUM,
-    PT_DYNAMIC,
-    PT_INTERP,
-    PT_LOAD,
-    ElfFile,
-    Header,
-    Segment,
-    order_mark,
-    parse_header,
-    parse_segments,
-)
+from ompd.binary.elf import elf as gabi
+from ompd.binary.elf.elf import ElfFile, Header, Segment, order_mark, parse_header, parse_segments
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.files.finder import FileFinder, open_mapped
@@ -83,20 +62,20 @@ class Image:
     @property
     def is_program(self) -> bool:
         """Whether it is the program: only that has a place for the loader's address (``DT_DEBUG``), or fixed ones."""
-        interpreted = any(segment.p_type == PT_INTERP for segment in self.segments)
-        return self.header.e_type == ET_EXEC or self.has_debug_entry or (interpreted and self.soname is None)
+        interpreted = any(segment.p_type == gabi.PT_INTERP for segment in self.segments)
+        return self.header.e_type == gabi.ET_EXEC or self.has_debug_entry or (interpreted and self.soname is None)
 
     @property
     def dynamic(self) -> int | None:
         """Address of its dynamic section, None if it has none."""
-        segment = next((s for s in self.segments if s.p_type == PT_DYNAMIC), None)
+        segment = next((s for s in self.segments if s.p_type == gabi.PT_DYNAMIC), None)
         return None if segment is None else self.bias + segment.p_vaddr
 
     def mappings(self, name: str) -> list[FileMapping]:
         """Return what the loader mapped of its file, called *name*, as ``NT_FILE`` would have it."""
         found = []
         for segment in self.segments:
-            if segment.p_type != PT_LOAD or not segment.p_filesz:
+            if segment.p_type != gabi.PT_LOAD or not segment.p_filesz:
                 continue
             low = self.bias + segment.p_vaddr
             begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
@@ -164,7 +143,7 @@ def _iter_images(target: Target) -> Iterator[Image]:
         if start % _PAGE or count >= _MAX_IMAGES:
             continue
         try:
-            if target.read(start, 4) != ELF_MAGIC:
+            if target.read(start, 4) != gabi.ELF_MAGIC:
                 continue
             image = _read_image(target, start)
         except (MemoryFault, MalformedFile):
@@ -177,33 +156,33 @@ def _iter_images(target: Target) -> Iterator[Image]:
 def _read_image(target: Target, start: int) -> Image | None:
     header = parse_header(target.read(start, 64))
     architecture = target.architecture
-    if header.e_type not in (ET_EXEC, ET_DYN) or header.e_machine != architecture.e_machine:
+    if header.e_type not in (gabi.ET_EXEC, gabi.ET_DYN) or header.e_machine != architecture.e_machine:
         return None
-    if header.e_phnum == PN_XNUM or header.ident_class != architecture.elf_class:
+    if header.e_phnum == gabi.PN_XNUM or header.ident_class != architecture.elf_class:
         return None
     table = target.read(start + header.e_phoff, min(header.e_phnum * header.e_phentsize, _MAX_HEADERS))
     segments = parse_segments(header, table, header.e_phnum)
-    first = next((s for s in segments if s.p_type == PT_LOAD), None)
+    first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     if first is None or first.p_offset:
         return None  # not mapped by its own program headers: a file that was read into memory
     bias = start - first.p_vaddr
     limit = 1 << 8 * architecture.pointer_size
-    if bias < 0 or any(s.p_type == PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
+    if bias < 0 or any(s.p_type == gabi.PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
         return None
-    if header.e_type == ET_EXEC and bias:
+    if header.e_type == gabi.ET_EXEC and bias:
         return None
     entries = _dynamic(target, bias, segments, header.byte_order)
     strings = _strings(target, bias, entries)
-    own = [_string(strings, value) for tag, value in entries if tag == DT_SONAME]
-    needed = [_string(strings, value) for tag, value in entries if tag == DT_NEEDED]
-    searched = [_string(strings, value) for tag, value in entries if tag in (DT_RUNPATH, DT_RPATH)]
+    own = [_string(strings, value) for tag, value in entries if tag == gabi.DT_SONAME]
+    needed = [_string(strings, value) for tag, value in entries if tag == gabi.DT_NEEDED]
+    searched = [_string(strings, value) for tag, value in entries if tag in (gabi.DT_RUNPATH, gabi.DT_RPATH)]
     return Image(
         start,
         bias,
         header,
         segments,
-        r_debug=next((value for tag, value in entries if tag == DT_DEBUG and value), None),
-        has_debug_entry=any(tag == DT_DEBUG for tag, _ in entries),
+        r_debug=next((value for tag, value in entries if tag == gabi.DT_DEBUG and value), None),
+        has_debug_entry=any(tag == gabi.DT_DEBUG for tag, _ in entries),
         soname=next((name for name in own if name), None),
         needed=tuple(name for name in needed if name),
         folders=tuple(folder for text in searched if text for folder in text.split(":")),
@@ -213,7 +192,7 @@ def _read_image(target: Target, start: int) -> Image | None:
 def _dynamic(
     target: Target, bias: int, segments: Sequence[Segment], byte_order: ByteOrder
 ) -> Sequence[tuple[int, int]]:
-    segment = next((s for s in segments if s.p_type == PT_DYNAMIC), None)
+    segment = next((s for s in segments if s.p_type == gabi.PT_DYNAMIC), None)
     if segment is None:
         return ()
     layout = struct.Struct(order_mark(byte_order) + ("qQ" if target.architecture.pointer_size == 8 else "iI"))
@@ -224,7 +203,7 @@ def _dynamic(
         return ()
     entries: list[tuple[int, int]] = []
     for tag, value in layout.iter_unpack(raw):
-        if tag == DT_NULL:
+        if tag == gabi.DT_NULL:
             break
         entries.append((tag, value))
     return entries
@@ -232,8 +211,8 @@ def _dynamic(
 
 def _strings(target: Target, bias: int, entries: Sequence[tuple[int, int]]) -> bytes:
     # glibc's loader has made an address of DT_STRTAB, others leave what the file has.
-    table = next((value for tag, value in entries if tag == DT_STRTAB), 0)
-    size = min(next((value for tag, value in entries if tag == DT_STRSZ), 0), 1 << 24)
+    table = next((value for tag, value in entries if tag == gabi.DT_STRTAB), 0)
+    size = min(next((value for tag, value in entries if tag == gabi.DT_STRSZ), 0), 1 << 24)
     for address in (table, bias + table):
         try:
             raw = target.read(address, size)

@@ -6,14 +6,10 @@ As with :mod:`ompd.debugger.modules.kept_places` only what was told in whole is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ompd.contract.memory import Field, StructLayout
-
-if TYPE_CHECKING:
-    from ompd.debugger.files.cache import FileCache
+from ompd.debugger.files.cache import FileCache, KeptRows
 
 SOURCE = "dwarf"
 _WHAT = "layouts-1"  # another one where what is told changes
@@ -21,17 +17,14 @@ _MAX_KEPT = 1 << 10
 _MAX_SIZE = 1 << 48  # bytes of a type
 
 
-class KeptLayouts:
+class KeptLayouts(KeptRows):
     """What was told of one file.
 
     :param kept: what is kept of the file on disk, None for nothing
     """
 
     def __init__(self, kept: FileCache | None) -> None:
-        self._kept = kept
-        self._is_new = False
-        rows = _read(kept.get(_WHAT)) if kept is not None else {}
-        self._rows: dict[str, Any] = rows if len(rows) < _MAX_KEPT else {}
+        super().__init__(kept, _WHAT, _MAX_KEPT)
 
     def get(self, name: str, members: Sequence[str]) -> StructLayout | None:
         """Return the layout of the structure *name* with *members*, None if it was not told before."""
@@ -39,28 +32,12 @@ class KeptLayouts:
 
     def put(self, members: Sequence[str], layout: StructLayout) -> None:
         """Keep a *layout* in which *members* were looked for."""
-        if len(self._rows) < _MAX_KEPT:
-            places = {path: (where.offset, where.size) for path, where in layout.fields.items()}
-            self._rows[_key(layout.name, members)] = [layout.size, places, dict(layout.masks)]
-            self._is_new = True
-
-    def save(self) -> None:
-        """Keep on disk what was told, if anything was that is not there yet."""
-        if self._is_new and self._kept is not None:
-            self._kept.put(_WHAT, json.dumps(self._rows, separators=(",", ":")).encode())
-            self._is_new = False
+        places = {path: (where.offset, where.size) for path, where in layout.fields.items()}
+        self._keep(_key(layout.name, members), [layout.size, places, dict(layout.masks)])
 
 
 def _key(name: str, members: Iterable[str]) -> str:
     return "\n".join((name, *members))
-
-
-def _read(raw: bytes | None) -> dict[str, Any]:
-    try:
-        rows = json.loads(raw) if raw is not None else {}
-    except (ValueError, RecursionError):
-        return {}
-    return rows if isinstance(rows, dict) else {}
 
 
 def _layout(name: str, members: frozenset[str], row: object) -> StructLayout | None:

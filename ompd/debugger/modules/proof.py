@@ -11,18 +11,8 @@ from operator import ne
 from typing import NamedTuple
 
 from ompd.binary.core.notes import FileMapping
-from ompd.binary.elf.elf import (
-    ET_EXEC,
-    PF_W,
-    PT_DYNAMIC,
-    PT_LOAD,
-    PT_NOTE,
-    ElfFile,
-    Header,
-    Segment,
-    parse_header,
-    parse_segments,
-)
+from ompd.binary.elf import elf as gabi
+from ompd.binary.elf.elf import ElfFile, Header, Segment, parse_header, parse_segments
 from ompd.binary.elf.notes import find_build_id
 from ompd.debugger.targets.base import Loss, Target
 from ompd.errors import MalformedFile, MemoryFault
@@ -77,7 +67,7 @@ class MappedImage:
             return None
         header, segments = self.headers
         bias = bias_of(self.start, header.e_type, segments)
-        places = [(s.p_vaddr, s.p_filesz, s.p_align) for s in segments if s.p_type == PT_NOTE]
+        places = [(s.p_vaddr, s.p_filesz, s.p_align) for s in segments if s.p_type == gabi.PT_NOTE]
         left = limits.FREE_BYTES
         for address, size, align in dict.fromkeys(places):
             left -= size
@@ -107,7 +97,7 @@ class MappedImage:
             if ours != theirs and (len(ours) != len(theirs) or not _is_damage(ours, theirs)):
                 return Proof(f"{_ANOTHER} (its program headers differ)")
         bias = bias_of(self.start, elf.e_type, elf.segments)
-        if any(s.p_type == PT_LOAD and s.p_offset + s.p_filesz > len(elf.data) for s in elf.segments):
+        if any(s.p_type == gabi.PT_LOAD and s.p_offset + s.p_filesz > len(elf.data) for s in elf.segments):
             return Proof("is cut off: its segments are not in it")
         has_evidence, different = False, 0
         for at, page in self._held_pages(elf, bias):
@@ -128,7 +118,7 @@ class MappedImage:
         # The pages that the target holds of what no one writes to, and where they are in the file.
         left = limits.pages(elf.disk_size)
         for segment in elf.segments:
-            if segment.p_type != PT_LOAD or segment.p_flags & PF_W:
+            if segment.p_type != gabi.PT_LOAD or segment.p_flags & gabi.PF_W:
                 continue
             compared = min(segment.p_filesz, left)
             left -= compared  # what lies in one another, or in holes, is not compared to its end
@@ -159,7 +149,7 @@ class MappedImage:
         # In how many ways the dynamic section differs, None if it is not there.
         # The dynamic section is written to (the loader relocates its addresses), so it is always in a core. It holds
         # the sizes and places of all that is linked: two builds that agree in it are hardly two.
-        segment = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None)
+        segment = next((s for s in elf.segments if s.p_type == gabi.PT_DYNAMIC), None)
         if segment is None or segment.p_filesz > _MAX_HEADERS:
             return None
         try:
@@ -196,7 +186,7 @@ class MappedImage:
         if loss.since is not None and written > loss.since:
             return "was written after the core, which has lost what could prove that it is the build that ran"
         bias = bias_of(self.start, elf.e_type, elf.segments)
-        loads = [s for s in elf.segments if s.p_type == PT_LOAD and s.p_filesz]
+        loads = [s for s in elf.segments if s.p_type == gabi.PT_LOAD and s.p_filesz]
         for segment in loads:
             low = bias + segment.p_vaddr
             begin, end = low // _PAGE * _PAGE, -(-(low + segment.p_filesz) // _PAGE) * _PAGE
@@ -237,8 +227,8 @@ def bias_of(start: int, e_type: int, segments: Sequence[Segment]) -> int:
 
     :param start: where the module's first mapping begins
     """
-    if e_type == ET_EXEC:
+    if e_type == gabi.ET_EXEC:
         return 0
     # A module's first mapping begins at the start of its file, whose link-time address the first segment says.
-    first = next((s for s in segments if s.p_type == PT_LOAD), None)
+    first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     return start if first is None else start - (first.p_vaddr - first.p_offset)

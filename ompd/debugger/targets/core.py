@@ -13,20 +13,8 @@ from itertools import accumulate
 
 from ompd.binary.core import notes
 from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote
-from ompd.binary.elf.elf import (
-    EM_386,
-    EM_X86_64,
-    ET_CORE,
-    PN_XNUM,
-    PT_LOAD,
-    PT_NOTE,
-    ElfFile,
-    Segment,
-    check_elf_magic,
-    parse_header,
-    sizeof_header,
-    sizeof_segment,
-)
+from ompd.binary.elf import elf as gabi
+from ompd.binary.elf.elf import ElfFile, Segment, check_elf_magic, parse_header, sizeof_header, sizeof_segment
 from ompd.binary.elf.notes import NotePlace, iter_note_places
 from ompd.contract.memory import ByteOrder
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
@@ -45,11 +33,11 @@ _ET_NAMES = {1: "an object file", 2: "an executable", 3: "an executable or a sha
 _READ_AHEAD = 64 << 20
 _NOTE_HEADER = 12  # n_namesz, n_descsz, n_type
 _MACHINE_NAMES = {
-    EM_386: "i386",
+    gabi.EM_386: "i386",
     21: "ppc64",
     22: "s390x",
     40: "arm",
-    EM_X86_64: "x86-64",
+    gabi.EM_X86_64: "x86-64",
     183: "aarch64",
     243: "riscv",
     258: "loongarch",
@@ -85,15 +73,15 @@ class CoreTarget:
         except BadFile:
             self.close()
             raise
-        loads = sorted((s for s in self._elf.segments if s.p_type == PT_LOAD and s.p_memsz), key=lambda s: s.p_vaddr)
-        self._starts = [s.p_vaddr for s in loads]
-        self._loads = loads
+        loads = (s for s in self._elf.segments if s.p_type == gabi.PT_LOAD and s.p_memsz)
+        self._loads = sorted(loads, key=lambda s: s.p_vaddr)
+        self._starts = [s.p_vaddr for s in self._loads]
 
     def _open_elf(self, path: str) -> ElfFile:
         if not check_elf_magic(self._data):
             raise BadFile(path, "is not an ELF file, so not a core file", hint=_HOW_TO_GET_A_CORE)
         elf = self._parse(path)
-        if elf.e_type != ET_CORE:
+        if elf.e_type != gabi.ET_CORE:
             what = _ET_NAMES.get(elf.e_type, f"an ELF file of type {elf.e_type}")
             raise BadFile(path, f"is {what}, not a core file", hint=_HOW_TO_GET_A_CORE)
         return elf
@@ -104,12 +92,12 @@ class CoreTarget:
             raise BadFile(path, f"is cut off inside its ELF header: {size} bytes are left of it", hint=_CUT_OFF)
         header = parse_header(data, path)
         count: int | None = None
-        if header.e_phnum == PN_XNUM and header.e_shoff >= size:
+        if header.e_phnum == gabi.PN_XNUM and header.e_shoff >= size:
             # The kernel writes the section header with the number at the very end. The notes follow the headers.
             count = self._count_up_to_notes(path)
         entry = sizeof_segment(header.ident_class)
         end = header.e_phoff + entry * (header.e_phnum if count is None else count)
-        if header.e_phnum and header.e_phentsize == entry and (count or header.e_phnum != PN_XNUM) and end > size:
+        if header.e_phnum and header.e_phentsize == entry and (count or header.e_phnum != gabi.PN_XNUM) and end > size:
             raise BadFile(
                 path,
                 f"is cut off inside its program headers: {size} bytes are left of it, and they end at {end}",
@@ -124,7 +112,7 @@ class CoreTarget:
         except (MalformedFile, IndexError):
             room = 0
         count, rest = divmod(room, sizeof_segment(parse_header(self._data, path).ident_class))
-        if rest or count < PN_XNUM or first.segments[0].p_type != PT_NOTE:
+        if rest or count < gabi.PN_XNUM or first.segments[0].p_type != gabi.PT_NOTE:
             raise BadFile(
                 path,
                 f"is cut off: {len(self._data)} bytes are left, and the number of its program headers is at its end",
@@ -165,7 +153,7 @@ class CoreTarget:
         left = limits.Budget(limits.FREE_BYTES + len(self._data), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
-            if segment.p_type != PT_NOTE or not segment.p_filesz:
+            if segment.p_type != gabi.PT_NOTE or not segment.p_filesz:
                 continue
             left.spend(max(min(segment.p_filesz, len(self._data) - segment.p_offset), 0))
             for owner, kind, start, size, _ in self._iter_notes(segment, order):
@@ -274,7 +262,7 @@ class CoreTarget:
             left = len(self._prstatus)
             what = f"pages of the core file's notes are lost, with an unknown number of threads: {left} are left"
             return Loss(what, True, not self._mappings, _time_written(self.name))
-        count = 1 if header.e_phnum == PN_XNUM else header.e_shnum
+        count = 1 if header.e_phnum == gabi.PN_XNUM else header.e_shnum
         whole = max(held, header.e_shoff + count * header.e_shentsize)
         # Rounded down: a core that lacks one byte is not all there.
         what = f"the core file is cut off: {size} of {whole} bytes present ({1000 * size // whole / 10:g} %)"
@@ -478,9 +466,9 @@ def _in_order(segments: Sequence[Segment]) -> Iterator[Segment]:
     limit = 1 << 63
     for segment in reversed(segments):
         end = segment.p_offset + segment.p_filesz
-        if segment.p_type == PT_NOTE and segment.p_filesz and end < 1 << 63:
+        if segment.p_type == gabi.PT_NOTE and segment.p_filesz and end < 1 << 63:
             yield segment
-        elif segment.p_type == PT_LOAD and segment.p_filesz <= segment.p_memsz and end <= limit:
+        elif segment.p_type == gabi.PT_LOAD and segment.p_filesz <= segment.p_memsz and end <= limit:
             limit = segment.p_offset
             if segment.p_filesz:
                 yield segment

@@ -11,17 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ompd.binary.elf.elf import (
-    PT_DYNAMIC,
-    PT_TLS,
-    SHF_ALLOC,
-    SHT_REL,
-    SHT_RELA,
-    ElfFile,
-    Section,
-    Segment,
-    order_mark,
-)
+from ompd.binary.elf import elf as gabi
+from ompd.binary.elf.elf import ElfFile, Section, Segment, order_mark
 from ompd.binary.elf.symbols import Symbol
 from ompd.contract.memory import Memory, read_signed
 from ompd.debugger.architecture import Architecture
@@ -180,7 +171,11 @@ class ThreadLocalStorage:
         elf = module.elf
         distances = set()
         for section in elf.sections if elf is not None else ():
-            if elf is None or section.sh_type not in (SHT_REL, SHT_RELA) or not section.sh_flags & SHF_ALLOC:
+            if (
+                elf is None
+                or section.sh_type not in (gabi.SHT_REL, gabi.SHT_RELA)
+                or not section.sh_flags & gabi.SHF_ALLOC
+            ):
                 continue
             for r_offset, symbol, kind, addend in _relocations(elf, section):
                 if kind == self._architecture.tpoff_relocation and symbol == 0:
@@ -190,7 +185,7 @@ class ThreadLocalStorage:
 
     def _link_map(self, module: LoadedModule, name: str) -> LinkMap:
         elf = module.elf
-        dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
+        dynamic = next((s for s in elf.segments if s.p_type == gabi.PT_DYNAMIC), None) if elf is not None else None
         for link_map in self._loader.link_maps:
             if dynamic is not None and link_map.l_ld == module.bias + dynamic.p_vaddr:
                 if link_map.l_addr != module.bias:
@@ -211,13 +206,13 @@ def pthread_of(thread_pointer: int, architecture: Architecture, glibc: GlibcThre
 
 
 def _tls_segment(module: LoadedModule) -> Segment | None:
-    return next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
+    return next((s for s in module.elf.segments if s.p_type == gabi.PT_TLS), None) if module.elf is not None else None
 
 
 def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int, int | None]]:
     # ElfN_Rela: r_offset, number of the symbol, type, r_addend; ElfN_Rel has no addend.
     fields = ("QQ", "q") if elf.ident_class == 64 else ("II", "i")
-    layout = struct.Struct(order_mark(elf.byte_order) + "".join(fields[: 1 + (section.sh_type == SHT_RELA)]))
+    layout = struct.Struct(order_mark(elf.byte_order) + "".join(fields[: 1 + (section.sh_type == gabi.SHT_RELA)]))
     raw = elf.section_data(section)
     shift = 32 if elf.ident_class == 64 else 8
     for r_offset, r_info, *r_addend in layout.iter_unpack(raw[: len(raw) - len(raw) % layout.size]):

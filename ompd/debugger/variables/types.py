@@ -75,7 +75,7 @@ class Types:
             return told
         found = self._of(module, name)
         layout = _layout(found, name, members)
-        info = self._info(loaded) if loaded is not None else None
+        info = self.info_of(loaded) if loaded is not None else None
         if loaded is not None and info is not None and info.index.files.is_whole:
             loaded.layouts.put(members, layout)
         return layout
@@ -87,7 +87,7 @@ class Types:
         key = module.start, tuple(names)
         if key not in self._variables:
             loaded = self._loaded(module)
-            info = self._info(loaded) if loaded is not None else None
+            info = self.info_of(loaded) if loaded is not None else None
             try:
                 rows = find_variables(info, names) if info is not None else []
             except OmpdError:
@@ -103,16 +103,12 @@ class Types:
 
         return Variables(self._modules, self.info_of)
 
-    def info_of(self, module: LoadedModule) -> TypeInfo | None:
-        """Return the types of one module, None if it has no debug information."""
-        return self._info(module)
-
     def _loaded(self, module: Module) -> LoadedModule | None:
         return next((m for m in self._modules if m.start == module.start), None)
 
     def _of(self, module: Module, name: str) -> DwarfType:
         loaded = self._loaded(module)
-        if loaded is None or self._info(loaded) is None:
+        if loaded is None or self.info_of(loaded) is None:
             raise LayoutUnavailable(
                 f"{module.name} has no debug information",
                 hint="install its separate debug file, or name the folder of it with --debug-dir",
@@ -123,10 +119,11 @@ class Types:
         return found
 
     def _find_in(self, module: LoadedModule, name: str) -> DwarfType | None:
-        info = self._info(module)
+        info = self.info_of(module)
         return info.find(name) if info is not None else None
 
-    def _info(self, module: LoadedModule) -> TypeInfo | None:
+    def info_of(self, module: LoadedModule) -> TypeInfo | None:
+        """Return the types of one module, None if it has no debug information."""
         if module.start not in self._infos:
             elf = module.types_elf
             self._infos[module.start] = (

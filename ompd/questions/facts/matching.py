@@ -8,6 +8,7 @@ from functools import cached_property
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.plugin import ThreadHandle
 from ompd.errors import NotInitialised, OmpdError
+from ompd.model import StackRecord, ThreadRecord, VariableRecord
 from ompd.questions.facts.damage import is_damaged, leaves_doubt
 from ompd.questions.facts.gathering import Problems
 from ompd.session import LoadedRuntime, Session
@@ -107,16 +108,14 @@ class Matching:
             yield f"{runtime.id}: {error}"
 
 
-def team_order(
-    runtime: str | None, thread_num: int | None, level: int | None, parallel: str | None, thread: int | None
-) -> tuple[bool, str, bool, int, str, int, int]:
+def team_order(row: StackRecord | ThreadRecord | VariableRecord) -> tuple[bool, str, bool, int, str, int, int]:
     """Return the sort key of rows: OpenMP threads by region and thread number, then idle ones, then others."""
     return (
-        runtime is None,
-        runtime or "",
-        thread_num is None,
-        level or 0,
-        parallel or "",
-        thread_num or 0,
-        thread or 0,
+        row.runtime is None,
+        row.runtime or "",
+        row.thread_num is None,
+        (None if isinstance(row, VariableRecord) else row.level) or 0,
+        row.parallel or "",
+        row.thread_num or 0,
+        row.native_thread_id or 0,
     )

@@ -55,14 +55,10 @@ def ask(
         note_first_thread(session, problems)
     reader = Reader(session, runtimes, problems, raw, doubt, locals)
     chosen = [native for native in reader.chosen(thread) if threads is None or native in threads]
-    rows = sorted(each(session, chosen, reader.record), key=_order)
+    rows = sorted(each(session, chosen, reader.record), key=team_order)
     if fold:
         rows = list(_folded(rows))
     return answer(session, rows, records(session, problems), problems)
-
-
-def _order(row: StackRecord) -> tuple[object, ...]:
-    return team_order(row.runtime, row.thread_num, row.level, row.parallel, row.native_thread_id)
 
 
 def _folded(rows: Sequence[StackRecord]) -> Iterator[StackRecord]:

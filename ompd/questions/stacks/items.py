@@ -71,7 +71,12 @@ def own_frame(
 
 
 def frame_left(
-    source: SourceFrame, address: int | None, task: str | None, native: int, module: Module | None, unproven: str | None
+    source: SourceFrame,
+    address: int | None,
+    task: str | None,
+    thread: int | None,
+    module: Module | None,
+    unproven: str | None,
 ) -> StackFrame:
     """Return the record of a function that ended by a jump at *address*, None if it is unknown which jump it was."""
     unavailable = {}
@@ -86,7 +91,7 @@ def frame_left(
         cfa=None,
         kind=USER,
         task=task,
-        thread=native,
+        thread=thread,
         inlined=source.inlined,
         module=module.name if module is not None else None,
         how="tail-call",

@@ -158,17 +158,6 @@ def _frame_of(
     inner: Item, source: SourceFrame, address: int | None, module: Module | None, unavailable: Mapping[str, str]
 ) -> StackFrame:
     # Of a function that called, or jumped to, the one of *inner*, and is gone.
-    return replace(
-        inner.frame,
-        function=source.function,
-        file=source.file,
-        line=source.line,
-        address=address,
-        cfa=None,
-        kind=USER,
-        inlined=source.inlined,
-        module=module.name if module is not None else None,
-        how="tail-call",
-        signal=False,
-        unavailable=unavailable,
-    )
+    around = inner.frame
+    frame = frame_left(source, address, around.task, around.thread, module, around.unproven)
+    return replace(frame, guessed=around.guessed, unavailable=unavailable)

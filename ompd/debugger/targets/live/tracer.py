@@ -211,14 +211,12 @@ class Stop(Generic[_T]):
     def _thread_ids(self) -> list[int]:
         try:
             folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder)
+            try:
+                return [int(name) for name in os.listdir(folder)]  # noqa: PTH208  Path has no descriptors
+            finally:
+                os.close(folder)
         except OSError as error:
             raise TargetGone(f"process {self._process_id} ended before it was stopped") from error
-        try:
-            return [int(name) for name in os.listdir(folder)]  # noqa: PTH208  Path has no descriptors
-        except OSError as error:
-            raise TargetGone(f"process {self._process_id} ended before it was stopped") from error
-        finally:
-            os.close(folder)
 
     def _await_stops(self) -> None:
         # Every thread is asked in turn and none is waited for: one that ends, or is made to by an execve() of another,
