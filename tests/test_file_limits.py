@@ -168,7 +168,7 @@ def with_symbols(count: int, strings: bytes) -> ElfFile:
 
 def test_a_name_is_looked_for_without_copying_longer_ones() -> None:
     made = with_symbols(20_000, b"\0" + b"s" * 100_000 + b"\0")
-    symbols = SymbolTable.load(made)
+    symbols = SymbolTable(made)
     single: SymbolSection = symbols._own_tables[0]
     single.__dict__["_strings"] = Counted(single._strings)
     Counted.copied = 0
@@ -178,7 +178,7 @@ def test_a_name_is_looked_for_without_copying_longer_ones() -> None:
 
 
 def test_strings_that_nothing_names_are_not_split() -> None:
-    symbols = SymbolTable.load(with_symbols(10, b"\0" + b"a\0" * 10 + bytes(16 * MB)))
+    symbols = SymbolTable(with_symbols(10, b"\0" + b"a\0" * 10 + bytes(16 * MB)))
     with held_below(24 * MB):
         assert set(symbols.find_many(["a", "b"])) == {"a"}
 
@@ -188,7 +188,7 @@ def test_a_module_has_few_tables_of_symbols() -> None:
     rows = [(0, SHT_DYNSYM, 0, 0, at, 24, 100, 0, 1, 24)] * 100
     made = ElfFile(elf(ET_DYN, sections=[*rows, (0, SHT_STRTAB, 0, 0, at, 24, 0, 0, 1, 0)], body=bytes(24)), "made")
     with pytest.raises(MalformedFile, match="100 tables of symbols"):
-        SymbolTable.load(made).find("a")
+        SymbolTable(made).find("a")
 
 
 # Notes

@@ -177,7 +177,7 @@ def test_extracts_are_elf_files_with_the_same_symbols(tmp_path: Path) -> None:
     small = ElfFile(extract(whole), "small")
     assert len(small.data) < len(whole.data) / 3
     for name in ("__kmp_threads", "omp_get_level", "__kmp_invoke_microtask"):
-        assert SymbolTable.load(small, lambda: None).find(name) == SymbolTable.load(whole, lambda: None).find(name)
+        assert SymbolTable(small, lambda: None).find(name) == SymbolTable(whole, lambda: None).find(name)
     (tmp_path / "small").write_bytes(extract(whole))
     command = [str(require("readelf")), "-SW", str(tmp_path / "small")]
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)

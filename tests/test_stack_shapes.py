@@ -80,7 +80,7 @@ def test_a_name_that_a_large_table_does_not_have_is_looked_for_once(monkeypatch:
     kept = Kept()
 
     def table() -> SymbolTable:
-        return SymbolTable.load(_elf(core.executable), None, lambda elf: kept)
+        return SymbolTable(_elf(core.executable), None, lambda elf: kept)
 
     def forbidden(self: object, name: str) -> list[symbols.Symbol]:
         raise AssertionError(name)

@@ -79,10 +79,6 @@ def _screen(debugger: Any) -> Screen:
     )
 
 
-def _indices(process: Any) -> dict[int, int]:
-    return {thread.GetThreadID(): thread.GetIndexID() for thread in process}
-
-
 def cleaned(text: str) -> str:
     """Return *text* with control characters escaped, but for the ends of its lines."""
     return "\n".join(clean(line) for line in text.split("\n"))
@@ -214,7 +210,8 @@ class Question(Prompt):
         given = parse_words(self.command, words)
         process = process_of(debugger, exe_ctx)
         session = self._state.session(process)
-        return format_reply(self.command, session, given, _screen(debugger), _indices(process))
+        indices = {thread.GetThreadID(): thread.GetIndexID() for thread in process}
+        return format_reply(self.command, session, given, _screen(debugger), indices)
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
         """Return the options of the table."""

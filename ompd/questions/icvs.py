@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import AddressSpace, IcvDescription, ThreadHandle
+from ompd.contract.plugin import AddressSpace, IcvDescription
 from ompd.errors import OmpdError
 from ompd.model import Answer, IcvRecord
-from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes
+from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
@@ -83,12 +83,7 @@ def _threads_and_tasks(
 ) -> tuple[list[tuple[str, object]], list[tuple[str, object]]]:
     threads: list[tuple[str, object]] = []
     tasks: dict[str, object] = {}
-    try:
-        handles: list[ThreadHandle] = list(space.threads())
-    except OmpdError as error:
-        problems.lost(f"{runtime.id}: threads", error)
-        handles = []
-    for handle in handles:
+    for handle in threads_of(runtime, problems):
         try:
             if handle.thread_num() is None:
                 continue  # an idle thread has no task, and so no variables

@@ -10,7 +10,7 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
 from ompd.questions import places
-from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes
+from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.trees import as_tree
 from ompd.questions.runtimes import records
@@ -36,13 +36,8 @@ def live_regions(
 ) -> dict[str, ParallelHandle]:
     """Return all regions that some thread is in, and those that enclose them, by id."""
     found: dict[str, ParallelHandle] = {}
-    try:
-        threads = space.threads()
-    except OmpdError as error:
-        problems.lost(f"{runtime.id}: threads", error)
-        return found
     untold: list[tuple[str, OmpdError]] = []
-    for thread in threads:
+    for thread in threads_of(runtime, problems):
         try:
             outside = thread.outside_of_target()
             for region in (thread.current_parallel(), outside.region if outside is not None else None):

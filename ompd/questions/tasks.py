@@ -11,7 +11,7 @@ from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, Paralle
 from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Answer, DependenceRecord, RegionFunction, TaskFrame, TaskRecord, TaskWaitRecord
 from ompd.questions import places
-from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes
+from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.questions.facts.trees import as_tree
 from ompd.questions.regions import live_regions
@@ -73,12 +73,7 @@ class _Collector:
         return list(map(self._as_found, each(self._session, self._tasks.items(), self._row)))
 
     def _from_threads(self) -> None:
-        try:
-            threads = self._space.threads()
-        except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: threads", error)
-            return
-        for handle in threads:
+        for handle in threads_of(self._runtime, self._problems):
             try:
                 task = handle.current_task()
                 if task is None:

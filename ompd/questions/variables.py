@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import fsum, isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from ompd.contract.plugin import AddressSpace, ThreadprivateCopies
 from ompd.errors import BadInput, NoAnswer, NotInitialised, OmpdError, Unavailable
@@ -253,11 +253,8 @@ def _checked(
     except BadInput:
         raise
     except OmpdError as error:
-        return facts.get("value", partial(_fail, error))
-
-
-def _fail(error: OmpdError) -> NoReturn:
-    raise error
+        facts.untold("value", error)
+    return None
 
 
 def _shown_name(variable: StaticVariable, text: str) -> str:
@@ -313,7 +310,7 @@ def _stats(rows: Sequence[VariableRecord]) -> VariableStats:
     numbers = [(number, row.value) for row in own if (number := _number(row)) is not None]
     least = greatest = mean = None
     if numbers and len(numbers) == len(own):
-        least, greatest = min(numbers, key=_first)[1], max(numbers, key=_first)[1]
+        least, greatest = min(numbers, key=itemgetter(0))[1], max(numbers, key=itemgetter(0))[1]
         with suppress(OverflowError):
             plain = [number for number, _ in numbers]
             whole = all(isinstance(number, int) for number in plain)
@@ -329,7 +326,3 @@ def _stats(rows: Sequence[VariableRecord]) -> VariableStats:
         mean=mean,
         outliers=tuple(row.native_thread_id for row in rows if row.outlier),
     )
-
-
-def _first(pair: tuple[int | float, Any]) -> int | float:
-    return pair[0]

@@ -57,7 +57,7 @@ class Stopper:
         # Why the last answer is not whole.
         self._shortfalls: list[str] = []
         # What files tell is read once, before the first stop, and belongs to no moment.
-        self._base = self._look()
+        self.base = self._look()
 
     def _look(self) -> StoppedProcess:
         self.process.refresh()
@@ -101,14 +101,9 @@ class Stopper:
         """Whether there was a stop, or a glance, of which handles may be."""
         return self._moment is not None
 
-    @property
-    def base(self) -> StoppedProcess:
-        """The process as its files tell it."""
-        return self._base
-
     def close(self) -> None:
         """Let go of the process and of its files."""
-        self._base.close()
+        self.base.close()
         self.process.close()
 
     @property
@@ -220,13 +215,13 @@ class Stopper:
     def _show(self, begin: Begin, moment: Moment, *, keep: Moment | None = None, rehearses: bool = False) -> Stop:
         # From here on the session is of this moment. What was read at the one before is forgotten, unless it is kept.
         if not self._fits(moment):
-            self._base.close()
-            self._base = self._look()
+            self.base.close()
+            self.base = self._look()
         for other in (self._moment, self._best):
             if other is not None and other is not moment and other is not keep:
                 other.retire()
         self._moment, self._best = moment, keep
-        process = self._base.at_another_stop(moment)
+        process = self.base.at_another_stop(moment)
         if rehearses:
             process.memory.limit_reads(_MAX_REHEARSED + _MAX_REHEARSED_PER_THREAD * len(moment.thread_ids()))
         return begin(moment, process)

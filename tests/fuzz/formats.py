@@ -625,7 +625,7 @@ def read_elf(data: bytes) -> None:
             _try(lambda section=section: elf.section_data(section))
     except OmpdError:
         pass
-    table = SymbolTable.load(elf)
+    table = SymbolTable(elf)
     _try(lambda: table.find_many([name.decode("latin-1") for name in _NAMES]))
     for name in _NAMES:
         _try(lambda name=name: table.find(name.decode("latin-1")))

@@ -321,10 +321,10 @@ def test_symbols_are_found_by_what_was_kept(cache: DiskCache, monkeypatch: pytes
     section = elf.section(".text")
     assert section is not None
     wanted = range(section.sh_addr, section.sh_addr + section.sh_size, 997)
-    expected = [SymbolTable.load(elf).at(address) for address in wanted]
+    expected = [SymbolTable(elf).at(address) for address in wanted]
     assert sum(symbol is not None for symbol in expected) > 100
     for _ in range(2):
-        table = SymbolTable.load(ElfFile(data, "libc"), kept=lambda elf: cache.of(data))
+        table = SymbolTable(ElfFile(data, "libc"), kept=lambda elf: cache.of(data))
         assert [table.at(address) for address in wanted] == expected
     kept = cache.of(data)
     assert kept is not None
@@ -335,7 +335,7 @@ def test_symbols_are_found_by_what_was_kept(cache: DiskCache, monkeypatch: pytes
     indexes = len(mark) + 8 * rows
     for damaged in (b"", mark, raw[:-1], raw + b"\0" * 12, raw[:indexes] + b"\xff" * 4 * rows, mark + bytes(12 * rows)):
         kept.put("symbols.dynsym", damaged)
-        table = SymbolTable.load(ElfFile(data, "libc"), kept=lambda elf: cache.of(data))
+        table = SymbolTable(ElfFile(data, "libc"), kept=lambda elf: cache.of(data))
         assert [table.at(address) for address in wanted] == expected
 
 

@@ -60,7 +60,7 @@ def plain(name: str) -> str:
 
 @files
 def test_every_name_that_readelf_prints_is_found(file: Callable[[], Path]) -> None:
-    table = SymbolTable.load(mapped(file()))
+    table = SymbolTable(mapped(file()))
     by_name: dict[str, list[Listed]] = defaultdict(list)
     for row in listed_by_readelf(file()):
         by_name[row.name].append(row)
@@ -75,7 +75,7 @@ def test_every_name_that_readelf_prints_is_found(file: Callable[[], Path]) -> No
 
 @files
 def test_names_that_are_not_there_are_not_found(file: Callable[[], Path]) -> None:
-    table = SymbolTable.load(mapped(file()))
+    table = SymbolTable(mapped(file()))
     absent = [
         "",
         "no_such_symbol",
@@ -89,7 +89,7 @@ def test_names_that_are_not_there_are_not_found(file: Callable[[], Path]) -> Non
 @files
 def test_a_prefix_gives_what_readelf_lists_under_it(file: Callable[[], Path]) -> None:
     rows = listed_by_readelf(file())
-    table = SymbolTable.load(mapped(file()))
+    table = SymbolTable(mapped(file()))
     for prefix in ("ompd_", "__kmp_get_", "rec", "pthread_", "no_such_prefix"):
         ours = {(plain(s.name), s.address) for s in table.find_prefix(prefix)}
         assert ours == {(r.name, r.address) for r in rows if r.name.startswith(prefix)}
@@ -106,7 +106,7 @@ def test_every_address_belongs_to_a_symbol_that_covers_it(file: Callable[[], Pat
         beginning[row.address].add(row.name)
         for address in (row.address, row.address + row.size // 2, row.address + row.size - 1):
             covering[address].add(row.name)
-    table = SymbolTable.load(mapped(file()))
+    table = SymbolTable(mapped(file()))
     for address in covering:
         found = table.at(address)
         assert found is not None and found.address <= address < found.address + found.size
@@ -115,7 +115,7 @@ def test_every_address_belongs_to_a_symbol_that_covers_it(file: Callable[[], Pat
 
 
 def test_a_function_comes_before_an_object_and_a_global_name_before_its_alias() -> None:
-    table = SymbolTable.load(mapped(compiled()))
+    table = SymbolTable(mapped(compiled()))
     recurse, alias = table.find("recurse"), table.find("weak_recurse")
     assert recurse is not None and alias is not None and recurse.address == alias.address
     assert table.at(recurse.address) == recurse and recurse.type == STT_FUNC
@@ -124,7 +124,7 @@ def test_a_function_comes_before_an_object_and_a_global_name_before_its_alias() 
 
 
 def test_thread_local_symbols_have_no_address() -> None:
-    table = SymbolTable.load(mapped(compiled()))
+    table = SymbolTable(mapped(compiled()))
     found = table.find("per_thread")
     assert found is not None and found.type == STT_TLS
     assert table.at(found.address) is None
@@ -138,11 +138,11 @@ def test_symbols_of_the_debug_file_join_when_the_module_has_none() -> None:
         asked.append(debug_file)
         return mapped(debug_file)
 
-    table = SymbolTable.load(mapped(runtime_file), debug_elf)
+    table = SymbolTable(mapped(runtime_file), debug_elf)
     assert table.find("__kmp_threads") is not None and asked == []
     assert table.find("no_such_symbol") is None and asked == [debug_file]
-    assert SymbolTable.load(mapped(debug_file)).find("__kmp_threads") == table.find("__kmp_threads")
-    assert SymbolTable.load(mapped(runtime_file), lambda: None).find("no_such_symbol") is None
+    assert SymbolTable(mapped(debug_file)).find("__kmp_threads") == table.find("__kmp_threads")
+    assert SymbolTable(mapped(runtime_file), lambda: None).find("no_such_symbol") is None
 
 
 SYMBOLS = [
@@ -196,7 +196,7 @@ def symbol_file(ident_class: int = 64, byte_order: str = "little") -> bytes:
 @pytest.mark.parametrize("byte_order", ["little", "big"])
 @pytest.mark.parametrize("ident_class", [32, 64])
 def test_both_classes_and_byte_orders(ident_class: int, byte_order: str) -> None:
-    table = SymbolTable.load(ElfFile(symbol_file(ident_class, byte_order), "file"))
+    table = SymbolTable(ElfFile(symbol_file(ident_class, byte_order), "file"))
     assert table.find("of_name") == Symbol("of_name", 0x1000, 0x10, 2, 1, 1)
     assert table.find("tail_of_name") == Symbol("tail_of_name", 0x2000, 8, 1, 1, 1)
     assert table.find_many(["of_name", "twice", "undefined", "file.c"]).keys() == {"of_name", "twice"}
@@ -214,11 +214,11 @@ def test_a_label_without_size_reaches_to_the_next_symbol_or_its_sections_end() -
     data = bytearray(symbol_file())
     start = int.from_bytes(data[40:48], "little")
     data[start + 64 + 32 : start + 64 + 40] = (0x1000).to_bytes(8, "little")  # .text's size
-    table = SymbolTable.load(ElfFile(bytes(data), "file"))
+    table = SymbolTable(ElfFile(bytes(data), "file"))
     label = table.at(0x1043)
     assert label is not None and label.name == "label"
     assert table.at(0x1050) is None  # behind the mapping symbol, which is no name
-    assert SymbolTable.load(ElfFile(symbol_file(), "file")).at(0x1043) is None  # .text ends before
+    assert SymbolTable(ElfFile(symbol_file(), "file")).at(0x1043) is None  # .text ends before
 
 
 def test_tables_that_lie_are_refused() -> None:
@@ -227,20 +227,20 @@ def test_tables_that_lie_are_refused() -> None:
     for offset, value in ((40, 99), (56, 23), (32, 25)):  # sh_link, sh_entsize, sh_size
         data = bytearray(good)
         data[start + offset] = value
-        table = SymbolTable.load(ElfFile(bytes(data), "file"))
+        table = SymbolTable(ElfFile(bytes(data), "file"))
         with pytest.raises(MalformedFile):
             table.at(0x1000)
     data = bytearray(good)
     entries = int.from_bytes(good[start + 24 : start + 32], "little")
     data[entries + 2 * 24 : entries + 2 * 24 + 4] = b"\xff" * 4  # st_name of of_name
-    table = SymbolTable.load(ElfFile(bytes(data), "file"))
+    table = SymbolTable(ElfFile(bytes(data), "file"))
     assert table.find("of_name") is None
     with pytest.raises(MalformedFile):
         table.at(0x1008)
 
 
 def everything(data: bytes) -> None:
-    table = SymbolTable.load(ElfFile(data, "damaged"))
+    table = SymbolTable(ElfFile(data, "damaged"))
     table.find("recurse")
     table.find_many(["recurse", "handler", "no_such"])
     table.find_prefix("_")

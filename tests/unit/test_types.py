@@ -252,7 +252,7 @@ def test_few_units_are_walked_for_a_dozen_types() -> None:
         for member in members:
             found.member(member)
     # Of 77 units. A walk over all takes some ten times as long as all of this.
-    assert len(info._index._names) <= 12
+    assert len(info.index._names) <= 12
 
 
 def inspected(mode: str = "debug") -> StoppedProcess:

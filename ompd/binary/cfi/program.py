@@ -89,11 +89,19 @@ class Program:
                 if location > pc:
                     return location
                 self.location = location
-            else:
-                effect = _EFFECTS.get(opcode)
-                if effect is None:
-                    cursor.fail(f"unknown call frame instruction {byte:#x}")
-                effect(self, cursor, operand)
+            elif opcode in _RULES:
+                register = operand if opcode == dw.DW_CFA_OFFSET else cursor.uleb()
+                self._set(cursor, register, _RULES[opcode](cursor, self._cie.data_alignment))
+            elif opcode in _CFA_RULES:
+                self.cfa = _CFA_RULES[opcode](cursor, self.cfa, self._cie.data_alignment)
+            elif opcode in _STATES:
+                _STATES[opcode](self, cursor)
+            elif opcode in (dw.DW_CFA_RESTORE, dw.DW_CFA_RESTORE_EXTENDED):
+                self._restore(cursor, operand if opcode == dw.DW_CFA_RESTORE else cursor.uleb())
+            elif opcode == dw.DW_CFA_GNU_ARGS_SIZE:
+                cursor.uleb()  # what the callee pops, for throwing only
+            elif opcode != dw.DW_CFA_NOP:
+                cursor.fail(f"unknown call frame instruction {byte:#x}")
         cursor.fail("too many call frame instructions")
 
     def _advance(self, cursor: Cursor, opcode: int, delta: int) -> int:
@@ -106,81 +114,21 @@ class Program:
             cursor.fail("rules for too many registers")
         self.registers[register] = rule
 
-    def nop(self, cursor: Cursor, operand: int) -> None:
-        pass
-
-    def skip_uleb(self, cursor: Cursor, operand: int) -> None:
-        cursor.uleb()  # DW_CFA_GNU_args_size: what the callee pops, for throwing only
-
-    def offset(self, cursor: Cursor, register: int) -> None:
-        self._set(cursor, register, Rule("offset", cursor.uleb() * self._cie.data_alignment))
-
-    def offset_extended(self, cursor: Cursor, operand: int) -> None:
-        self.offset(cursor, cursor.uleb())
-
-    def offset_extended_sf(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("offset", cursor.sleb() * self._cie.data_alignment))
-
-    def negative_offset_extended(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("offset", -cursor.uleb() * self._cie.data_alignment))
-
-    def val_offset(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("val_offset", cursor.uleb() * self._cie.data_alignment))
-
-    def val_offset_sf(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("val_offset", cursor.sleb() * self._cie.data_alignment))
-
-    def register(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("register", cursor.uleb()))
-
-    def expression(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("expression", expression=cursor.take(cursor.uleb())))
-
-    def val_expression(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("val_expression", expression=cursor.take(cursor.uleb())))
-
-    def undefined(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("undefined"))
-
-    def same_value(self, cursor: Cursor, operand: int) -> None:
-        self._set(cursor, cursor.uleb(), Rule("same_value"))
-
-    def restore(self, cursor: Cursor, register: int) -> None:
+    def _restore(self, cursor: Cursor, register: int) -> None:
         if register in self._initial:
             self._set(cursor, register, self._initial[register])
         else:
             self.registers.pop(register, None)
 
-    def restore_extended(self, cursor: Cursor, operand: int) -> None:
-        self.restore(cursor, cursor.uleb())
-
-    def remember_state(self, cursor: Cursor, operand: int) -> None:
+    def remember_state(self, cursor: Cursor) -> None:
         if len(self._saved) >= _MAX_SAVED_STATES:
             cursor.fail("too many states to remember")
         self._saved.append((self.cfa, dict(self.registers)))
 
-    def restore_state(self, cursor: Cursor, operand: int) -> None:
+    def restore_state(self, cursor: Cursor) -> None:
         if not self._saved:
             cursor.fail("no state to restore")
         self.cfa, self.registers = self._saved.pop()
-
-    def def_cfa(self, cursor: Cursor, operand: int) -> None:
-        self.cfa = CfaRule(cursor.uleb(), cursor.uleb())
-
-    def def_cfa_sf(self, cursor: Cursor, operand: int) -> None:
-        self.cfa = CfaRule(cursor.uleb(), cursor.sleb() * self._cie.data_alignment)
-
-    def def_cfa_register(self, cursor: Cursor, operand: int) -> None:
-        self.cfa = CfaRule(cursor.uleb(), self.cfa.offset)
-
-    def def_cfa_offset(self, cursor: Cursor, operand: int) -> None:
-        self.cfa = CfaRule(self.cfa.register, cursor.uleb())
-
-    def def_cfa_offset_sf(self, cursor: Cursor, operand: int) -> None:
-        self.cfa = CfaRule(self.cfa.register, cursor.sleb() * self._cie.data_alignment)
-
-    def def_cfa_expression(self, cursor: Cursor, operand: int) -> None:
-        self.cfa = CfaRule(0, 0, cursor.take(cursor.uleb()))
 
 
 # Instructions that begin a new row, and the size of their operand in bytes
@@ -189,30 +137,31 @@ _ADVANCES = {
     **{dw.DW_CFA_ADVANCE_LOC1: 1, dw.DW_CFA_ADVANCE_LOC2: 2, dw.DW_CFA_ADVANCE_LOC4: 4},
 }
 # The upper two bits alone mark those whose first operand is in the lower six
-_EFFECTS: Mapping[int, Callable[[Program, Cursor, int], None]] = {
-    dw.DW_CFA_OFFSET: Program.offset,
-    dw.DW_CFA_RESTORE: Program.restore,
-    dw.DW_CFA_NOP: Program.nop,
-    dw.DW_CFA_OFFSET_EXTENDED: Program.offset_extended,
-    dw.DW_CFA_RESTORE_EXTENDED: Program.restore_extended,
-    dw.DW_CFA_UNDEFINED: Program.undefined,
-    dw.DW_CFA_SAME_VALUE: Program.same_value,
-    dw.DW_CFA_REGISTER: Program.register,
+# By the instruction that gives it, what the rule of a register is; the register's number was read.
+_RULES: Mapping[int, Callable[[Cursor, int], Rule]] = {
+    dw.DW_CFA_OFFSET: lambda cursor, factor: Rule("offset", cursor.uleb() * factor),
+    dw.DW_CFA_OFFSET_EXTENDED: lambda cursor, factor: Rule("offset", cursor.uleb() * factor),
+    dw.DW_CFA_OFFSET_EXTENDED_SF: lambda cursor, factor: Rule("offset", cursor.sleb() * factor),
+    dw.DW_CFA_GNU_NEGATIVE_OFFSET_EXTENDED: lambda cursor, factor: Rule("offset", -cursor.uleb() * factor),
+    dw.DW_CFA_VAL_OFFSET: lambda cursor, factor: Rule("val_offset", cursor.uleb() * factor),
+    dw.DW_CFA_VAL_OFFSET_SF: lambda cursor, factor: Rule("val_offset", cursor.sleb() * factor),
+    dw.DW_CFA_REGISTER: lambda cursor, _: Rule("register", cursor.uleb()),
+    dw.DW_CFA_EXPRESSION: lambda cursor, _: Rule("expression", expression=cursor.take(cursor.uleb())),
+    dw.DW_CFA_VAL_EXPRESSION: lambda cursor, _: Rule("val_expression", expression=cursor.take(cursor.uleb())),
+    dw.DW_CFA_UNDEFINED: lambda cursor, _: Rule("undefined"),
+    dw.DW_CFA_SAME_VALUE: lambda cursor, _: Rule("same_value"),
+}
+_CFA_RULES: Mapping[int, Callable[[Cursor, CfaRule, int], CfaRule]] = {
+    dw.DW_CFA_DEF_CFA: lambda cursor, cfa, _: CfaRule(cursor.uleb(), cursor.uleb()),
+    dw.DW_CFA_DEF_CFA_SF: lambda cursor, cfa, factor: CfaRule(cursor.uleb(), cursor.sleb() * factor),
+    dw.DW_CFA_DEF_CFA_REGISTER: lambda cursor, cfa, _: CfaRule(cursor.uleb(), cfa.offset),
+    dw.DW_CFA_DEF_CFA_OFFSET: lambda cursor, cfa, _: CfaRule(cfa.register, cursor.uleb()),
+    dw.DW_CFA_DEF_CFA_OFFSET_SF: lambda cursor, cfa, factor: CfaRule(cfa.register, cursor.sleb() * factor),
+    dw.DW_CFA_DEF_CFA_EXPRESSION: lambda cursor, cfa, _: CfaRule(0, 0, cursor.take(cursor.uleb())),
+}
+_STATES: Mapping[int, Callable[[Program, Cursor], None]] = {
     dw.DW_CFA_REMEMBER_STATE: Program.remember_state,
     dw.DW_CFA_RESTORE_STATE: Program.restore_state,
-    dw.DW_CFA_DEF_CFA: Program.def_cfa,
-    dw.DW_CFA_DEF_CFA_REGISTER: Program.def_cfa_register,
-    dw.DW_CFA_DEF_CFA_OFFSET: Program.def_cfa_offset,
-    dw.DW_CFA_DEF_CFA_EXPRESSION: Program.def_cfa_expression,
-    dw.DW_CFA_EXPRESSION: Program.expression,
-    dw.DW_CFA_OFFSET_EXTENDED_SF: Program.offset_extended_sf,
-    dw.DW_CFA_DEF_CFA_SF: Program.def_cfa_sf,
-    dw.DW_CFA_DEF_CFA_OFFSET_SF: Program.def_cfa_offset_sf,
-    dw.DW_CFA_VAL_OFFSET: Program.val_offset,
-    dw.DW_CFA_VAL_OFFSET_SF: Program.val_offset_sf,
-    dw.DW_CFA_VAL_EXPRESSION: Program.val_expression,
-    dw.DW_CFA_GNU_ARGS_SIZE: Program.skip_uleb,
-    dw.DW_CFA_GNU_NEGATIVE_OFFSET_EXTENDED: Program.negative_offset_extended,
 }
 
 

@@ -55,7 +55,7 @@ class StackMachine:
         self._registers = registers
         self._read = read
         self._stack = list(initial)
-        self._size = pointer_size
+        self.size = pointer_size
         self._bits = 8 * pointer_size
         self._byte_order = byte_order
 
@@ -129,47 +129,20 @@ class StackMachine:
             left = self._signed(left)
         self.push(_BINARY[opcode](left, right))
 
-    def address(self) -> None:
-        self.push(self.cursor.unsigned(self._size))
-
-    def constu(self) -> None:
-        self.push(self.cursor.uleb())
-
-    def consts(self) -> None:
-        self.push(self.cursor.sleb())
-
-    def bregx(self) -> None:
-        self.push(self.register(self.cursor.uleb()) + self.cursor.sleb())
-
     def deref(self) -> None:
-        self.push(int.from_bytes(self._read(self.pop(), self._size), self._byte_order))
+        self.push(int.from_bytes(self._read(self.pop(), self.size), self._byte_order))
 
     def deref_size(self) -> None:
         size = self.cursor.byte()
-        if not 0 < size <= self._size:
+        if not 0 < size <= self.size:
             self.cursor.fail(f"reads a word of {size} bytes")
         self.push(int.from_bytes(self._read(self.pop(), size), self._byte_order))
-
-    def plus_uconst(self) -> None:
-        self.push(self.pop() + self.cursor.uleb())
-
-    def drop(self) -> None:
-        self.pop()
 
     def pick(self, depth: int | None = None) -> None:
         depth = self.cursor.byte() if depth is None else depth
         value = self.pop(depth)
         self._stack.insert(len(self._stack) - depth, value)
         self.push(value)
-
-    def dup(self) -> None:
-        self.pick(0)
-
-    def over(self) -> None:
-        self.pick(1)
-
-    def swap(self) -> None:
-        self.push(self.pop(1))
 
     def rot(self) -> None:
         # The top goes below the other two.
@@ -188,9 +161,6 @@ class StackMachine:
             self.skip()
         else:
             self.cursor.take(2)
-
-    def nop(self) -> None:
-        pass
 
 
 _UNSIGNED = frozenset((dw.DW_OP_MOD, dw.DW_OP_SHL, dw.DW_OP_SHR))
@@ -224,21 +194,21 @@ _BINARY: Mapping[int, Callable[[int, int], int]] = {
     dw.DW_OP_LT: lambda a, b: a < b,
     dw.DW_OP_NE: lambda a, b: a != b,
 }
-_OTHERS: Mapping[int, Callable[[StackMachine], None]] = {
-    dw.DW_OP_ADDR: StackMachine.address,
+_OTHERS: Mapping[int, Callable[[StackMachine], object]] = {
+    dw.DW_OP_ADDR: lambda machine: machine.push(machine.cursor.unsigned(machine.size)),
     dw.DW_OP_DEREF: StackMachine.deref,
-    dw.DW_OP_CONSTU: StackMachine.constu,
-    dw.DW_OP_CONSTS: StackMachine.consts,
-    dw.DW_OP_DUP: StackMachine.dup,
-    dw.DW_OP_DROP: StackMachine.drop,
-    dw.DW_OP_OVER: StackMachine.over,
+    dw.DW_OP_CONSTU: lambda machine: machine.push(machine.cursor.uleb()),
+    dw.DW_OP_CONSTS: lambda machine: machine.push(machine.cursor.sleb()),
+    dw.DW_OP_DUP: lambda machine: machine.pick(0),
+    dw.DW_OP_DROP: StackMachine.pop,
+    dw.DW_OP_OVER: lambda machine: machine.pick(1),
     dw.DW_OP_PICK: StackMachine.pick,
-    dw.DW_OP_SWAP: StackMachine.swap,
+    dw.DW_OP_SWAP: lambda machine: machine.push(machine.pop(1)),
     dw.DW_OP_ROT: StackMachine.rot,
-    dw.DW_OP_PLUS_UCONST: StackMachine.plus_uconst,
+    dw.DW_OP_PLUS_UCONST: lambda machine: machine.push(machine.pop() + machine.cursor.uleb()),
     dw.DW_OP_BRA: StackMachine.bra,
     dw.DW_OP_SKIP: StackMachine.skip,
-    dw.DW_OP_BREGX: StackMachine.bregx,
+    dw.DW_OP_BREGX: lambda machine: machine.push(machine.register(machine.cursor.uleb()) + machine.cursor.sleb()),
     dw.DW_OP_DEREF_SIZE: StackMachine.deref_size,
-    dw.DW_OP_NOP: StackMachine.nop,
+    dw.DW_OP_NOP: lambda machine: None,
 }

@@ -16,7 +16,6 @@ from ompd.binary.dwarf.abbreviations import Abbreviation
 from ompd.binary.dwarf.files import DebugFiles, OtherFiles
 from ompd.binary.dwarf.forms import Value
 from ompd.binary.dwarf.search import Hit, Key, NameSearch, find_all, key_of, string_section, uleb_bytes
-from ompd.binary.dwarf.sections import Sections
 from ompd.binary.dwarf.units import Unit
 from ompd.binary.dwarf.walk import Walk
 from ompd.binary.elf.elf import ElfFile
@@ -67,11 +66,6 @@ class TypeIndex:
         self._definitions: dict[tuple[str, int], list[tuple[int, _Noted]]] = {}
         self._candidates: dict[tuple[str, bool], list[tuple[Unit, list[int]]]] = {}
         self._left = _MAX_PASSED  # bytes: entries that are in each other can make many long walks
-
-    @property
-    def sections(self) -> Sections:
-        """The sections of the module's own file, or its debug file."""
-        return self.files.main
 
     def target(self, unit: Unit, value: Value) -> Place:
         """Return the entry that a value of one in *unit* refers to.

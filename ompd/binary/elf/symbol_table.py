@@ -16,6 +16,10 @@ class SymbolTable:
 
     Addresses are link-time addresses; the debug file's are those of the module (that is what makes it its debug file).
     Tables are read at first need and in that order, and a table that answers ends the search.
+
+    :param debug_elf: the debug file, or a function that finds it (None: there is none), which is called once, when the
+        module's own tables did not answer
+    :param kept: finds what is kept of a file from before
     """
 
     def __init__(
@@ -29,21 +33,6 @@ class SymbolTable:
         self._debug_elf = debug_elf
         self._at: dict[int, Symbol | None] = {}
         self._found: dict[str, Symbol | None] = {}
-
-    @classmethod
-    def load(
-        cls,
-        elf: ElfFile,
-        debug_elf: ElfFile | Callable[[], ElfFile | None] | None = None,
-        kept: Callable[[ElfFile], Kept | None] | None = None,
-    ) -> SymbolTable:
-        """Return the joined table of *elf* and its separate debug file.
-
-        :param debug_elf: the file, or a function that finds it (None: there is none), which is called once, when the
-            module's own tables did not answer
-        :param kept: finds what is kept of a file from before
-        """
-        return cls(elf, debug_elf, kept)
 
     @cached_property
     def _own_tables(self) -> list[SymbolSection]:

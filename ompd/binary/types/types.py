@@ -105,16 +105,11 @@ class TypeInfo:
 
     def __init__(self, elf: ElfFile, others: OtherFiles | None = None, files: DebugFiles | None = None) -> None:
         self._name = elf.name
-        self._index = TypeIndex(elf, others, files)
+        self.index = TypeIndex(elf, others, files)
         self._found: dict[str, DwarfType | None] = {}
         self._searched: list[str] = []  # names of the declarations whose definitions are being looked for
         self._members: dict[tuple[str, int, int], _Members] = {}
         self._sizes: dict[tuple[str, int, int], int] = {}
-
-    @property
-    def index(self) -> TypeIndex:
-        """Where the file's types are found."""
-        return self._index
 
     def find(self, name: str) -> DwarfType | None:
         """Return the type called *name*, None if the file does not define it.
@@ -139,21 +134,21 @@ class TypeInfo:
     def _look_up(self, name: str, qualified: str, choices: Sequence[frozenset[int]]) -> DwarfType | None:
         outer, last = _split(qualified)
         for in_strings in (True, False):
-            candidates = self._index.candidates(last, in_strings=in_strings)
+            candidates = self.index.candidates(last, in_strings=in_strings)
             places = [Place(unit, offset) for unit, offsets in candidates for offset in offsets]
             for tags in choices:
                 likely = [place for place in places if self._is(place, last, tags)]
                 best = self._best(likely, outer)
                 if best is not None:
                     self._check_sizes(name, best, likely, outer)
-                    return DwarfType(name, self, self._definition(best))
+                    return DwarfType(name, self, self.inner(best))
         return None
 
     def _best(self, likely: Sequence[Place], outer: tuple[str, ...]) -> Place | None:
         # The first that is an entry; one that no other names are around than those of *outer* before others.
         best = None
         for place in likely:
-            scope = self._index.scope_of(place)
+            scope = self.index.scope_of(place)
             if scope == outer:
                 return place
             if best is None and _is_within(scope, outer):
@@ -162,18 +157,18 @@ class TypeInfo:
 
     def _check_sizes(self, name: str, best: Place, likely: Sequence[Place], outer: tuple[str, ...]) -> None:
         # In C two files may have structures of one name that are not the same.
-        size, whole = self._size_or_none(best), self._index.scope_of(best) == outer
+        size, whole = self._size_or_none(best), self.index.scope_of(best) == outer
         for place in likely:
             # That it is an entry is found out by a walk over its unit, which comes last because it costs most.
             if self._size_or_none(place) in (None, size):
                 continue
-            scope = self._index.scope_of(place)
+            scope = self.index.scope_of(place)
             if scope == outer if whole else _is_within(scope, outer):
                 raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
 
     def _is(self, place: Place, name: str, tags: frozenset[int]) -> bool:
         try:
-            tag, attributes = self._index.entry(place)
+            tag, attributes = self.index.entry(place)
             return (
                 tag in tags
                 and dw.DW_AT_DECLARATION not in attributes
@@ -192,12 +187,12 @@ class TypeInfo:
 
     def target(self, unit: Unit, value: Value) -> Place:
         """Return the entry that an attribute of one in *unit* refers to."""
-        return self._index.target(unit, value)
+        return self.index.target(unit, value)
 
-    def _definition(self, place: Place) -> Place:
-        # What is behind typedefs, qualifiers and declarations.
+    def inner(self, place: Place) -> Place:
+        """Return the type behind typedefs, qualifiers and declarations."""
         for _ in range(_MAX_CHAIN):
-            tag, attributes = self._index.entry(place)
+            tag, attributes = self.index.entry(place)
             if tag == dw.DW_TAG_TYPEDEF or tag in dw.QUALIFIERS:
                 if dw.DW_AT_TYPE not in attributes:
                     raise Unsupported(f"{self._name}: void has neither size nor members")
@@ -237,8 +232,8 @@ class TypeInfo:
     def _size_at(self, place: Place) -> int:
         total = 1
         for _ in range(_MAX_CHAIN):
-            place = self._definition(place)
-            tag, attributes = self._index.entry(place)
+            place = self.inner(place)
+            tag, attributes = self.index.entry(place)
             size = place.unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
             if size is None and tag == dw.DW_TAG_ARRAY_TYPE and dw.DW_AT_TYPE in attributes:
                 if dw.DW_AT_BYTE_STRIDE in attributes:
@@ -265,7 +260,7 @@ class TypeInfo:
         """
         unit = place.unit
         counts = []
-        for _tag, attributes in self._index.children(place, _COUNTED):
+        for _tag, attributes in self.index.children(place, _COUNTED):
             for attribute in (dw.DW_AT_COUNT, dw.DW_AT_LOWER_BOUND, dw.DW_AT_UPPER_BOUND):
                 if attribute in attributes and not _is_constant(attributes[attribute]):
                     raise Unsupported(f"{self._name}: an array whose size is computed at run time")
@@ -314,8 +309,8 @@ class TypeInfo:
 
     def _element_type(self, place: Place) -> Place:
         for _ in range(_MAX_CHAIN):
-            place = self._definition(place)
-            tag, attributes = self._index.entry(place)
+            place = self.inner(place)
+            tag, attributes = self.index.entry(place)
             if tag != dw.DW_TAG_ARRAY_TYPE or dw.DW_AT_TYPE not in attributes:
                 return place
             place = self.target(place.unit, attributes[dw.DW_AT_TYPE])
@@ -323,8 +318,8 @@ class TypeInfo:
 
     def _element(self, place: Place, indexes: list[int], name: str, path: str) -> tuple[int, int]:
         # Size of the element with these indexes, one for each dimension, and where in the array it is.
-        place = self._definition(place)
-        counts = self.counts(place) if self._index.entry(place)[0] == dw.DW_TAG_ARRAY_TYPE else []
+        place = self.inner(place)
+        counts = self.counts(place) if self.index.entry(place)[0] == dw.DW_TAG_ARRAY_TYPE else []
         if len(counts) != len(indexes):
             raise FieldNotFound(name, path)
         position = 0
@@ -333,13 +328,13 @@ class TypeInfo:
             if index >= count and (count or depth):
                 raise FieldNotFound(name, path)
             position = position * count + index
-        size = self.size_at(self.target(place.unit, self._index.entry(place)[1][dw.DW_AT_TYPE]))
+        size = self.size_at(self.target(place.unit, self.index.entry(place)[1][dw.DW_AT_TYPE]))
         return size, position * size
 
     def _members_of(self, place: Place) -> _Members:
         key = place.unit.section, place.unit.offset, place.offset
         if key not in self._members:
-            tag = self._index.entry(place)[0]
+            tag = self.index.entry(place)[0]
             self._members[key] = _Members(self, place if tag in dw.STRUCTURES else None)
         return self._members[key]
 
@@ -348,7 +343,7 @@ class TypeInfo:
     def rows(self, place: Place) -> Iterator[tuple[str | None, int, dict[int, Value]]]:
         """Yield name, tag and attributes of the data members and base classes of the structure at *place*."""
         for count, (tag, attributes) in enumerate(
-            self._index.children(place, (dw.DW_TAG_MEMBER, dw.DW_TAG_INHERITANCE))
+            self.index.children(place, (dw.DW_TAG_MEMBER, dw.DW_TAG_INHERITANCE))
         ):
             if count > _MAX_MEMBERS:
                 raise MalformedFile(f"{self._name}: a structure with too many members")
@@ -359,10 +354,6 @@ class TypeInfo:
     def type_of(self, unit: Unit, attributes: dict[int, Value]) -> Place:
         """Return the type of a member."""
         return self.target(unit, attributes[dw.DW_AT_TYPE])
-
-    def inner(self, place: Place) -> Place:
-        """Return the structure behind typedefs of a base class or a member without a name."""
-        return self._definition(place)
 
     def location(self, unit: Unit, attributes: dict[int, Value]) -> tuple[int, int | None, int | None]:
         """Return offset in bytes, first bit from the structure's start and width in bits (None: no bit field)."""

@@ -6,10 +6,11 @@ A plugin has a table of readers: a variable's name, the scope of its handles, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import methodcaller
 from typing import Any
 
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import IcvDescription, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.contract.plugin import IcvDescription, TaskHandle, ThreadHandle
 from ompd.errors import BadInput, CorruptState, Unavailable
 
 Value = int | bool | str
@@ -80,29 +81,15 @@ def _thread_num(thread: ThreadHandle) -> int:
     return number
 
 
-def _is_final(task: TaskHandle) -> bool:
-    return task.is_final()
-
-
 def _is_implicit(task: TaskHandle) -> bool:
     return task.kind() != "explicit"
 
 
-def _size(region: ParallelHandle) -> int:
-    return region.size()
-
-
-def _level(region: ParallelHandle) -> int:
-    return region.level()
-
-
-def _active_level(region: ParallelHandle) -> int:
-    return region.active_level()
-
+_is_final, _size = methodcaller("is_final"), methodcaller("size")
 
 COMMON: Mapping[str, tuple[Scope, Callable[[Any], Value]]] = {
-    "levels-var": (Scope.PARALLEL, _level),
-    "active-levels-var": (Scope.PARALLEL, _active_level),
+    "levels-var": (Scope.PARALLEL, methodcaller("level")),
+    "active-levels-var": (Scope.PARALLEL, methodcaller("active_level")),
     "thread-num-var": (Scope.THREAD, _thread_num),
     "ompd-thread-num-var": (Scope.THREAD, _thread_num),
     "final-task-var": (Scope.TASK, _is_final),

@@ -264,7 +264,7 @@ def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image
     size, order = target.architecture.pointer_size, target.architecture.byte_order
     try:
         path = finder.resolve(loader.name)
-        symbol = SymbolTable.load(ElfFile(open_mapped(path), path), None).find("__libc_stack_end")
+        symbol = SymbolTable(ElfFile(open_mapped(path), path), None).find("__libc_stack_end")
         if symbol is None:
             return {}
         at = int.from_bytes(target.read(loader.bias + symbol.address, size), order)

@@ -269,13 +269,11 @@ class LoadedModule:
         if self.elf is None:
             return None
         # A module with a .symtab of its own has all that its debug file would add, and reading that costs a checksum.
-        return SymbolTable.load(self.elf, None if self.elf.section(".symtab") else self._other_symbols, self._kept)
+        others = None if self.elf.section(".symtab") else lambda: self.debug_elf or self._minidebug_elf
+        return SymbolTable(self.elf, others, self._kept)
 
     def _kept(self, elf: ElfFile) -> FileCache | None:
         return self._cache.of(elf.data) if self._cache is not None else None
-
-    def _other_symbols(self) -> ElfFile | None:
-        return self.debug_elf or self._minidebug_elf
 
     @cached_property
     def lines(self) -> KeptPlaces | None:

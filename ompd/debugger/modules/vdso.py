@@ -93,7 +93,7 @@ class Vdso:
     def symbol_at(self, address: int) -> Symbol | None:
         """Return the function at *address*, its address in the target with it; None if that is unknown."""
         try:
-            symbol = SymbolTable.load(self._elf).at(address - self.bias) if self._elf is not None else None
+            symbol = SymbolTable(self._elf).at(address - self.bias) if self._elf is not None else None
         except MalformedFile:
             return None
         return symbol._replace(address=symbol.address + self.bias) if symbol is not None else None

@@ -91,6 +91,15 @@ def _raise_no_answer(session: Session, untold: Sequence[tuple[str, str]]) -> Non
     )
 
 
+def threads_of(runtime: LoadedRuntime, problems: Problems) -> Sequence[ThreadHandle]:
+    """Return the handles of a runtime's threads, none if they cannot be read: *problems* then say so."""
+    try:
+        return runtime.space.threads() if runtime.space is not None else ()
+    except OmpdError as error:
+        problems.lost(f"{runtime.id}: threads", error)
+        return ()
+
+
 def native_thread(session: Session, handle: ThreadHandle) -> int:
     """Return the operating system's identifier of an OpenMP thread.
 

@@ -189,7 +189,7 @@ class ValueFormatter:
                 continue  # a virtual base class is there once
             text, plain = self._member_value(member, data, offset, depth, seen)
             if member.is_base and not fortran:
-                name = self._base_name(member.type)
+                name = type_name(self._types.info, member.type)
                 texts.append(f"<{name}> = {text}")
                 value[f"<{name}>"] = plain
             elif member.name is None:
@@ -201,9 +201,6 @@ class ValueFormatter:
         if fortran:
             return f"( {', '.join(texts)} )", value
         return f"{{{', '.join(texts) or '<No data fields>'}}}", value
-
-    def _base_name(self, type_: Place) -> str:
-        return type_name(self._types.info, type_)
 
     def _member_value(
         self, member: MemberRow, data: ValueBytes, offset: int, depth: int, seen: set[tuple[str, int, int]]
@@ -270,7 +267,7 @@ class ValueFormatter:
                 text, value = self._value(element, data, at, depth + 1)
             run, whole = self._run(shape, data, offset, index, self._types.info.size_at(element))
             if run > self._options.repeats:
-                texts.append(self._repeated(place, text, run))
+                texts.append(f"{text}{',' if is_fortran(place.unit) else ''} <repeats {run} times>")
                 things += self._options.repeats
                 shown = min(run, self._options.elements)
                 self._truncated = self._truncated or shown < run or not whole
@@ -286,9 +283,6 @@ class ValueFormatter:
             joined = (" " if len(shape) > 1 else ", ").join(texts)
             return f"({joined}{', ...' if more else ''})", values
         return f"{{{', '.join(texts)}{'...' if more else ''}}}", values
-
-    def _repeated(self, place: Place, text: str, run: int) -> str:
-        return f"{text}{',' if is_fortran(place.unit) else ''} <repeats {run} times>"
 
     def _run(
         self, shape: Sequence[Dimension], data: ValueBytes, offset: int, index: int, element_size: int
