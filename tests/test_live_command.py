@@ -144,14 +144,17 @@ def test_a_program_in_a_container_is_read_by_its_own_files() -> None:
     # Namespaces of its own: it is process 1 there, and its files are in a folder that is empty here.
     unshare = str(require("unshare"))
     executable, library = build_live("busy"), intel_runtime() / "lib" / "libiomp5.so"
-    inside = f"mount -t tmpfs none /mnt && cp {executable} {library} /mnt && exec /mnt/busy 3 1000"
-    command = [unshare, "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c", inside]
+    apart = [unshare, "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c"]
+    allowed = subprocess.run([*apart, "mount -t tmpfs none /mnt"], capture_output=True, text=True)
+    if allowed.returncode:
+        raise Missing("unshare", allowed.stderr.strip(), forbidden=True)
+    inside = 'mount -t tmpfs none /mnt && cp "$0" "$1" /mnt && exec /mnt/busy 3 1000'
+    command = [*apart, inside, str(executable), str(library)]
     environment = {**ENVIRONMENT, "LD_LIBRARY_PATH": "/mnt"}
     container = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert container.stdout is not None and container.stderr is not None
-        if container.stdout.readline() != "ready\n":
-            raise Missing("unshare", container.stderr.read().strip(), forbidden=True)
+        assert container.stdout.readline() == "ready\n", container.stderr.read()
         process = _child(container.pid)
         assert process is not None and not Path("/mnt/busy").exists()
         with ompd.attach(process) as session:

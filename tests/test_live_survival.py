@@ -289,9 +289,9 @@ def test_a_program_that_its_user_stopped_stays_stopped() -> None:
     ids=["exec", "fork", "threads"],
 )
 def test_a_program_may_do_what_it_likes_meanwhile(what: str, threads: int, count: int) -> None:
-    asked = 0
-    while asked == 0:  # the program may be at its end before the first answer
-        with working("restless", what, str(threads), str(count)) as worker:
+    asked, rest = 0, 200
+    while asked == 0:  # the program may be at its end, or be another one, before the first answer
+        with working("restless", what, str(threads), str(count), env={"RESTLESS_REST": str(rest)}) as worker:
             while worker.process.poll() is None:
                 try:
                     with ompd.attach(worker.pid) as session:
@@ -303,12 +303,19 @@ def test_a_program_may_do_what_it_likes_meanwhile(what: str, threads: int, count
                     assert "zombie" in str(error)
             said, _ = worker.process.communicate()
             assert (said, worker.process.returncode) == ("done\n", 0)
-        count *= 4
+        count, rest = (count, 4 * rest) if what == "exec" else (4 * count, rest)
+
+
+def children_of(process_id: int) -> list[int]:
+    tasks = Path(f"/proc/{process_id}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def test_a_thread_that_cannot_be_woken_is_not_waited_for() -> None:
-    with working("restless", "vfork", "4", "1500") as worker:
+    with working("restless", "vfork", "4", "1") as worker:
+        wait_until(lambda: children_of(worker.pid) != [])
         wait_until(lambda: any(state.startswith("D") for state in status_of(worker.pid, "State")))
+        (child,) = children_of(worker.pid)
         with ompd.attach(worker.pid) as session:
             answer = session.ask_threads()
         assert worker.process.poll() is None and is_let_go(worker.pid)
@@ -320,6 +327,7 @@ def test_a_thread_that_cannot_be_woken_is_not_waited_for() -> None:
         assert answer.complete == (not others)
         row = next(row for row in answer.rows if row.native_thread_id == asleep)
         assert (row.thread_num, row.team_size) == (3, 4)
+        os.kill(child, signal.SIGTERM)
         said, _ = worker.process.communicate(timeout=READY_SECONDS)
         assert (said, worker.process.returncode) == ("done\n", 0)
 

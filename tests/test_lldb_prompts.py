@@ -31,7 +31,7 @@ def prompt(version: int, folder: Path, *arguments: str) -> Terminal:
 @each_version()
 def test_commands_are_completed_with_tab(version: int, tmp_path: Path) -> None:
     with prompt(version, tmp_path) as terminal:
-        terminal.wait_for(r"lldb_script\.py\n")
+        terminal.wait_for(r"lldb_script\.py\"?\n")  # in quotes where the checkout's path has a space
         terminal.type("ompd " + TAB)
         listed = terminal.wait_for(r"threads +-- .*\n")
         for name in ("auto", "bt", "icvs", "parallel", "runtimes", "status", "tasks", "thread"):

@@ -1,8 +1,8 @@
 """What an OMPT tool within the program says of its threads: of libomp and of Intel's runtime, libgomp has no OMPT.
 
-``tool.c`` is loaded before the program. On a signal each thread enters a handler; once all are in it, each writes down
-what the runtime's own routines tell it, and stays until it is let go: what they wrote and what ``ompd`` says meanwhile
-are of one moment.
+The runtime loads ``tool.c``, unless the program has a tool of its own. On a signal each thread enters a handler; once
+all are in it, each writes down what the runtime's own routines tell it, and stays until it is let go: what they wrote
+and what ``ompd`` says meanwhile are of one moment.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def tool() -> Path:
 
 def environment(folder: Path) -> Mapping[str, str]:
     """Return what a program's environment needs for the tool to be loaded, and to write into *folder*."""
-    return {"LD_PRELOAD": str(tool()), FOLDER: str(folder)}
+    # The loader would end the name of what it preloads at a space.
+    return {"OMP_TOOL_LIBRARIES": str(tool()), FOLDER: str(folder)}
 
 
 @contextmanager

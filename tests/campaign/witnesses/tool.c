@@ -1,4 +1,4 @@
-/* A tool of OMPT that is loaded before the program (LD_PRELOAD). On a signal a thread writes down what the runtime tells
+/* A tool of OMPT that the runtime loads (OMP_TOOL_LIBRARIES). On a signal a thread writes down what the runtime tells
  * it of itself, and stays in the handler until it is let go, so that the moment lasts. tests/campaign/witnesses/ompt.py has
  * the same layout of what is shared, and sends the signals. */
 #define _GNU_SOURCE
