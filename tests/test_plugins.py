@@ -296,6 +296,7 @@ def test_a_mistake_anywhere_costs_no_other_runtime(
             unseen.append(f"{own.__name__}.{name}")
     # What no question asks of this program, or what the handles that it asks have as a plain attribute.
     assert {
+        *("Thread.scheduling_point", "Thread.wait_kind", "Task.is_tied", "Runtime.gone_threads"),
         *("StubPlugin.early_copies", "StubPlugin.rtl_names", "StubPlugin.demangle_name", "Runtime.module"),
         *("Runtime.threadprivate_mechanism", "Runtime.threadprivate_of_other", "Runtime.states", "Thread.address"),
         "Task.likeness",  # of tasks in queues alone

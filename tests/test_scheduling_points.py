@@ -13,7 +13,7 @@ import pytest
 from ompd.errors import Unavailable
 from ompd.model import SchedulingRecord, TaskRecord
 from ompd.questions import tasks, threads
-from ompd.questions.why.points import scheduling_points
+from ompd.questions.why.points import gone_threads, scheduling_points
 from ompd.runtimes.libgomp.handles import Thread
 from ompd.session import Session
 from tests.support.odd import AWAKE, Core, Odd, core_of
@@ -107,3 +107,48 @@ def test_who_cannot_be_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     with Session.open_core(core.path) as session:
         found, unread = scheduling_points(session, said(core, "waits"))
     assert not found and unread == dict.fromkeys(said(core, "waits"), "lost")
+
+
+# Threads that fork() has left in the parent
+
+
+@pytest.mark.parametrize(("where", "numbers"), [("outside", [1, 2]), ("primary", [1, 2]), ("worker", [2])])
+def test_a_child_of_libgomps_knows_threads_that_it_does_not_have(where: str, numbers: list[int]) -> None:
+    core = stalled("forked", "libgomp", "gcc", WHERE=where)
+    with Session.open_core(core.path) as session:
+        (gone,) = gone_threads(session).values()
+        assert len(session.process.threads()) == 1
+    assert sorted(thread.thread_num or 0 for thread in gone) == numbers
+    assert {thread.identifier for thread in gone} == {None}
+
+
+def test_a_child_of_libgomps_that_waits_for_them() -> None:
+    core = stalled("forked", "libgomp", "gcc", WHERE="outside", NEXT="1")
+    with Session.open_core(core.path) as session:
+        (gone,) = gone_threads(session).values()
+    assert sorted(thread.thread_num or 0 for thread in gone) == [1, 2]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES[1:], ids="-".join)
+def test_a_child_of_libomps_begins_anew(runtime: tuple[str, str]) -> None:
+    core = stalled("forked", *runtime, WHERE="outside", NEXT="1")
+    with Session.open_core(core.path) as session:
+        assert not gone_threads(session)
+        rows = [row for row in threads.ask(session).rows if row.thread_num is not None]
+    assert [(row.thread_num, row.team_size) for row in rows] == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_libomp_keeps_what_fork_has_left_until_it_is_called() -> None:
+    # Code of gcc calls the runtime where a construct begins, and not where a function does.
+    core = stalled("forked", "dynamic", "gcc", WHERE="worker")
+    (child,) = said(core, "child")
+    with Session.open_core(core.path) as session:
+        (gone,) = gone_threads(session).values()
+        assert session.process.threads() == (child,)
+    assert len(gone) == 2 and all(thread.identifier for thread in gone)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids="-".join)
+def test_a_process_that_was_not_forked_has_its_threads(runtime: tuple[str, str]) -> None:
+    with Session.open_core(stalled("awaited", *runtime, AT="taskwait").path) as session:
+        assert not gone_threads(session)

@@ -110,3 +110,19 @@ def test_distributed_barriers_count_elsewhere() -> None:
 def test_a_barrier_has_its_word_or_none() -> None:
     assert BarrierState.gathering((1, 2, 3), {3, 1}, word=(64, 2, 7)) == BarrierState((1, 3), (2,), None, 0, 64, 2, 7)
     assert BarrierState.gathering((1, 2), {2}) == BarrierState((2,), (1,))
+
+
+# The runtime's own locks
+
+
+@pytest.mark.parametrize(
+    ("link", "flags", "name"),
+    [("libgomp in the program", ("-DLIBGOMP",), "gomp_team.task_lock"), ("static runtime", (), "__kmp_forkjoin_lock")],
+    ids=["libgomp", "libiomp5"],
+)
+def test_a_lock_of_the_runtimes_own(link: str, flags: tuple[str, ...], name: str) -> None:
+    core = core_of(Odd("internal", flags=flags, link=link, folder=FOLDER), "gcc")
+    (wait,) = waits_of(core)
+    assert (wait.kind, wait.symbol) == ("internal_lock", name)
+    rows = told(core)
+    assert [row.state for row in rows.values() if row.wait is not None] == ["overhead"]

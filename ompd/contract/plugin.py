@@ -290,7 +290,7 @@ class ThreadHandle(Protocol):
         """Return the word that a tool stored with the thread. ``ompd_get_tool_data``."""
 
     def lock(self) -> LockState | None:
-        """Return the lock the thread waits for, None if it waits for none."""
+        """Return the lock the thread waits for, of the user's or of the runtime's own, None if it waits for none."""
 
     def wait_kind(self) -> str | None:
         """Return what a thread that waits is in where OMPT's states do not tell: ``dependence`` (of a task that is not

@@ -106,7 +106,8 @@ class Wait:
     """What a thread waits for.
 
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``doacross``, ``atomic``, ``taskwait``, ``taskgroup``,
-    ``dependence`` (of a task that is not deferred, or of a taskwait) …; ``object``
+    ``dependence`` (of a task that is not deferred, or of a taskwait), ``internal_lock`` (one of the runtime's own,
+    whose ``symbol`` is the runtime's name for it) …; ``object``
     is the address that identifies it (OMPT's wait identifier, or the word that counts who is at a barrier), ``symbol``
     its name in the source. ``arrived`` and
     ``expected`` count the threads of the barrier at which the thread is, ``missing`` are the native ids of the team's

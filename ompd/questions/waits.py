@@ -112,7 +112,7 @@ class Waits:
             facts.unavailable["wait"] = facts.unavailable["wait_id"] = facts.unavailable["state"]
             return None
         if not is_wait(state.state):
-            return None
+            return _internal(handle) if state.state == State.OVERHEAD else None
         if State.WAIT_BARRIER <= state.state < State.WAIT_TASKWAIT:
             return self._barrier(region, facts, thread)
         if state.state == State.WAIT_ORDERED and _kind(handle) == "doacross":
@@ -254,3 +254,12 @@ def lock_symbol(session: Session, kind: str, variable: int | None, *, is_unnamed
         return f"critical({critical})" if critical else "critical"
     offset = variable - place.symbol_address
     return f"&{place.symbol}" + (f"+{offset:#x}" if offset else "")
+
+
+def _internal(handle: ThreadHandle) -> Wait | None:
+    # In the runtime's own code a thread waits for nothing of the program's, but maybe for one of the runtime's locks.
+    try:
+        lock = handle.lock()
+    except OmpdError:
+        return None
+    return Wait("internal_lock", object=lock.address, symbol=lock.name) if lock and lock.kind == "internal" else None

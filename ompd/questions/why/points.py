@@ -1,12 +1,14 @@
-"""Where threads wait for tasks, for which ones, and which ones they may execute there."""
+"""Where threads wait for tasks, for which ones, and which ones they may execute there; and which threads are gone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ompd.contract.plugin import ThreadHandle
+from ompd.contract.waits import GoneThread
 from ompd.errors import OmpdError
 from ompd.model import SchedulingRecord
+from ompd.questions.facts.damage import lacks_threads
 from ompd.session import Session
 
 
@@ -56,3 +58,18 @@ def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
         tasks=tuple(task.id for task in point.tasks),
         is_whole=point.is_whole,
     )
+
+
+def gone_threads(session: Session) -> Mapping[str, Sequence[GoneThread]]:
+    """Return the threads that runtimes count among their own and that the process does not have, by the runtime's id;
+    runtimes without such threads, or of which that is unknown, are left out.
+    """
+    found: dict[str, Sequence[GoneThread]] = {}
+    for runtime in session.runtimes:
+        try:
+            gone = runtime.space.gone_threads() if runtime.space is not None else ()
+        except OmpdError:
+            continue
+        if gone and not lacks_threads(session):
+            found[runtime.id] = gone
+    return found

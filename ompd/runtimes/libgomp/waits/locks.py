@@ -25,8 +25,10 @@ def lock_of(thread: Thread, tasks: AllTasks) -> LockState | None:
     :raises Unavailable: if its registers show none, or several
     """
     group = thread.stack.innermost_group()
-    if group is None or group.entry is None:
+    if group is None:
         return None
+    if group.entry is None:
+        return _internal(thread)
     entry = group.entry
     if entry == "GOMP_ordered_start":
         return _ordered(thread)
@@ -44,7 +46,22 @@ def lock_of(thread: Thread, tasks: AllTasks) -> LockState | None:
         address = _mutex(thread, group, users=False)
         kind = "critical" if entry == "GOMP_critical_start" else "atomic"
         return LockState(address, kind, None, (), None, is_unnamed=kind == "critical")
-    return None
+    return _internal(thread)
+
+
+def _internal(thread: Thread) -> LockState | None:
+    # One of the runtime's own, if it sleeps on it: that of the lists of tasks of a live team, or one of its variables.
+    # It does not note who holds them.
+    runtime, word = thread.runtime, thread.stack.futex_word()
+    if word is None:
+        return None
+    for team in runtime.roster.live_teams:
+        if word == runtime.team_at(team).view.address_of("task_lock"):
+            return LockState(word, "internal", None, (), name="gomp_team.task_lock")
+    place = runtime.process.locate(word)
+    symbol = place.symbol if place.symbol_address == word else None
+    is_lock = symbol is not None and symbol.endswith("_lock") and place.module is runtime.module
+    return LockState(word, "internal", None, (), name=symbol) if is_lock else None
 
 
 def _mutex(thread: Thread, group: Group, *, users: bool) -> int:

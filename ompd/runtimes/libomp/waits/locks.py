@@ -15,10 +15,10 @@ from functools import cached_property
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME
 from ompd.contract.helpers.stacks import words_on
-from ompd.contract.memory import StructView, read_pointer, read_unsigned
+from ompd.contract.memory import StructView, read_pointer, read_unsigned, read_words
 from ompd.contract.process import Frame, Module
 from ompd.contract.waits import LOCK_TYPES, LockState
-from ompd.errors import BadInput, MemoryFault, OmpdError, Unavailable
+from ompd.errors import BadInput, LayoutUnavailable, MemoryFault, OmpdError, Unavailable
 from ompd.runtimes.libomp.stacks.code import Code
 from ompd.runtimes.libomp.teams.threads import Thread, Threads
 from ompd.runtimes.libomp.waits.lock_table import COUNTING, LockTable
@@ -39,6 +39,8 @@ LOCK_ROUTINES = {
     "omp_set_lock": "lock",
     "omp_set_nest_lock": "lock",
 }
+# By which the runtime acquires its own locks.
+_BOOTSTRAP = ("__kmp_acquire_ticket_lock", "__kmp_acquire_bootstrap_lock")
 # kmp_lock.h: the low byte of a direct lock's word tells its kind, the rest its owner's gtid + 1; a futex lock's lowest
 # bit of that says that somebody waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
@@ -75,7 +77,7 @@ class Locks:
         routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
         asked = next((LOCK_ROUTINES[name] for name in routines if name in LOCK_ROUTINES), None)
         if asked is None:
-            return None
+            return self._internal(thread, frames, code)
         in_registers, on_stack = self._candidates(thread, frames)
         candidates = list(dict.fromkeys(in_registers + on_stack))
         address = next((address for address in candidates if thread.address in self._queue(address)), None)
@@ -103,6 +105,35 @@ class Locks:
             if len(used) == 1:
                 return LockState(used[0], asked, None, (), held[used[0]])
         raise untold
+
+    def _internal(self, thread: Thread, frames: tuple[Frame, ...], code: Code) -> LockState | None:
+        # One of the runtime's own (kmp_bootstrap_lock_t, a ticket lock), by its symbol: the routine that acquires it
+        # has its address in a register, and by its tickets somebody waits. It notes no owner.
+        if not any(code.routine_of(frame) in _BOOTSTRAP for frame in frames):
+            return None
+        found: dict[int, str] = {}
+        for address in self._candidates(thread, frames)[0]:
+            place = self._process.locate(address)
+            if place.symbol is None or place.symbol_address != address or not place.symbol.startswith("__kmp_"):
+                continue
+            if self._is_awaited(address):
+                found[address] = place.symbol
+        if len(found) != 1:
+            return None
+        ((address, name),) = found.items()
+        return LockState(address, "internal", None, (), name=name)
+
+    def _is_awaited(self, address: int) -> bool:
+        # Without its layout only that it holds its own address.
+        try:
+            lock = self._structures.view("kmp_base_ticket_lock_t", address)
+            bits = 8 * lock.layout.field("next_ticket").size
+            is_lock = lock.pointer("self" if "self" in lock.layout.fields else "initialized") == address
+            return is_lock and (lock.unsigned("next_ticket") - lock.unsigned("now_serving")) % (1 << bits) >= 2
+        except LayoutUnavailable:
+            return address in read_words(self._process, address, 2)
+        except MemoryFault:
+            return False
 
     def asks_for_one(self, thread: Thread, frames: tuple[Frame, ...]) -> bool:
         """Return whether *frames* hold the address of a lock that *thread* proves to wait for."""
