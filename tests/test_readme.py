@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from ompd.commands.table import COMMANDS, Command
 from tests.support import require
 from tests.support.cache import CHECKOUT
-from tests.support.demo import alike, build, show, take_core
+from tests.support.demo import alike, build, renumbered, show, take_core
 
 README = CHECKOUT / "README.md"
 EXAMPLE = re.compile(r"^\$ ompd (.*)\n(?:(?!\$ |```).*\n)*", re.MULTILINE)
@@ -45,23 +44,6 @@ def test_help_shows_what_the_command_prints(command: Command, folder: Path) -> N
     assert alike(show(words, folder).partition("\n")[2]) == alike(command.example)
 
 
-def _renumber(text: str) -> str:
-    # Ids and tables as of a process 1234 with the threads 1234 to 1237.
-    ids = sorted(set(re.findall(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", text)), key=int)
-    new = dict(zip(ids, map(str, count(1234)), strict=False))
-    text = re.sub(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", lambda found: new[found[0]], text)
-    blocks = []
-    for block in text.split("\n\n"):
-        rows = [re.split(r" {2,}", line) for line in block.splitlines()]
-        is_table = re.match(r" *OMP +[A-Z]|  (?:\d+ threads|thread \d+) \(", block)
-        if is_table and len({len(row) for row in rows}) == 1:
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-            block = "\n".join(lines) + "\n" * block.endswith("\n")
-        blocks.append(block)
-    return "\n\n".join(blocks)
-
-
 def write_page() -> None:
     """Write anew what README.md shows."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -69,7 +51,7 @@ def write_page() -> None:
 
         def shown(found: re.Match[str]) -> str:
             between = "\n" if found[0].endswith("\n\n") else ""
-            return _renumber(show(found[1], folder)).rstrip("\n") + "\n" + between
+            return renumbered(show(found[1], folder)).rstrip("\n") + "\n" + between
 
         README.write_text(EXAMPLE.sub(shown, README.read_text()))
 

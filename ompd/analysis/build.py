@@ -96,7 +96,7 @@ class _Waits:
         if known is None:
             key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
             new = graph.find(key) is None
-            node = graph.add(Node(key, "barrier", "a barrier"))
+            node = graph.add(Node(key, "barrier", barrier_name(row)))
             self._barriers[row.parallel, id(missing)] = node, missing
             if new:
                 self._needs_of_barrier(node, row, wait, missing)
@@ -108,8 +108,8 @@ class _Waits:
         # Who has arrived is unknown. Those members of the team that the process does not have will not come.
         graph = self._graph
         if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
-            return self._lost(row, "a barrier")
-        node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", "a barrier"))
+            return self._lost(row, barrier_name(row))
+        node = graph.add(Node(f"barrier:{row.native_thread_id}", "barrier", barrier_name(row)))
         reason = row.unavailable.get("wait.missing", "who is missing is not known")
         graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
         return node
@@ -183,6 +183,14 @@ class _Waits:
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value
         self._graph.need(node, Need((holder,), 1, "held_by", source, why, address=address, value=value))
+
+
+def barrier_name(row: ThreadRecord) -> str:
+    """Return what the text calls the barrier at which a thread is: that at the end of a region by its construct."""
+    end = row.at_end_of
+    if end is None or end.file is None or end.line is None:
+        return "a barrier"
+    return f"the end of {end.construct or 'a region'} {end.file.rpartition('/')[2]}:{end.line}"
 
 
 def lock_name(wait: Wait) -> str:

@@ -11,6 +11,10 @@ from ompd.model import Link
 _TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cycle"))
 _RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"))
 
+# What somebody holds, and what sets threads free that wait for others.
+_HELD = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
+_DONE = {**dict.fromkeys(_HELD, "released"), "event": "fulfilled", "condition": "signalled"}
+
 
 class Sentences:
     """Sentences on one solved graph."""
@@ -20,7 +24,7 @@ class Sentences:
 
     def of(self, kind: str, root: Root, links: Sequence[Link]) -> str:
         """Return the summary of a verdict."""
-        ring = " -> ".join([f"{self._thread(link)} waits for {link.object}" for link in links[:6]])
+        ring = " -> ".join([self._waits(link) for link in links[:6]])
         count = len(root.threads)
         waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
         last = self._graph.nodes[root.nodes[0]]
@@ -33,7 +37,7 @@ class Sentences:
         if kind == "self_lock":
             return f"{self._thread(links[0])} waits for {links[0].object}, which it holds itself"
         if kind == "barrier_mismatch":
-            return f"the threads of one region wait at different barriers: {ring}"
+            return f"threads of one region wait at different barriers: {', '.join(map(self._at, links[:6]))}"
         if kind == "runtime_reentry":
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind == "barrier_absent":
@@ -41,7 +45,10 @@ class Sentences:
         if kind == "fork_child":
             return f"{waiting} threads that fork() did not copy into this process"
         if kind == "lock_abandoned":
-            return f"{waiting} {self._before(root)}, which nobody is left to release"
+            name = self._before(root)
+            if root.end is End.OPEN:
+                return f"{waiting} {name}, and no thread that could release it goes on"
+            return f"{waiting} {name}, which nobody is left to release"
         if kind == "event_unfulfilled":
             return f"{waiting} a task whose {last.name} nobody has fulfilled"
         if kind == "taskwait_starved":
@@ -49,8 +56,7 @@ class Sentences:
         if kind == "task_dependence_cycle":
             return f"tasks depend on each other in a circle: {ring}"
         if kind == "external_wait":
-            why = f", {last.reason}" if last.reason is not None and root.end is End.OUTSIDE else ""
-            return f"{waiting} {names}{why}"
+            return f"{waiting} {names}{_because(last.reason) if root.end is End.OUTSIDE else ''}"
         if kind == "laggard":
             return f"{waiting} {names}, which {'works' if len(root.nodes) == 1 else 'work'}"
         if kind == "oversubscribed":
@@ -87,6 +93,8 @@ class Sentences:
         waiting = len(self._nodes.waiting)
         if not waiting:
             return f"nothing hangs: {counted(working, 'OpenMP thread')} at work, none waits"
+        if not working:
+            return f"nothing hangs: {counted(waiting, 'thread')} will go on, what they wait for has happened"
         verb = "waits" if waiting == 1 else "wait"
         return f"nothing hangs: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
 
@@ -96,18 +104,36 @@ class Sentences:
             objects = [node for node in root.nodes if self._graph.nodes[node].kind != "thread"]
             if not objects:
                 return None
-            freed = self._solved.freed(objects[:1])
             total = len(self._nodes.waiting)
-            return (
-                f"if {self._graph.nodes[objects[0]].name} were released, {len(freed)} of {total} waiting threads go on"
-            )
+            held = [node for node in objects if self._graph.nodes[node].kind in _HELD]
+            if not held:
+                freed = self._solved.freed(objects)
+                is_met = all(self._graph.nodes[node].kind == "barrier" for node in objects)
+                how = "all came to one barrier" if is_met else "this circle were broken"
+                return f"if {how}, {len(freed)} of {total} waiting threads would go on"
+            freed = self._solved.freed(held[:1])
+            return f"if {self._graph.nodes[held[0]].name} were released, {len(freed)} of {total} waiting threads go on"
         if root.end in (End.ENDED, End.OPEN, End.OUTSIDE):
             freed = self._solved.freed(root.nodes)
             if not freed:
                 return None
             name = listed([self._graph.nodes[node].name for node in root.nodes])
-            return f"if it were not for {name}, {len(freed)} of {len(self._nodes.waiting)} waiting threads would go on"
+            total = len(self._nodes.waiting)
+            done = _DONE.get(self._graph.nodes[root.nodes[0]].kind) if root.end is End.OPEN else None
+            if done is not None:
+                return f"if {name} were {done}, {len(freed)} of {total} waiting threads would go on"
+            return f"if it were not for {name}, {len(freed)} of {total} waiting threads would go on"
         return None
+
+    def _waits(self, link: Link) -> str:
+        is_many = len(link.threads) > 1 and link.kind == "barrier"
+        return f"{self._thread(link)} {'wait' if is_many else 'waits'} for {link.object}"
+
+    def _at(self, link: Link) -> str:
+        where = link.where
+        if where is None or where.file is None or where.line is None:
+            return f"{self._thread(link)} at {link.object}"
+        return f"{self._thread(link)} at {where.file.rpartition('/')[2]}:{where.line}"
 
     @staticmethod
     def _thread(link: Link) -> str:
@@ -115,6 +141,12 @@ class Sentences:
             return counted(len(link.threads), "thread")
         number = f"thread {link.thread_num} " if link.thread_num is not None else "thread "
         return f"{number}({link.thread})" if link.thread_num is not None else f"{number}{link.thread}"
+
+
+def _because(reason: str | None) -> str:
+    if reason is None:
+        return ""
+    return f", which {reason[3:]}" if reason.startswith("it ") else f": {reason}"
 
 
 def next_step(kind: str, roots: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from ompd.model import SystemWait
 _NAMES = {
     "mutex": "mutex",
     "condition": "condition variable",
-    "join": "end of a thread",
+    "join": "the end of a thread",
     "semaphore": "semaphore",
     "rwlock": "read-write lock",
     "pthread_barrier": "POSIX barrier",

@@ -230,7 +230,7 @@ COMMANDS = (
         _ask_why,
         "print_why",
         f"{_HEAD}"
-        "4 threads wait for &progress_lock, which nobody is left to release\n"
+        "4 threads wait for &progress_lock, and no thread that could release it goes on\n"
         "  verdict    lock_abandoned\n"
         "  stuck      proven: whatever is not known, these threads never go on\n"
         "  cause      possible: nothing that was read speaks against it\n"
@@ -253,7 +253,7 @@ COMMANDS = (
         "    #1 simulate  hang.c:50\n"
         "    #2 main      hang.c:70\n"
         "\n"
-        "  free       if it were not for &progress_lock, 4 of 4 waiting threads would go on\n"
+        "  free       if &progress_lock were released, 4 of 4 waiting threads would go on\n"
         "  next       ompd stack core.1234 --thread 1235 --locals",
         folds=True,
         options=(

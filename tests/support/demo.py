@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,20 @@ def show(words: str, folder: Path) -> str:
         check=True,
     )
     return f"$ ompd {words}\n{run.stdout}"
+
+
+def renumbered(text: str) -> str:
+    """Return what :func:`show` did with ids and tables as of a process 1234 with the threads 1234, 1235 …."""
+    ids = sorted(set(re.findall(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", text)), key=int)
+    new = dict(zip(ids, map(str, count(1234)), strict=False))
+    text = re.sub(r"(?<!core\.)(?<![.:/\dx])\b\d{3,7}\b(?!\.\d)", lambda found: new[found[0]], text)
+    blocks = []
+    for block in text.split("\n\n"):
+        rows = [re.split(r" {2,}", line) for line in block.splitlines()]
+        is_table = re.match(r" *OMP +[A-Z]|  (?:\d+ threads|thread \d+) \(", block)
+        if is_table and len({len(row) for row in rows}) == 1:
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+            block = "\n".join(lines) + "\n" * block.endswith("\n")
+        blocks.append(block)
+    return "\n\n".join(blocks)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ompd.model import Answer, StackRecord, VerdictRecord
+from ompd.model import Answer, Place, StackRecord, VerdictRecord
 from ompd.questions import stacks
 from ompd.session import Session
 
 _VERDICTS = 3  # how many of the first verdicts get stacks
 _STACKS = 2  # how many stacks a verdict has
+_SYSTEM = ("/usr/include/", "/usr/lib/")  # headers of the C and C++ libraries, and of compilers
 _CANDIDATES = 4  # how many threads are looked at to find stacks that differ
 
 
@@ -29,7 +30,7 @@ def add_stacks(
     answer = stacks.ask(session, threads=wanted)
     found = {row.native_thread_id: _of_user(row) for row in answer.rows}
     first = [
-        replace(verdict, stacks=tuple(_different(found, some[:_CANDIDATES])))
+        replace(_in_source(verdict, found), stacks=tuple(_different(found, some[:_CANDIDATES])))
         for verdict, some in zip(verdicts, named, strict=False)
     ]
     return (*first, *verdicts[len(first) :]), answer
@@ -39,6 +40,26 @@ def _named(verdict: VerdictRecord) -> Iterator[int]:
     # Those on which the others depend come first; of the links the last one is nearest to where the waits end.
     links = [link.thread for link in reversed(verdict.cycle) if link.thread is not None]
     yield from dict.fromkeys((*verdict.roots[:_CANDIDATES], *links[:_CANDIDATES]))
+
+
+def _in_source(verdict: VerdictRecord, found: Mapping[int | None, StackRecord]) -> VerdictRecord:
+    # Headers of the system are expanded into the user's code, as std::mutex::lock is: who called them is meant.
+    callers: dict[Place, Place] = {}
+    links = []
+    for link in verdict.cycle:
+        caller = _caller(link.where, found.get(link.thread))
+        if caller is not None and link.where is not None:
+            callers[link.where] = caller
+        links.append(replace(link, where=caller or link.where))
+    place = verdict.place
+    return replace(verdict, cycle=tuple(links), place=callers.get(place, place) if place is not None else None)
+
+
+def _caller(place: Place | None, stack: StackRecord | None) -> Place | None:
+    if place is None or stack is None or place.file is None or not place.file.startswith(_SYSTEM):
+        return None
+    own = (f for f in stack.frames if f.file is not None and not f.file.startswith(_SYSTEM))
+    return next((Place(f.address, f.function, f.file, f.line, f.unproven) for f in own), None)
 
 
 def _of_user(row: StackRecord) -> StackRecord:

@@ -7,13 +7,14 @@ from shlex import quote
 
 from ompd.model import Answer, Evidence, Link, StackRecord, TargetRecord, VerdictRecord
 from ompd.render.answers.stacks import stack_lines
-from ompd.render.words import format_count, format_place, format_threads
+from ompd.render.words import UNKNOWN, format_count, format_place, format_threads
 
 _FULL = 3  # verdicts that are not in one line each
 _BRIEF = 8  # verdicts in one line each; of more it is said how many they are
 _LINKS, _SHORT = 8, 3  # links of the first verdict, and of the others
 _FRAMES = 8
 _UNKNOWNS = 3
+_WIDEST = 40  # of what a thread does
 _LABEL = 10  # width of the column of labels
 
 _STUCK = {
@@ -35,7 +36,7 @@ _HOLDERS = {
     "held_by": "held by {}",
     "member": "{} has not arrived",
     "executes": "executed by {}",
-    "waits_for": "which ends with {}",
+    "waits_for": "which needs {}",
 }
 _OTHER_HOLDERS = frozenset(("child", "depends_on", "may_run"))
 
@@ -134,7 +135,9 @@ def _one(link: Link) -> str:
 
 def _what(link: Link) -> str:
     if link.kind == "thread":
-        return link.object or "works"
+        reason = link.object.removeprefix("it ")
+        # Why nothing is known of a thread takes a sentence, which comes below.
+        return reason or "works" if len(reason) <= _WIDEST else UNKNOWN
     verb = "wait" if len(link.threads) > 1 else "waits"
     return f"{verb} {'at' if link.kind in _AT else 'for'} {link.object}"
 
@@ -145,6 +148,8 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
         if link.holder is None:
             is_open = link.kind in _LOCKS
             yield "nobody is known to hold it" if is_open else ""
+        elif link.kind == "join" and link.holder == "waits_for":
+            yield f"which is {_one(after)}"
         elif link.holder in _HOLDERS:
             yield _HOLDERS[link.holder].format(_one(after))
         elif link.holder in _OTHER_HOLDERS:
