@@ -10,6 +10,15 @@ from ompd.analysis.roots import End, Root, Solved
 from ompd.model import Evidence, Link, Place
 
 _MOST_LINKS = 64
+_VERBS = {
+    "waits_for": "waits for",
+    "held_by": "is held by",
+    "member": "misses",
+    "executes": "is executed by",
+    "child": "needs",
+    "depends_on": "depends on",
+    "may_run": "can be executed by",
+}
 
 
 class Chains:
@@ -147,8 +156,7 @@ class Chains:
         found = []
         for origin, target, need in self._steps(root):
             names = self._graph.nodes[origin].name, self._graph.nodes[target].name
-            verb = {"waits_for": "waits for", "held_by": "is held by", "member": "misses", "executes": "is executed by"}
-            text = f"{names[0]} {verb.get(need.kind, need.kind.replace('_', ' '))} {names[1]}"
+            text = f"{names[0]} {_VERBS.get(need.kind, need.kind)} {names[1]}"
             why = need.reasoning if not need.is_known else need.evidence
             source = need.source if need.is_known else "stack" if need.reasoning is not None else "derived"
             found.append(Evidence(f"{text}: {why}" if why else text, source, need.address, need.value))

@@ -15,6 +15,7 @@ _LINKS, _SHORT = 8, 3  # links of the first verdict, and of the others
 _FRAMES = 8
 _UNKNOWNS = 3
 _WIDEST = 40  # of what a thread does
+_STEPS = 6  # of waits for tasks
 _LABEL = 10  # width of the column of labels
 
 _STUCK = {
@@ -38,6 +39,7 @@ _HOLDERS = {
     "executes": "executed by {}",
     "waits_for": "which needs {}",
 }
+_BY_TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cycle"))
 _OTHER_HOLDERS = frozenset(("child", "depends_on", "may_run"))
 
 
@@ -175,6 +177,10 @@ def _notes(
 ) -> Iterator[str]:
     if verdict.what_if is not None:
         yield _labelled("free", verdict.what_if)
+    if verdict.kind in _BY_TASKS and not verbose:
+        # The tasks between threads are no links of their own.
+        for item in verdict.evidence[:_STEPS]:
+            yield _labelled("because", item.text)
     for variable in verdict.variables:
         yield _labelled("differs", ", ".join(f"{key} {value}" for key, value in variable.items()))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
