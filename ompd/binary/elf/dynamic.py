@@ -29,7 +29,6 @@ _FIRST_GIVEN = 2  # VER_NDX_LOCAL and VER_NDX_GLOBAL are no versions; the first 
 _MAX_VERSIONS = 1 << 12
 _MAX_CHAIN = 1 << 14
 _MAX_NAME = 1 << 12
-_MAX_NEEDED = 1 << 10
 
 
 class Version(NamedTuple):
@@ -70,25 +69,22 @@ class DynamicLinking:
         if elf.ident_class != 64:
             raise MalformedFile(f"{elf.name}: not a 64-bit file")
         self._symbol = struct.Struct(self._order + "IBBHQQ")
-        self._entries = elf.dynamic()
-        self._tags = dict(reversed(self._entries))
+        self._tags = dict(reversed(elf.dynamic()))
 
     @property
     def linkage_table(self) -> int | None:
         """The link-time address of the table that is shared with the loader (DT_PLTGOT), None without one."""
         return self._tags.get(gabi.DT_PLTGOT)
 
-    @property
+    @cached_property
     def soname(self) -> str | None:
         """What the file calls itself (DT_SONAME)."""
-        offset = self._tags.get(gabi.DT_SONAME)
-        return self._string(offset) if offset is not None else None
+        return self._elf.soname()
 
-    @property
+    @cached_property
     def needed(self) -> tuple[str, ...]:
         """The libraries that it was linked with (DT_NEEDED), in their order."""
-        offsets = [value for tag, value in self._entries if tag == gabi.DT_NEEDED]
-        return tuple(self._string(offset) for offset in offsets[:_MAX_NEEDED])
+        return self._elf.needed()
 
     @property
     def is_symbolic(self) -> bool:
