@@ -177,7 +177,7 @@ def test_the_package_of_a_file_is_read_from_dpkgs_lists(tmp_path: Path) -> None:
     (info / "libgomp1:amd64.list").write_text("/.\n/usr\n/lib/x86/libgomp.so.1.0.0\n")
     (info / "libother.list").write_text("/usr/lib/x86/libgomp.so.1.0.0.not\n")
     (info / "Bad;name.list").write_text("/usr/lib/x86/bad.so\n")
-    wanted = ["/usr/lib/x86/libgomp.so.1.0.0", "/usr/lib/x86/bad.so", "/opt/own.so"]
+    wanted = ["/usr/lib/x86/libgomp.so.1.0.0", "/usr/lib/x86/bad.so", "/home/own.so"]
     assert packages.owners(wanted, tmp_path) == {wanted[0]: "libgomp1"}
     assert packages.owners(wanted, tmp_path / "nowhere") == {}
 

@@ -387,7 +387,7 @@ COMMANDS = (
         "    means:  larger private arrays and deep recursion overflow it\n"
         "    remedy: OMP_STACKSIZE=16M\n"
         "\n"
-        "2 notes; 5 things are in order",
+        "2 notes; 4 things are in order",
         alone=_ask_doctor_alone,
     ),
 )

@@ -29,6 +29,7 @@ _SERVERS = {
 }
 _INSTALLERS = {"debian": "apt install", "fedora": "dnf install", "arch": "pacman -S", "opensuse": "zypper install"}
 _FAMILIES = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora", "almalinux": "fedora", "suse": "opensuse"}
+_PACKAGED = ("/usr/", "/lib", "/bin/", "/sbin/", "/opt/", "/srv/", "/etc/")
 _MAX_LISTS, _MAX_LIST = 1 << 14, 32 << 20
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*")
 
@@ -70,13 +71,17 @@ def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
     """Return the package of Debian's kind that installed each of some files, without those of none."""
     wanted: dict[bytes, str] = {}
     for path in paths:
+        if not path.startswith(_PACKAGED):
+            continue  # nobody's package: the lists are some hundred files
         wanted.update((name.encode("utf-8", "surrogateescape"), path) for name in _names_of(path))
+    if not wanted:
+        return {}
     found: dict[str, str] = {}
     try:
         lists = sorted((root / "var/lib/dpkg/info").glob("*.list"))[:_MAX_LISTS]
     except OSError:
         return {}
-    for file in lists if wanted else ():
+    for file in lists:
         package = file.name.removesuffix(".list").partition(":")[0]
         if _PACKAGE.fullmatch(package) is None:
             continue
