@@ -55,8 +55,11 @@ def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> d
     return found
 
 
-def read_current_environment(memory: _Strings, environ: int) -> dict[str, str]:
-    """Return the environment as the program has it now, from the C library's variable ``environ``.
+def read_current_environment(
+    memory: _Strings, environ: int, auxiliary_vector: Mapping[int, int]
+) -> dict[str, str] | None:
+    """Return the environment as the program has it now, from the C library's variable ``environ``; None if its pointers
+    are still the kernel's, which :func:`read_environment` verifies.
 
     :param environ: the variable's address
     :raises Unavailable: if the target does not hold all of it
@@ -65,13 +68,18 @@ def read_current_environment(memory: _Strings, environ: int) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         at = int.from_bytes(memory.read(environ, size), order)
+        if 0 <= auxiliary_vector.get(AT_RANDOM, 0) - at < _MAX_BYTES:
+            return None
         for _ in range(_MAX_CURRENT):
             string = int.from_bytes(memory.read(at, size), order) if at else 0
             if not string:
                 return found
             name, equals, value = memory.read_string(string, _MAX_STRING).decode("utf-8", "replace").partition("=")
-            if equals:
-                found.setdefault(name, value)
+            if not equals:
+                raise CorruptState(
+                    string, "a variable without a value, which nobody sets: zeros of what is lost, perhaps"
+                )
+            found.setdefault(name, value)
             at += size
     except OmpdError as error:
         raise Unavailable(f"the environment as it is now: {error}") from error

@@ -156,4 +156,5 @@ def current_environment(session: Session) -> Mapping[str, str]:
         address = session.process.find_symbol("environ")
     except OmpdError as error:
         raise Unavailable(f"the environment as it is now: {error}") from error
-    return read_current_environment(session.process.memory, address)
+    found = read_current_environment(session.process.memory, address, session.process.auxiliary_vector())
+    return found if found is not None else session.process.environment()

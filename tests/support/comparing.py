@@ -57,6 +57,8 @@ def compare(command: str, intact: Mapping[str, Any], damaged: Mapping[str, Any] 
     """
     if command == "why":
         return _compare_verdicts(intact["why"], damaged["why"] if damaged is not None else ())
+    if command == "doctor":
+        return _compare_findings(intact, damaged)
     every = {_identity(command, row): row for row in intact[command]}
     of = sum(1 for row in every.values() for _ in _leaves(row))
     if damaged is None:
@@ -94,6 +96,26 @@ def _compare_verdicts(intact: Sequence[Row], damaged: Sequence[Row]) -> Compared
                      for rows in (intact, damaged))  # fmt: skip
     wrong = tuple(f"thread {native} is proven to be stuck" for native in sorted(other - proven))
     return Compared(len(other & proven), len(proven), wrong)
+
+
+def _compare_findings(intact: Row, damaged: Row | None) -> Compared:
+    # That a core has lost something is a finding of its own, and so are files that cannot be verified for it. What is
+    # said of the process itself is said of the whole core, too; numbers may be lower, which are called so.
+    def risks(answer: Row) -> set[str]:
+        return {row["kind"] for row in answer["doctor"] if row["finding"] is not None and _is_of_the_process(row)}
+
+    if damaged is None:
+        return Compared(0, len(risks(intact)), ())
+    wrong = [f"{kind} is found" for kind in sorted(risks(damaged) - risks(intact))]
+    wrong += [f"{text!r} is in order" for text in damaged["in_order"] if text not in intact["in_order"]]
+    untold = any(row["finding"] is None for row in damaged["doctor"])
+    if damaged["complete"] and not untold and risks(damaged) != risks(intact):
+        wrong.append(f"{risks(intact) - risks(damaged)} are not found, and the answer is called complete")
+    return Compared(len(risks(damaged) & risks(intact)), len(risks(intact)), tuple(wrong))
+
+
+def _is_of_the_process(row: Row) -> bool:
+    return row["area"] == "process" or row["kind"] in ("omp_debug", "debug_information", "no_runtime")
 
 
 def _wrong_frames(row: Row, true: Row) -> Iterator[str]:

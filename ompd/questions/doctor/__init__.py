@@ -17,6 +17,7 @@ from ompd.model.findings import DoctorAnswer, FindingRecord
 from ompd.questions import threads
 from ompd.questions.doctor import files, process, runtimes
 from ompd.questions.facts.answers import answer, begin
+from ompd.questions.facts.damage import is_damaged
 from ompd.questions.facts.gathering import Problems
 from ompd.questions.runtimes import records
 from ompd.session import Session, face
@@ -36,11 +37,16 @@ def ask(session: Session) -> DoctorAnswer:
         files.target(session),
         *runtimes.examine(session, known),
         files.modules(session),
-        process.examine(session, rows, environment),
+        process.examine(session, rows, environment, is_partial=bool(doubts) or is_damaged(session)),
     )
     found = answer(session, _sorted(reports), known, problems)
     return DoctorAnswer(
-        found.target, found.runtimes, found.rows, found.complete, found.warnings, in_order=_in_order(reports)
+        found.target,
+        found.runtimes,
+        found.rows,
+        found.complete,
+        found.warnings,
+        in_order=() if is_damaged(session) else _in_order(reports),  # what is lost may not be
     )
 
 

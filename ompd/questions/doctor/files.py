@@ -45,7 +45,7 @@ def target(session: Session) -> Report:
         )
     if session.note is not None:
         report.add("core_note", "note", name, session.note, "it was read all the same", None)
-    if session.target.kind == "core":
+    if session.target.kind == "core" and loss is None:
         _omitted(session, report)
     return report
 

@@ -29,12 +29,17 @@ def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
 
 
 def examine(
-    session: Session, threads: Sequence[ThreadRecord], environment: tuple[Mapping[str, str] | None, str]
+    session: Session,
+    threads: Sequence[ThreadRecord],
+    environment: tuple[Mapping[str, str] | None, str],
+    *,
+    is_partial: bool = False,
 ) -> Report:
     """Return the risks of the process.
 
     :param threads: the rows of ``threads``
     :param environment: what :func:`environment_of` returned
+    :param is_partial: whether there may be threads, or facts about some, that could not be read
     """
     report = Report("process")
     variables, source = environment
@@ -42,10 +47,11 @@ def examine(
         report.unknown("environment", "environment", source, "whether settings endanger the program is unknown")
     else:
         _duplicates_allowed(report, variables, source)
-    is_over = _processors(session, report, threads)
+    at_least = "at least " * is_partial
+    is_over = _processors(session, report, threads, at_least)
     if is_over and variables is not None:
         _active_waits(report, variables, {runtime.found.kind for runtime in session.runtimes})
-    _stacks(session, report, threads, variables or {})
+    _stacks(session, report, threads, variables or {}, at_least)
     _fork(session, report, threads)
     return report
 
@@ -67,7 +73,7 @@ def _duplicates_allowed(report: Report, variables: Mapping[str, str], source: st
 # Threads and processors
 
 
-def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord]) -> bool:
+def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord], at_least: str) -> bool:
     # Returns whether there are more threads in active regions than processors.
     members = [row for row in threads if row.parallel is not None and row.native_thread_id is not None]
     active = {row.native_thread_id for row in members if (row.active_level or 0) > 0}
@@ -77,21 +83,21 @@ def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord
     if usable is None:
         report.unknown(
             "oversubscription",
-            f"{len(active)} threads in active regions",
+            f"{at_least}{len(active)} threads in active regions",
             why,
             "whether more threads work than there are processors is unknown",
         )
         return False
     if len(active) <= usable:
-        report.fine(f"{len(active)} threads are in active regions, and the process may use {words}")
+        report.fine(f"{at_least}{len(active)} threads are in active regions, and the process may use {words}")
         return False
     nested = any((row.active_level or 0) > 1 for row in members)
     whole = max(1, int(usable))
     report.add(
         "nested_oversubscription" if nested else "oversubscription",
         "warning",
-        f"{len(active)} threads",
-        f"{len(active)} threads are in active{' nested' * nested} regions, and the process may use {words}",
+        f"{at_least}{len(active)} threads",
+        f"{at_least}{len(active)} threads are in active{' nested' * nested} regions, and the process may use {words}",
         "they take turns on the processors: at each barrier all wait for those that have not had their turn",
         f"OMP_NUM_THREADS={whole}" + (" OMP_MAX_ACTIVE_LEVELS=1" if nested else "") + _or_more(whole),
     )
@@ -169,7 +175,9 @@ def _blocks_late(text: str) -> bool:
 # Stacks
 
 
-def _stacks(session: Session, report: Report, threads: Sequence[ThreadRecord], variables: Mapping[str, str]) -> None:
+def _stacks(
+    session: Session, report: Report, threads: Sequence[ThreadRecord], variables: Mapping[str, str], at_least: str
+) -> None:
     extents = face.stack_extents(session)
     for row in threads:
         if row.failed and row.si_addr is not None and row.native_thread_id is not None:
@@ -196,8 +204,8 @@ def _stacks(session: Session, report: Report, threads: Sequence[ThreadRecord], v
     report.add(
         "small_stacks",
         "note",
-        f"{count} worker{'s' * (count != 1)}",
-        f"{count} worker{'s have' if count != 1 else ' has'} a stack of {_size(least)}{setting}",
+        f"{at_least}{count} worker{'s' * (count != 1)}",
+        f"{at_least}{count} worker{'s have' if count != 1 else ' has'} a stack of {_size(least)}{setting}",
         "larger private arrays and deep recursion overflow it",
         "OMP_STACKSIZE=16M",
     )

@@ -10,6 +10,7 @@ from ompd.errors import LayoutUnavailable, NotInitialised, OmpdError
 from ompd.machine.report import Report
 from ompd.model import RuntimeRecord
 from ompd.model.findings import LoadChain
+from ompd.questions.facts.damage import NO_RUNTIME, is_damaged
 from ompd.session import LoadedRuntime, Session, face
 
 _LLVM = frozenset(("libomp", "libiomp5"))
@@ -25,20 +26,28 @@ def examine(session: Session, rows: Sequence[RuntimeRecord]) -> tuple[Report, ..
     for runtime, row in zip(loaded, rows, strict=True):
         _readable(readable, runtime, row)
     if not loaded and not session.stop.lost_runtimes:
-        count = len(session.process.modules())
-        readable.add(
-            "no_runtime",
-            "error",
-            "OpenMP",
-            f"no OpenMP runtime among the {count} modules of the process",
-            "there are no OpenMP threads, regions and tasks to show; `ompd stack --raw` shows the stacks",
-            "link the program with -fopenmp; if it loads OpenMP later, inspect it then",
-        )
+        _none(session, readable)
     if len(loaded) > 1:
         _several(session, risks)
-    elif loaded:
+    elif loaded and not session.stop.lost_runtimes:
         risks.fine(f"one OpenMP runtime: {loaded[0].found.module.name}")
     return readable, risks
+
+
+def _none(session: Session, report: Report) -> None:
+    lost = "there are no OpenMP threads, regions and tasks to show; `ompd stack --raw` shows the stacks"
+    if is_damaged(session):
+        report.unknown("no_runtime", "OpenMP", NO_RUNTIME, lost)
+        return
+    count = len(session.process.modules())
+    report.add(
+        "no_runtime",
+        "error",
+        "OpenMP",
+        f"no OpenMP runtime among the {count} modules of the process",
+        lost,
+        "link the program with -fopenmp; if it loads OpenMP later, inspect it then",
+    )
 
 
 # Runtimes that cannot be read, or not as well as they could be
