@@ -71,6 +71,16 @@ def test_the_holder_of_a_nestable_lock(runtime: tuple[str, str], holder: str) ->
             assert wait.owner is None and wait.owner_gone is not None and "no thread has it" in wait.owner_gone
 
 
+@pytest.mark.parametrize("kind", [None, "tas", "futex", "ticket", "queuing", "drdpa"])
+@pytest.mark.parametrize("runtime", [("dynamic", "gcc"), ("libomp-14", "gcc"), ("libomp-19", "clang")], ids="-".join)
+def test_the_holder_of_a_lock_has_ended(runtime: tuple[str, str], kind: str | None) -> None:
+    core = stalled("holders", *runtime, HOLDER="alone", **({"KMP_LOCK_KIND": kind} if kind else {}))
+    (wait,) = waits_of(core)
+    assert (wait.kind, wait.symbol, wait.owner) == ("lock", "&lock", None)
+    assert wait.owner_gone is not None and "which it does not have any more" in wait.owner_gone
+    assert wait.owner_address is not None and wait.owner_value == word_at(core, wait.owner_address, 4)
+
+
 def test_a_task_whose_thread_cannot_be_read_is_not_said_to_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
     core = stalled("holders", "libgomp", "gcc", HOLDER="task")
     monkeypatch.setattr("ompd.questions.waits.lacks_threads", lambda _: True)

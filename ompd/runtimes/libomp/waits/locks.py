@@ -257,7 +257,8 @@ class Locks:
             return False
         lock = self._counting(address)
         bits = 8 * lock.layout.field("next_ticket").size
-        return 2 <= (lock.unsigned("next_ticket") - lock.unsigned("now_serving")) % (1 << bits) <= len(self._by_gtid)
+        drawn = (lock.unsigned("next_ticket") - lock.unsigned("now_serving")) % (1 << bits)
+        return 2 <= drawn <= len(self._by_gtid) + 1  # whose ticket is served may have ended
 
     @cached_property
     def _criticals(self) -> list[int]:
@@ -298,7 +299,20 @@ class Locks:
             return None
         gtid = (payload >> 1 if tag == _DIRECT_FUTEX else payload) - 1
         owner = self._by_gtid.get(gtid)
-        return (candidate, gtid) if owner is not None and owner.address != thread.address else None
+        if owner is None:
+            # It may have ended. Then what is there is chance, unless it is known to be a lock.
+            is_number = 0 <= gtid < self._runtime.capacity
+            return (candidate, gtid) if is_number and self._is_lock(candidate, module) else None
+        return (candidate, gtid) if owner.address != thread.address else None
+
+    def _is_lock(self, candidate: int, module: Module | None) -> bool:
+        if module is not None:
+            return any(known.address == candidate for known in self._process.variables_of_type(module, LOCK_TYPES))
+        try:
+            tag = self._table.tags.get(candidate)
+            return tag is not None and self._table.proves(candidate, tag)
+        except OmpdError:
+            return False
 
 
 def _addresses(words: list[int]) -> list[int]:
