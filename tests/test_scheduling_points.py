@@ -63,6 +63,17 @@ def test_which_tasks_a_thread_waits_for(runtime: tuple[str, str], at: str) -> No
     assert row.wait is not None and row.wait.kind == at
 
 
+@pytest.mark.parametrize("runtime", [("libgomp", "gcc"), ("libomp-14", "gcc")], ids="-".join)
+def test_a_core_of_gdb_tells_the_same(runtime: tuple[str, str]) -> None:
+    odd = Odd("awaited", link=runtime[0], environment={**AWAKE, "AT": "taskgroup"}, folder=FOLDER)
+    core = core_of(odd, runtime[1], kind="gcore")
+    points, rows = looked(core)
+    (waiting,) = said(core, "waits")
+    point = points[waiting]
+    assert (point.kind, point.count, point.is_whole) == ("taskgroup", 2, True)
+    assert sorted(rows[task].thread or 0 for task in point.tasks) == said(core, "awaited")
+
+
 def test_a_taskwait_of_libgomp_takes_no_grandchildren() -> None:
     core = stalled("awaited", "libgomp", "gcc", AT="starved")
     points, rows = looked(core)

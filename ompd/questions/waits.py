@@ -13,7 +13,7 @@ from ompd.contract.waits import LOCK_TYPES, BarrierState
 from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
 from ompd.questions import places
-from ompd.questions.facts.damage import lacks_threads
+from ompd.questions.facts.damage import is_damaged
 from ompd.questions.facts.gathering import Facts
 from ompd.session import Session
 
@@ -207,9 +207,9 @@ class Waits:
             for key in keys:
                 facts.unavailable[f"wait.{key}"] = reason
         gone = lock.owner_gone
-        if gone is not None and lacks_threads(self._session):
+        if gone is not None and is_damaged(self._session):
             gone = None
-            facts.unavailable["wait.owner_gone"] = "the process may have threads that the target has lost"
+            facts.unavailable["wait.owner_gone"] = "the target has lost something: it may be what has the lock"
         elif lock.owner is None and lock.owner_address is not None and gone is None:
             facts.unavailable["wait.owner_gone"] = "what the owner's word names was not found"
         return Wait(

@@ -8,7 +8,7 @@ from ompd.contract.plugin import ThreadHandle
 from ompd.contract.waits import GoneThread
 from ompd.errors import OmpdError
 from ompd.model import SchedulingRecord
-from ompd.questions.facts.damage import lacks_threads
+from ompd.questions.facts.damage import is_damaged
 from ompd.session import Session
 
 
@@ -70,6 +70,6 @@ def gone_threads(session: Session) -> Mapping[str, Sequence[GoneThread]]:
             gone = runtime.space.gone_threads() if runtime.space is not None else ()
         except OmpdError:
             continue
-        if gone and not lacks_threads(session):
+        if gone and not is_damaged(session):
             found[runtime.id] = gone
     return found
