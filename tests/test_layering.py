@@ -86,6 +86,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.session.face", "ompd.debugger.survey.stack_extents"),
     ("ompd.session.face", "ompd.debugger.targets.live.processors"),
     ("ompd.session.face", "ompd.debugger.targets.live.refusals"),
+    ("ompd.session.face", "ompd.debugger.system_waits.facts"),
     ("ompd.session.face", "ompd.debugger.variables.names"),
     ("ompd.session.face", "ompd.debugger.variables.reader"),
     ("ompd.session.face", "ompd.debugger.variables.choices"),

@@ -14,6 +14,7 @@ from ompd.debugger.system_waits.facts import is_same_process
 from ompd.errors import Unavailable
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
+from ompd.session.face import is_same_process as is_same
 from tests.support.machine import Missing
 from tests.support.outside import SOURCES, Words, build_outside, core_of_outside, waiting
 from tests.support.runs import require_kernel_cores, write_gcore, write_kernel_core
@@ -115,8 +116,11 @@ def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path
     for name in ("snapshot", "gcore", "kernel"):
         with Session.open_core(tmp_path / name) as session:
             moments.append(session.process.system.identity())
-    with Session.open_core(kernel.place) as session:
-        stranger = session.process.system.identity()
+    with Session.open_core(tmp_path / "gcore") as one, Session.open_core(tmp_path / "kernel") as other:
+        assert is_same(one, other)
+        with Session.open_core(kernel.place) as session:
+            assert is_same(one, session) is False
+            stranger = session.process.system.identity()
     for one in moments:
         assert [is_same_process(one, other) for other in moments] == [True] * len(moments)
         assert is_same_process(one, stranger) is False and is_same_process(stranger, one) is False

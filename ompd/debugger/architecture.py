@@ -447,8 +447,9 @@ I386 = Architecture(
         ("ebx", "ecx", "edx", "esi", "edi", "ebp"),
         0,
         _numbers(
-            "read=3 write=4 open=5 waitpid=7 pause=29 ioctl=54 fcntl=55 sigsuspend=72 wait4=114 fsync=118"
-            " _newselect=142 flock=143 readv=145 writev=146 fdatasync=148 nanosleep=162 poll=168 rt_sigtimedwait=177"
+            "read=3 write=4 open=5 waitpid=7 pause=29 ioctl=54 fcntl=55 sigsuspend=72 socketcall=102 wait4=114"
+            " fsync=118 _newselect=142 flock=143 readv=145 writev=146 fdatasync=148 nanosleep=162 poll=168"
+            " rt_sigtimedwait=177"
             " rt_sigsuspend=179 pread64=180 pwrite64=181 sendfile=187 vfork=190 fcntl64=221 sendfile64=239 futex=240"
             " io_getevents=247 epoll_wait=256 clock_nanosleep=267 mq_timedsend=279 mq_timedreceive=280 waitid=284"
             " openat=295 pselect6=308 ppoll=309 splice=313 epoll_pwait=319 recvmmsg=337 sendmmsg=345 connect=362"

@@ -45,6 +45,15 @@ def processors(session: Session) -> int | None:
         return None
 
 
+def is_same_process(session: Session, other: Session) -> bool | None:
+    """Return whether two sessions are on the same process, which executed no other program between; None if their
+    targets do not say enough.
+    """
+    from ompd.debugger.system_waits.facts import is_same_process as is_same  # noqa: PLC0415
+
+    return is_same(session.process.system.identity(), other.process.system.identity())
+
+
 def parse_name(text: str) -> VariableName:
     """Return the parts of a variable's name as a user writes it.
 

@@ -56,7 +56,7 @@ static struct timespec in_an_hour(void)
 }
 
 static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER, recursive, checked, inherits, robust, dead, timed;
-static pthread_mutex_t *shared, of_condition = PTHREAD_MUTEX_INITIALIZER, again = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t *shared, *far, of_condition = PTHREAD_MUTEX_INITIALIZER, again = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER, signalled = PTHREAD_COND_INITIALIZER;
 static pthread_rwlock_t written = PTHREAD_RWLOCK_INITIALIZER, was_read = PTHREAD_RWLOCK_INITIALIZER, preferring;
 static pthread_barrier_t barrier;
@@ -79,6 +79,7 @@ static void *holder(void *unused)
     pthread_mutex_lock(&robust);
     pthread_mutex_lock(&timed);
     pthread_mutex_lock(shared);
+    pthread_mutex_lock(far);
     pthread_rwlock_wrlock(&written);
     pthread_rwlock_rdlock(&was_read);
     pthread_rwlock_rdlock(&preferring);
@@ -105,6 +106,7 @@ MUTEX(mutex_inherits, &inherits, holder_id)
 MUTEX(mutex_robust, &robust, holder_id)
 MUTEX(mutex_dead, &dead, dead_id)
 MUTEX(mutex_shared, shared, holder_id)
+MUTEX(mutex_far, far, holder_id)
 
 #define THREAD(name, body) \
     static void *name(void *unused) { (void)unused; const char *self = #name; (void)self; body; return NULL; }
@@ -179,7 +181,7 @@ static void make(pthread_mutex_t *mutex, int type, int protocol, int robustness,
     if (pthread_mutex_init(mutex, &how))
         _exit(72);
 }
-static void *many[] = {mutex_normal, mutex_recursive, mutex_checked, mutex_inherits, mutex_robust, mutex_dead, mutex_shared, mutex_timed,
+static void *many[] = {mutex_normal, mutex_recursive, mutex_checked, mutex_inherits, mutex_robust, mutex_dead, mutex_shared, mutex_far, mutex_timed,
                        cond_wait, cond_timed, join, sem, sem_timed, rwlock_reader, rwlock_writer, rwlock_of_readers, rwlock_preferred,
                        at_barrier, futex_private, futex_shared, reads, polls, polls_two, polls_none, selects, epolls, accepts,
                        receives, waits_for_child, sigwaits, sigsuspends, once_waits, sleeps, usleeps};
@@ -227,6 +229,8 @@ int main(void)
         return 75;
     word_shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = (pthread_mutex_t *)(word_shared + 64);
+    far = (pthread_mutex_t *)((char *)malloc(1 << 22) + (1 << 21)); /* in pages of its own */
+    pthread_mutex_init(far, NULL);
     make(&recursive, PTHREAD_MUTEX_RECURSIVE, PTHREAD_PRIO_NONE, PTHREAD_MUTEX_STALLED, PTHREAD_PROCESS_PRIVATE);
     make(&checked, PTHREAD_MUTEX_ERRORCHECK, PTHREAD_PRIO_NONE, PTHREAD_MUTEX_STALLED, PTHREAD_PROCESS_PRIVATE);
     make(&inherits, PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_INHERIT, PTHREAD_MUTEX_STALLED, PTHREAD_PROCESS_PRIVATE);

@@ -8,14 +8,20 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import ompd
 import ompd.questions.why as questions_why
+from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.targets.lldb.loading import load_lldb
+from ompd.debugger.targets.lldb.target import LldbTarget
 from ompd.errors import OmpdError
+from ompd.model.stalls import SystemWait
+from ompd.questions.why.system import system_wait
 from ompd.render.json import format_answer
+from ompd.session import Session
 from tests.support.runs import Stopped
 from tests.support.verdicts import in_short
 from tests.truth import compare_session
@@ -229,6 +235,33 @@ def refusals(question: dict[str, Any]) -> dict[str, str]:
     return said
 
 
+def outside(question: dict[str, Any]) -> dict[str, Any]:
+    """Return what each thread of the core or process waits for outside of OpenMP, by its native id."""
+    lldb = load_lldb()
+    debugger = lldb.SBDebugger.Create()
+    debugger.SetAsync(False)
+    try:
+        target = debugger.CreateTarget(question["executable"])
+        error = lldb.SBError()
+        if "core" in question:
+            process = target.LoadCore(question["core"])
+        else:
+            process = target.AttachToProcessWithID(debugger.GetListener(), question["pid"], error)
+            assert error.Success(), error.GetCString()
+        try:
+            with Session(LldbTarget(process), FileFinder()) as session:
+                found = {thread: system_wait(session, thread) for thread in session.process.threads()}
+        finally:
+            process.Detach()
+        members = [field.name for field in fields(SystemWait)]
+        return {
+            str(thread): {name: getattr(wait, name) for name in members} if wait is not None else None
+            for thread, wait in found.items()
+        }
+    finally:
+        lldb.SBDebugger.Destroy(debugger)
+
+
 QUESTIONS = {
     "compare": compare,
     "situations": situations,
@@ -239,6 +272,7 @@ QUESTIONS = {
     "events": events,
     "events_with": events_with,
     "refusals": refusals,
+    "outside": outside,
 }
 
 

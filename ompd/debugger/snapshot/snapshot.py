@@ -151,6 +151,8 @@ def _read_for_later(process: StoppedProcess, data_limit: int, keeps_data: Callab
     attempts += [partial(_read_thread_storage, process, thread) for thread in process.threads()]
     attempts.append(partial(_read_emulated_storage, process))
     attempts += [partial(process.progress, thread) for thread in process.threads()]
+    attempts += [partial(process.system_wait, thread) for thread in process.threads()]
+    attempts.append(lambda: process.system.identity())
     for module in process.loaded_modules():
         attempts.append(partial(_read_identity, process, module))
         if not module.record.is_system_library:

@@ -24,6 +24,12 @@ FUTEX_PRIVATE = 128
 _FUTEX_CLOCK_REALTIME = 256
 _FUTEX_WAITS = frozenset((FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2))
 _MAX_SELECTED = 1024  # FD_SETSIZE
+# Those calls of socketcall(2) that may wait (Linux, include/uapi/linux/net.h).
+_SOCKET_CALLS = {
+    **{3: "connect", 5: "accept", 9: "sendto", 10: "recvfrom", 11: "sendto", 12: "recvfrom"},
+    **{16: "sendmsg", 17: "recvmsg", 18: "accept4", 19: "recvmmsg", 20: "sendmmsg"},
+}
+_SOCKET_ARGUMENTS = 6
 _F_WAITING_LOCKS = frozenset((7, 14, 38))  # F_SETLKW, F_SETLKW64, F_OFD_SETLKW
 
 
@@ -144,7 +150,22 @@ class KernelCalls:
             # register. The code says more.
             number = self._waiting.number_by_code(stack)
         name = places.waits.get(number) if number is not None else None
-        return SystemCall(number, name, tuple(registers.get(register) for register in places.arguments))
+        arguments = tuple(registers.get(register) for register in places.arguments)
+        return self._of_socket(arguments) if name == "socketcall" else SystemCall(number, name, arguments)
+
+    def _of_socket(self, arguments: tuple[int | None, ...]) -> SystemCall:
+        # One call for all that sockets have, by a number and the address of the arguments.
+        which, address = arguments[:2]
+        unknown = SystemCall(None, None, (None,) * _SOCKET_ARGUMENTS)
+        if which is None or address is None:
+            return unknown
+        name, size, order = _SOCKET_CALLS.get(which), self._memory.pointer_size, self._memory.byte_order
+        try:
+            raw = self._memory.read(address, 3 * size)
+        except MemoryFault:
+            return SystemCall(which, name, unknown.arguments)
+        known = [int.from_bytes(raw[at : at + size], order) for at in range(0, len(raw), size)]
+        return SystemCall(which, name, (*known, *unknown.arguments[3:]))
 
     def futex(self, call: SystemCall) -> Futex | None:
         """Return what a thread in the system call ``futex`` waits for, None if the call does not wait.

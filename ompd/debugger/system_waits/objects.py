@@ -8,7 +8,7 @@ members contradict what it is taken for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ _CONTENDED = 2
 _FUTEX_TID, _OWNER_DIED = 0x3FFFFFFF, 0x40000000
 _CEILING = 0xFFF80000  # PTHREAD_MUTEX_PRIO_CEILING_MASK
 _MAX_THREADS = 1 << 22
-# __g_signals in pthread_cond_t: two words. Later releases (2.42, and branches of earlier ones) have no __g_refs.
+# __g_signals in pthread_cond_t: two words. Before them the latest releases have no __g_refs.
 _COND_WORDS = (40, 44, 32, 36)
 _RW_PHASE, _RW_WRITERS = 8, 12  # __wrphase_futex, __writers_futex
 _RW_FLAGS = 3  # the most that these two hold
@@ -111,10 +111,10 @@ class PthreadWaits:
     def __init__(self, memory: Memory, owners: Owners, glibc: GlibcThreads, places: PthreadObjects) -> None:
         self._memory, self._owners, self._glibc, self._places = memory, owners, glibc, places
 
-    def find(self, kind: str, futex: Futex, frames: Iterable[Frame]) -> Found:
+    def find(self, kind: str, futex: Futex, frames: Callable[[], Iterable[Frame]]) -> Found:
         """Return the object of the *kind* that a routine waits for whose system call is *futex*.
 
-        :param frames: the frames of the C library's functions, innermost first
+        :param frames: gives the frames of the C library's functions, innermost first
         """
         if futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2):
             return self._mutex(futex)
@@ -183,14 +183,14 @@ class PthreadWaits:
 
     # Conditions
 
-    def _condition(self, futex: Futex, frames: Iterable[Frame]) -> Found:
+    def _condition(self, futex: Futex, frames: Callable[[], Iterable[Frame]]) -> Found:
         if futex.operation == FUTEX_WAIT and futex.expected == _CONTENDED:
             found = self._mutex(futex)  # it was signalled, and takes the mutex again
             if found.kind == "mutex" and found.owner is not None:
                 return found
         # A function of the C library has the condition's address in a register or on its stack.
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
-        seen = bases & set(self._values(frames))
+        seen = bases & set(self._values(frames()))
         reasons = {"owner": "a condition does not record who will signal it"}
         if len(seen) != 1:
             reasons["object"] = f"where the condition begins that has the word at {futex.word:#x} was not found"

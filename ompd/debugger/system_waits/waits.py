@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Protocol
 
 from ompd.contract.process import Module, Stack
@@ -76,7 +77,7 @@ class SystemWaits:
         waiting: Waiting,
         descriptors: Descriptors,
     ) -> None:
-        self._memory, self._symbols, self._stacks = memory, symbols, stacks
+        self._memory, self._symbols, self._stacks, self._glibc = memory, symbols, stacks, glibc
         self._descriptors = descriptors
         self._calls = KernelCalls(memory, threads, stacks, waiting, architecture.kernel_arguments)
         self._routines = Routines(symbols, places, calls)
@@ -107,6 +108,8 @@ class SystemWaits:
             return self._of_call(call, ThreadWait(kind="mpi", routine=callers.mpi, is_timed=False))
         if callers.python is not None:
             return self._of_gil(call, callers, callers.python)
+        if call is not None and call.number is None and callers.kind is not None:
+            call = call._replace(name="futex")  # what these routines wait by, and nothing else
         meaning = call.meaning if call is not None else None
         if call is None or (meaning is None and call.number is not None):
             return None
@@ -163,7 +166,10 @@ class SystemWaits:
         if self._objects is None:
             why = "where the C library's objects have their members on this processor is not known"
             return replace(wait, unavailable={"owner": why})
-        found = self._objects.find(wait.kind, futex, stack.frames[: callers.own])
+        if not self._is_glibc:
+            why = "where C libraries other than glibc have their members is not known"
+            return replace(wait, object=None, unavailable=dict.fromkeys(("object", "owner", "is_owner_alive"), why))
+        found = self._objects.find(wait.kind, futex, lambda: stack.frames[: callers.own])
         return replace(
             wait,
             kind=found.kind,
@@ -176,6 +182,17 @@ class SystemWaits:
             else found.is_shared,
             unavailable=found.unavailable,
         )
+
+    @cached_property
+    def _is_glibc(self) -> bool:
+        try:
+            self._glibc.member("pthread_tid")
+        except Unavailable:
+            modules = self._symbols.modules()
+            return any(self._symbols.find(module, "gnu_get_libc_version") is not None for module in modules)
+        except OmpdError:
+            pass  # it is glibc, and damaged
+        return True
 
     def _of_other(self, call: SystemCall, meaning: Meaning, callers: Callers) -> ThreadWait:
         descriptors = self._calls.descriptors(call, meaning)

@@ -1,0 +1,265 @@
+"""Waits outside of OpenMP in memory that lies, or that no real program can be made to have."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ompd.binary.core.procfs import (
+    find_connection,
+    parse_signals,
+    parse_syscall_arguments,
+    parse_timers,
+    parse_times,
+)
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.system_waits.python import InterpreterLock
+from ompd.debugger.system_waits.routines import plain
+from ompd.errors import MalformedFile, MemoryFault, Unavailable
+from ompd.model.stalls import SystemWait
+from ompd.questions.why.system import system_wait
+from ompd.session import Session
+from tests.support.hostile import Overlaid
+from tests.support.outside import Words, core_of_outside
+
+OWNER, KIND = 8, 16
+
+
+class Core:
+    """The core of the program that waits, with other bytes in some places."""
+
+    def __init__(self) -> None:
+        self.words: Words = core_of_outside("waits", "kernel")
+        self.target = Overlaid(str(self.words.place))
+
+    def object(self, name: str) -> int:
+        said: dict[str, Any] = self.words.said[self.words.thread(name)]
+        return int(said["object"])
+
+    def wait(self, name: str, **patches: int) -> SystemWait:
+        """Return what a thread waits for where the words of its object at some offsets (``at_8=5``) are others."""
+        self.target.reads = 0
+        self.target.overlay = {
+            self.object(name) + int(at.removeprefix("at_")): struct.pack("<I", value) for at, value in patches.items()
+        }
+        with Session(self.target, FileFinder()) as session:
+            session.target.close = lambda: None  # type: ignore[method-assign]
+            found = system_wait(session, self.words.thread(name))
+        assert found is not None
+        return found
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Core]:
+    made = Core()
+    close = made.target.close
+    yield made
+    close()
+
+
+@pytest.mark.parametrize(
+    ("patches", "reason"),
+    [
+        ({"at_8": 0}, "no owner noted"),
+        ({"at_8": 1 << 30}, "no thread can have the number"),
+        ({"at_0": 7}, "contradicts itself"),
+        ({"at_0": 0}, "nobody holds"),
+    ],
+    ids=["no owner", "absurd owner", "absurd lock", "free"],
+)
+def test_a_mutex_that_contradicts_itself_has_no_owner(core: Core, patches: dict[str, int], reason: str) -> None:
+    wait = core.wait("mutex_normal", **patches)
+    assert (wait.kind, wait.owner, wait.is_owner_alive) == ("mutex", None, None)
+    assert reason in wait.unavailable["owner"]
+
+
+def test_what_is_no_mutex_is_a_word(core: Core) -> None:
+    wait = core.wait("mutex_normal", at_16=0xDEADBEEF)
+    assert (wait.kind, wait.owner, wait.object) == ("futex", None, core.object("mutex_normal"))
+
+
+@pytest.mark.parametrize("name", ["mutex_robust", "mutex_inherits"])
+@pytest.mark.parametrize(
+    ("lock", "reason"),
+    [(0x80000000, "nobody holds"), (0xC0000000 | 5, "FUTEX_OWNER_DIED"), (0x80000000 | 4, "contradicts itself")],
+    ids=["free", "died", "another"],
+)
+def test_the_lock_word_of_a_robust_mutex_has_the_last_word(core: Core, name: str, lock: int, reason: str) -> None:
+    wait = core.wait(name, at_0=lock)
+    assert wait.owner is None and reason in wait.unavailable["owner"]
+
+
+def test_an_owner_that_the_process_does_not_have_is_not_alive_but_of_a_shared_mutex(core: Core) -> None:
+    wait = core.wait("mutex_normal", at_8=4_000_000)
+    assert (wait.owner, wait.is_owner_alive, wait.owner_source) == (4_000_000, False, "runtime")
+    wait = core.wait("mutex_shared", at_8=4_000_000)
+    assert (wait.owner, wait.is_owner_alive) == (4_000_000, None)
+    assert "other processes" in wait.unavailable["is_owner_alive"]
+
+
+def test_a_thread_may_wait_for_itself(core: Core) -> None:
+    thread = core.words.thread("mutex_normal")
+    assert core.wait("mutex_normal", at_8=thread).owner == thread
+
+
+def test_other_objects_that_lie_have_no_owner(core: Core) -> None:
+    wait = core.wait("rwlock_reader", at_8=77)
+    assert (wait.kind, wait.object, wait.owner) == ("rwlock", None, None)
+    wait = core.wait("rwlock_reader", at_24=1 << 30)
+    assert wait.owner is None and wait.unavailable["owner"]
+    wait = core.wait("at_barrier", at_8=0)
+    assert (wait.kind, wait.object) == ("pthread_barrier", None)
+
+
+def test_no_words_of_an_object_make_it_fail(core: Core) -> None:
+    seeded = random.Random(18)
+    names = ("mutex_normal", "mutex_robust", "mutex_inherits", "cond_again", "rwlock_reader", "rwlock_behind")
+    for _ in range(60):
+        name = seeded.choice((*names, "at_barrier", "cond_wait"))
+        patches = {f"at_{4 * at}": seeded.choice((0, 1, 2, 3, 1 << 31, seeded.getrandbits(32))) for at in range(12)}
+        wait = core.wait(name, **patches)
+        for key in wait.unavailable:
+            assert getattr(wait, key) is None
+
+
+# Python
+
+
+class Lies:
+    """Memory of some words; the rest is not there."""
+
+    byte_order = "little"
+    pointer_size = 8
+
+    def __init__(self, words: dict[int, int]) -> None:
+        self.words = words
+        self.reads = 0
+
+    def read(self, address: int, size: int) -> bytes:
+        self.reads += 1
+        assert self.reads < 5000, "a walk does not end"
+        base = address // 8 * 8
+        if base not in self.words:
+            raise MemoryFault(address, size)
+        return struct.pack("<Q", self.words[base])[address - base : address - base + size]
+
+
+class One:
+    """A process with one thread, and its symbols."""
+
+    def native_id(self, own: int) -> int | None:
+        return own if own == 41 else None
+
+    def is_thread(self, native: int, pthread: int) -> bool:
+        return (native, pthread) == (41, 0x7000)
+
+    def symbol_in(self, module: object, name: str) -> int | None:
+        return 0x1000 if name == "_PyRuntime" else None
+
+
+COOKIE = int.from_bytes(b"xdebugpy", "little")
+INTERPRETER, STATE = 0x4000, 0x6000
+
+
+def interpreter(release: int) -> dict[int, int]:
+    """Return the words of a CPython whose lock is held by thread 41."""
+    words = {0x1000 + 8 * at: 0 for at in range(40)}
+    head = {0: COOKIE, 1: release << 16 | 0xF0, 5: 0x200, 8: 0x8}
+    # ceval_gil, gil_runtime_state, enabled, locked, holder; size to native_thread_id
+    gil, thread = (14, 19) if release == 0x030D else (15, 22)
+    head |= {gil: 0x10, gil + 1: 0x100, gil + 3: 0x118, gil + 4: 0x108, thread + 5: 0x20, thread + 6: 0x28}
+    words |= {0x1000 + 8 * at: value for at, value in head.items()}
+    words |= {0x1200: INTERPRETER, INTERPRETER + 0x8: 0, INTERPRETER + 0x10: INTERPRETER + 0x100}
+    words |= {INTERPRETER + 0x118: 1, INTERPRETER + 0x108: STATE, STATE + 0x20: 0x7000, STATE + 0x28: 41}
+    return words
+
+
+def holder(words: dict[int, int]) -> int:
+    return InterpreterLock(Lies(words), One(), One(), None).holder()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("release", [0x030D, 0x030E])
+def test_pythons_lock_is_found_by_what_the_interpreter_publishes(release: int) -> None:
+    assert holder(interpreter(release)) == 41
+
+
+@pytest.mark.parametrize(
+    ("patch", "reason"),
+    [
+        ({0x1000: 5}, "does not publish"),
+        ({0x1008: 0x03630000}, "not known"),
+        ({0x1010: 1}, "without a lock"),
+        ({0x1000 + 8 * 14: 1 << 40}, "contradicts itself"),
+        ({0x1000 + 8 * 18: 1 << 20}, "contradicts itself"),
+        ({INTERPRETER + 0x118: 0}, "nobody holds"),
+        ({INTERPRETER + 0x108: 0}, "nobody holds"),
+        ({INTERPRETER + 0x108: 0x999000}, "not in the target"),
+        ({STATE + 0x28: 42}, "no thread of the process"),
+        ({STATE + 0x20: 0x7008}, "contradicts itself"),
+        ({INTERPRETER + 0x8: INTERPRETER}, "does not end"),
+        ({0x1200: 0}, "0 Python interpreters"),
+        ({INTERPRETER + 0x8: 0x5000, 0x5008: 0, 0x5010: 0x5100}, "2 Python interpreters"),
+    ],
+)
+def test_an_interpreter_that_lies_has_no_holder(patch: dict[int, int], reason: str) -> None:
+    with pytest.raises(Unavailable, match=reason):
+        holder({**interpreter(0x030D), **patch})
+
+
+def test_interpreters_without_end_are_counted() -> None:
+    words = interpreter(0x030D)
+    words |= {INTERPRETER + 0x10000 * at + 0x8: INTERPRETER + 0x10000 * (at + 1) for at in range(1100)}
+    words |= {INTERPRETER + 0x10000 * at + 0x10: 1 for at in range(1100)}
+    with pytest.raises(Unavailable, match="more than"):
+        holder(words)
+
+
+# Texts of the kernel
+
+
+def test_names_are_those_of_programmers() -> None:
+    assert [plain(name) for name in ("___pthread_mutex_lock", "pthread_cond_wait@@GLIBC_2.3.2", "__libc_read")] == [
+        "pthread_mutex_lock",
+        "pthread_cond_wait",
+        "read",
+    ]
+    assert plain("__new_sem_wait_slow64.constprop.0") == "sem_wait_slow64"
+
+
+def test_what_proc_says_of_calls_times_signals_and_timers() -> None:
+    assert parse_syscall_arguments(b"202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe10 0x7f0045\n") == (202, 1, 2, 3, 4, 5, 6)
+    for text in (b"-1 0x7ffe10 0x7f0045\n", b"running\n", b"", b"1 x y z 1 2 3 4 5\n"):
+        assert parse_syscall_arguments(text) == ()
+    assert parse_times(b"1 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 17 4 0 0 20 0 1 0 5 1 1") == (17, 4)
+    assert parse_signals(b"SigQ:\t0/1\nSigPnd:\t01\nShdPnd:\t80\nSigBlk:\tffff\n") == (1, 0x80, 0xFFFF)
+    timers = b"ID: 0\nsignal: 12/0000\nnotify: signal/pid.7\nClockID: 1\n"
+    timers += b"ID: 1\nsignal: 0/0\nnotify: none/tid.9\nClockID: 0\n"
+    assert parse_timers(timers) == [(12, None, 1), (0, 9, 0)] and parse_timers(b"") == []
+    for parse in (parse_times, parse_signals):
+        with pytest.raises(MalformedFile):
+            parse(b"nothing")
+    with pytest.raises(MalformedFile):
+        parse_timers(b"ID: 0\nsignal: x\nnotify: signal/pid.7\nClockID: 1\n")
+
+
+def test_what_proc_says_of_connections() -> None:
+    head = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    rest = b"00000000:00000000 00:00000000 00000000     0        0"
+    tcp = head + b"   0: 0100007F:1F90 00000000:0000 0A %s 77 1 0\n   1: 0100007F:1F90 0200007F:0050 01 %s 78 1\n" % (
+        rest,
+        rest,
+    )
+    assert find_connection(tcp, 77) == "127.0.0.1:8080 listening"
+    assert find_connection(tcp, 78) == "127.0.0.1:8080 to 127.0.0.2:80"
+    assert find_connection(tcp, 79) is None and find_connection(b"", 1) is None
+    six = head + b"   0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A %s 5 1\n" % rest
+    assert find_connection(six, 5) == "[0:0:0:0:0:0:0:1]:80 listening"
+    unix = (
+        b"Num       RefCount Protocol Flags    Type St Inode Path\n0: 00000002 00000000 00010000 0001 01 91 /run/a b\n"
+    )
+    assert find_connection(unix, 91) == "/run/a b"
+    assert find_connection(head + b"   0: zz:1 q:2 0A %s 77 1 0\n" % rest, 77) is None
