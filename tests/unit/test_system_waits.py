@@ -16,9 +16,10 @@ from ompd.binary.core.procfs import (
     parse_timers,
     parse_times,
 )
+from ompd.contract.process import Location, Module, Stack
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.system_waits.python import InterpreterLock
-from ompd.debugger.system_waits.routines import plain
+from ompd.debugger.system_waits.routines import Callers, Routines, plain
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 from ompd.model.stalls import SystemWait
 from ompd.questions.why.system import system_wait
@@ -216,6 +217,83 @@ def test_interpreters_without_end_are_counted() -> None:
     words |= {INTERPRETER + 0x10000 * at + 0x10: 1 for at in range(1100)}
     with pytest.raises(Unavailable, match="more than"):
         holder(words)
+
+
+# Routines
+
+PROGRAM, LIBC, MPI, PYTHON = (
+    Module(name, 0, start, start + 0x1000, None, None, name == "/bin/program")
+    for start, name in (
+        (0x1000, "/bin/program"),
+        (0x2000, "/lib/libc.so.6"),
+        (0x3000, "/lib/libmpi.so.40"),
+        (0x4000, "/lib/libpython3.13.so.1.0"),
+    )
+)
+
+
+class Named:
+    """Frames of functions by their names; what calls them the code does not show."""
+
+    def __init__(self, *frames: tuple[Module, str | None]) -> None:
+        self.frames = frames
+
+    def modules(self) -> list[Module]:
+        return [PROGRAM, LIBC, MPI, PYTHON]
+
+    def find(self, module: Module, name: str) -> None:
+        return None
+
+    def locate(self, address: int) -> Location:
+        module, name = self.frames[address]
+        return Location(address, module, name, None)
+
+    def routine_called(self, pc: int) -> str | None:
+        return None
+
+    def callers(self) -> Callers:
+        numbers = tuple(range(len(self.frames)))
+        stack = Stack((numbers, numbers), None, lambda: iter(()))
+        return Routines(self, self, self).of(stack)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("frames", "routine"),
+    [
+        ([(LIBC, "poll"), (MPI, "opal_progress"), (MPI, "PMPI_Recv"), (PROGRAM, "main")], "PMPI_Recv"),
+        ([(MPI, "opal_progress"), (MPI, "PMPI_Wait"), (PROGRAM, "MPI_Wait"), (PROGRAM, "main")], "MPI_Wait"),
+        ([(MPI, None), (MPI, "mpi_recv_"), (PROGRAM, "MAIN__")], "mpi_recv_"),
+        ([(MPI, None), (MPI, "pmpi_allreduce__"), (PROGRAM, "MAIN__")], "pmpi_allreduce__"),
+        ([(PROGRAM, "mpi_exchange_halo_"), (PROGRAM, "MAIN__")], None),
+        ([(PROGRAM, "add"), (MPI, "ompi_op_reduce"), (MPI, "MPI_Reduce"), (PROGRAM, "main")], None),
+        ([(PROGRAM, "mpirun"), (PROGRAM, "MPI")], None),
+    ],
+)
+def test_the_outermost_function_of_mpi_is_the_one_that_waits(
+    frames: list[tuple[Module, str | None]], routine: str | None
+) -> None:
+    assert Named(*frames).callers().mpi == routine
+
+
+TIMED = (LIBC, "pthread_cond_timedwait")
+
+
+@pytest.mark.parametrize(
+    ("frames", "waits"),
+    [
+        ([TIMED, (PYTHON, "take_gil"), (PYTHON, "PyEval_RestoreThread")], True),
+        ([(PYTHON, "take_gil.lto_priv.0"), (PYTHON, "PyEval_RestoreThread")], True),
+        ([TIMED, (PYTHON, None), (PYTHON, "PyGILState_Ensure")], True),
+        ([TIMED, (PYTHON, "PyEval_RestoreThread")], True),
+        ([(LIBC, "sem_wait"), (PYTHON, None), (PYTHON, "PyEval_RestoreThread")], False),
+        ([(LIBC, "pthread_cond_wait"), (PYTHON, "drop_gil"), (PYTHON, "PyEval_SaveThread")], False),
+        ([TIMED, (PROGRAM, "wait_for"), (PYTHON, "PyEval_RestoreThread")], False),
+    ],
+)
+def test_a_thread_that_takes_pythons_lock_is_known_with_and_without_names(
+    frames: list[tuple[Module, str | None]], waits: bool
+) -> None:
+    assert Named(*frames).callers().python == (PYTHON if waits else None)
 
 
 # Texts of the kernel

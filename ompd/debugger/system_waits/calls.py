@@ -30,6 +30,7 @@ _SOCKET_CALLS = {
     **{16: "sendmsg", 17: "recvmsg", 18: "accept4", 19: "recvmmsg", 20: "sendmmsg"},
 }
 _SOCKET_ARGUMENTS = 6
+_POLLS, _SELECTS = ("poll", "ppoll"), ("select", "_newselect", "pselect6")
 _F_WAITING_LOCKS = frozenset((7, 14, 38))  # F_SETLKW, F_SETLKW64, F_OFD_SETLKW
 
 
@@ -197,13 +198,17 @@ class KernelCalls:
         command = call.signed(1)
         return command is None or command in _F_WAITING_LOCKS
 
+    def has_descriptors(self, call: SystemCall, meaning: Meaning) -> bool:
+        """Return whether the call waits for files that its arguments name by their descriptors."""
+        return meaning.descriptor is not None or (call.name or "").removesuffix(_LATER_TIMES) in (*_POLLS, *_SELECTS)
+
     def descriptors(self, call: SystemCall, meaning: Meaning) -> list[int] | None:
         """Return the file descriptors that the call waits for, None if they are unknown."""
         name = (call.name or "").removesuffix(_LATER_TIMES)
         try:
-            if name in ("poll", "ppoll"):
+            if name in _POLLS:
                 return self._polled(call)
-            if name in ("select", "_newselect", "pselect6"):
+            if name in _SELECTS:
                 return self._selected(call)
         except MemoryFault:
             return None

@@ -42,7 +42,16 @@ _C_LIBRARY = re.compile(
     r"(?: \(deleted\))?$|^\[?(?:vdso|linux-vdso|linux-gate)"
 )
 _MADE = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
-_MPI = re.compile(r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_[a-z0-9]+(?:_[a-z0-9]+)*_{1,2}")
+# Names that begin with MPI_ are the standard's. In Fortran programs take such names all the same, so that there only
+# those of routines that may wait count.
+_MPI = re.compile(
+    r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_(?:[bsr]?send|send(?:_init)?|m?recv|sendrecv(?:_replace)?|m?probe|wait(?:all|any|some)?"
+    r"|test(?:all|any|some)?|barrier|bcast|(?:all)?gatherv?|scatterv?|alltoall[vw]?|(?:all)?reduce|reduce_scatter(?:_block)?"
+    r"|(?:ex)?scan|init(?:_thread)?|finalize|abort|start(?:all)?|parrived|comm_(?:dup|split|create|free|spawn|accept|connect)"
+    r"|comm_(?:create_group|split_type|disconnect|dup_with_info)|intercomm_(?:create|merge)|cart_create|graph_create"
+    r"|win_(?:create|allocate|free|fence|(?:un)?lock(?:_all)?|flush(?:_all)?|start|complete|post|wait)"
+    r"|file_(?:open|close|sync|(?:i?read|i?write)\w*))_{1,2}"
+)
 # CPython, Python/ceval_gil.c: the function that waits, and those that may call it where its own name was stripped.
 _TAKES_GIL = "take_gil"
 _CALLERS_OF_IT = frozenset(
@@ -104,8 +113,7 @@ class Routines:
         kind = kind or KINDS.get(routine or "")
         if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++: a static variable's first use
             kind, routine = "once", names[own][1]
-        mpi = [name for _, name in names if name is not None and _MPI.fullmatch(name)]
-        return Callers(routine, kind, own, mpi[-1] if mpi else None, self._python(names, own, routine))
+        return Callers(routine, kind, own, _mpi(names), self._python(names, own, routine))
 
     def _own_frames(self, names: Sequence[tuple[Module | None, str | None]]) -> int:
         for index, (module, name) in enumerate(names[:_MAX_OWN]):
@@ -144,3 +152,15 @@ class Routines:
             if name is not None:
                 return None
         return None
+
+
+def _mpi(names: Sequence[tuple[Module | None, str | None]]) -> str | None:
+    # The outermost function of MPI. Code of the program that is called by it, as an operation of a reduction, works.
+    found = [index for index, (_, name) in enumerate(names) if name is not None and _MPI.fullmatch(name)]
+    if not found:
+        return None
+    library, routine = names[found[-1]]
+    inside = (module for module, name in names[: found[-1]] if name is None or not _MPI.fullmatch(name))
+    if library is None or not library.is_program:
+        return None if any(module is not None and module.is_program for module in inside) else routine
+    return routine

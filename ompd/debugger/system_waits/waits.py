@@ -198,8 +198,8 @@ class SystemWaits:
         descriptors = self._calls.descriptors(call, meaning)
         timed = self._calls.is_timed(call, meaning)
         kind = meaning.kind
-        if descriptors == [] and timed:
-            kind = "sleep"  # poll() and select() of nothing
+        if descriptors == [] and timed is not None:
+            kind = "sleep" if timed else "signal"  # poll() and select() of nothing
         peer, reasons = self._peer(descriptors) if descriptors else (None, {})
         if timed is None and meaning.is_timed is None and peer is not None and not peer.startswith(_SOCKETS):
             timed = False
@@ -208,7 +208,7 @@ class SystemWaits:
             wait = replace(wait, descriptor=descriptors[0])
         elif descriptors:
             reasons = {**reasons, "descriptor": f"it waits for any of {len(descriptors)} file descriptors"}
-        elif kind == "io" and descriptors is None and (meaning.descriptor is not None or meaning.timeout == 4):
+        elif descriptors is None and self._calls.has_descriptors(call, meaning):
             reasons = {**reasons, "descriptor": "the arguments of the system call are unknown"}
         if timed is None:
             reasons = {
