@@ -16,7 +16,7 @@ from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from tests.support.lldb import VERSIONS, LldbHost
 from tests.support.m32 import m32_flags
-from tests.support.outside import Words, build_outside, core_of_outside, waiting
+from tests.support.outside import LONG, Words, build_outside, core_of_outside, waiting
 from tests.support.products import sample
 
 MUTEX = {"kind": "mutex", "routine": "pthread_mutex_lock", "system_call": "futex", "is_timed": False}
@@ -187,7 +187,7 @@ def test_lldb_shows_all_waits(version: int, kind: str, kernel: Words, tmp_path: 
 
 def test_a_live_process_shows_all_waits_and_what_its_files_are(alive: Words) -> None:
     assert isinstance(alive.place, int)
-    with Session.attach(alive.place) as session:
+    with Session.attach(alive.place, max_stop=LONG) as session:
         found = session.ask(all_waits)
     assert differences(alive, {**found}) == []
     peers = {alive.said[thread]["name"]: wait.peer for thread, wait in found.items() if wait is not None}
@@ -200,7 +200,7 @@ def test_a_forked_child_does_not_have_the_owner(tmp_path: Path) -> None:
     with waiting(build_outside("forked"), tmp_path) as (_, words):
         child = words.thread("child")
         said = words.said[child]
-        with Session.attach(child) as session:
+        with Session.attach(child, max_stop=LONG) as session:
             wait = session.ask(lambda s: system_wait(s, child))
     assert wait is not None and (wait.kind, wait.object) == ("mutex", said["object"])
     assert (wait.owner, wait.is_owner_alive) == (said["owner"], False)

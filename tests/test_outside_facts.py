@@ -16,7 +16,7 @@ from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import is_same_process as is_same
 from tests.support.machine import Missing
-from tests.support.outside import SOURCES, Words, build_outside, core_of_outside, waiting
+from tests.support.outside import LONG, SOURCES, Words, build_outside, core_of_outside, waiting
 from tests.support.runs import require_kernel_cores, write_gcore, write_kernel_core
 
 SPUN_NS = 20_000_000  # what a thread that spins has run at least before the program says that it is ready
@@ -40,7 +40,7 @@ def schedstat(process: int | Path, thread: int) -> int:
 def test_processor_time_of_a_live_process_is_that_of_the_kernel(alive: Words) -> None:
     assert isinstance(alive.place, int)
     before = {thread: schedstat(alive.place, thread) for thread in alive.said}
-    with Session.attach(alive.place) as session:
+    with Session.attach(alive.place, max_stop=LONG) as session:
         found = session.ask(lambda s: {thread: s.process.system.cpu_time_ns(thread) for thread in alive.said})
     after = {thread: schedstat(alive.place, thread) for thread in alive.said}
     for thread, time in found.items():
@@ -79,7 +79,7 @@ def test_pending_signals_are_those_of_the_program(kernel: Words, alive: Words) -
     with Session.open_core(kernel.place) as session:
         found = session.process.system.pending_signals(kernel.thread("mutex_normal"))
         assert (found.thread, found.process) == (set(), None) and found.blocked >= blocked
-    with Session.attach(alive.place) as session:
+    with Session.attach(alive.place, max_stop=LONG) as session:
         found = session.ask(lambda s: s.process.system.pending_signals(alive.thread("mutex_normal")))
         assert (found.thread, found.process) == (set(), {signal.SIGUSR2}) and found.blocked >= blocked
 
@@ -88,7 +88,7 @@ def test_pending_signals_are_those_of_the_program(kernel: Words, alive: Words) -
 def test_a_signal_for_one_thread_is_that_threads(kind: str, kernel: Words, alive: Words) -> None:
     words = kernel if kind == "kernel" else alive
     threads = [thread for thread, word in words.said.items() if word["name"] == "pauses"]
-    with Session.attach(words.place) if kind == "live" else Session.open_core(words.place) as session:
+    with Session.attach(words.place, max_stop=LONG) if kind == "live" else Session.open_core(words.place) as session:
         found = session.ask(lambda s: [s.process.system.pending_signals(thread).thread for thread in threads])
     assert sorted(map(sorted, found)) == [[], [signal.SIGALRM]]
 
@@ -97,7 +97,7 @@ def test_timers_are_those_that_the_program_made(kernel: Words, alive: Words) -> 
     assert isinstance(alive.place, int)
     if not Path("/proc/self/timers").exists():
         pytest.skip("this kernel has no /proc/PID/timers")
-    with Session.attach(alive.place) as session:
+    with Session.attach(alive.place, max_stop=LONG) as session:
         (timer,) = session.ask(lambda s: s.process.system.timers())
     assert (timer.signal, timer.thread, timer.clock) == (signal.SIGUSR2, None, 1)  # CLOCK_MONOTONIC
     with Session.open_core(kernel.place) as session, pytest.raises(Unavailable):
@@ -107,7 +107,7 @@ def test_timers_are_those_that_the_program_made(kernel: Words, alive: Words) -> 
 def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path) -> None:
     require_kernel_cores()
     with waiting(build_outside("waits"), tmp_path) as (process, _):
-        with Session.attach(process.pid) as session:
+        with Session.attach(process.pid, max_stop=LONG) as session:
             living = session.ask(lambda s: s.process.system.identity())
             ompd.questions.snapshot.take_snapshot(session, tmp_path / "snapshot")
         write_gcore(process.pid, tmp_path / "gcore")
@@ -153,7 +153,11 @@ def test_who_waits_for_pythons_lock_and_who_holds_it(release: str, kind: str, tm
         if kind == "kernel":
             require_kernel_cores()
             write_kernel_core(process, tmp_path / "core")
-        with Session.open_core(tmp_path / "core") if kind == "kernel" else Session.attach(process.pid) as session:
+        with (
+            Session.open_core(tmp_path / "core")
+            if kind == "kernel"
+            else Session.attach(process.pid, max_stop=LONG) as session
+        ):
             waits, holds = session.ask(lambda s: [system_wait(s, thread) for thread in threads])
     assert holds is not None and (holds.kind, holds.routine) == ("signal", "pause")
     assert waits is not None and waits.kind == "gil" and waits.is_timed is False

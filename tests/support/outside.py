@@ -17,6 +17,7 @@ from tests.support.machine import clean_environment
 from tests.support.runs import cores_allowed, require_kernel_cores, write_gcore, write_kernel_core
 
 READY_SECONDS = 80  # on a busy machine; some of their threads spin
+LONG = 10_000.0  # milliseconds that a stop may last on a busy machine
 SOURCES = CHECKOUT / "tests" / "outside"
 
 
