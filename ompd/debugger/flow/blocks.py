@@ -35,10 +35,10 @@ def find_blocks(
             others = ways(found)
             leaders.update(others)
             waiting.extend(others)
-            if found.flow == "branch":
-                leaders.add(found.end)
             if not goes_on(found):
                 break
+            if found.flow == "branch":
+                leaders.add(found.end)
             at = found.end
     blocks: dict[int, list[Instruction]] = {}
     block_of: dict[int, int] = {}

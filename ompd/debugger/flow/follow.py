@@ -169,7 +169,7 @@ class Function:
                     yield target, self._decided(state, found, found.on_zero)
                 if not targets and found.flow == "branch":
                     self._leave(state, found)
-                if found.flow == "branch":
+                if found.flow == "branch" and self._goes_on(found):
                     decided = None if found.on_zero is None else not found.on_zero
                     yield found.end, self._decided(state, found, decided)
                 return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ompd import naming
 from ompd.binary.elf.elf import PF_X, PT_LOAD
 from ompd.contract.memory import read_pointer
-from ompd.contract.process import Frame, Location
+from ompd.contract.process import Frame, Location, Shape
 from ompd.debugger.architecture import Architecture
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.follow import Called, Function
@@ -41,7 +41,7 @@ class Begun(NamedTuple):
 
     ``call`` is the address of the call that began it, of the routine called ``name``. ``object`` is the object's
     address, None if the routine has none, or it is unknown. ``doubt`` is ``""``, or one of the words in
-    :mod:`ompd.debugger.flow.state`.
+    :mod:`ompd.debugger.flow.state`. ``is_fixed`` says that all this is the same for every frame at this place.
     """
 
     call: int
@@ -49,6 +49,7 @@ class Begun(NamedTuple):
     routine: Routine
     object: int | None
     doubt: str
+    is_fixed: bool
 
 
 class Functions:
@@ -74,6 +75,8 @@ class Functions:
         self._processor: Processor | None = processor
         self._code = Code(memory, modules, processor, locate)
         self._order = architecture.byte_order
+        self.kept: dict[Shape, Any] = {}
+        """For who asks: what is the same for all stacks of a shape."""
         self._known: dict[tuple[int, bool], Function | OmpdError] = {}
         self._routine_at: dict[int, Called] = {}
         self._targets: dict[int, frozenset[int]] = {}
@@ -105,6 +108,7 @@ class Functions:
                 held.routine,
                 self._read(held.value, frame, place.state, function),
                 place.doubts[site],
+                held.value is None or held.value.kind == "number",
             )
             for site, held in sorted(place.state.held.items())
         )

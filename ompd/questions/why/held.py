@@ -46,9 +46,14 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
 
     :param thread: its native id
     """
-    frames = session.process.stack(thread).frames[:_MAX_FRAMES]
+    stack = session.process.stack(thread)
     functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
+    kept: tuple[HeldRecord, ...] | None = functions.kept.get(stack.shape)
+    if kept is not None:
+        return kept
+    frames = stack.frames[:_MAX_FRAMES]
     found: list[HeldRecord] = []
+    is_fixed = True
     for number, frame in enumerate(frames):
         if places.code_owner(session, frame.call_site) in (RUNTIME, SYSTEM):
             continue
@@ -60,7 +65,11 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
             doubt = each.doubt
             if not doubt and each.routine.kind in _PASSED_ON:
                 doubt = _let_go(session, functions, frames[:number], frame, each)
+                is_fixed = is_fixed and not functions.loose()
+            is_fixed = is_fixed and each.is_fixed
             found.append(_record(session, frame, each, doubt))
+    if is_fixed:
+        functions.kept[stack.shape] = tuple(found)
     return tuple(found)
 
 
