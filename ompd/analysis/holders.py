@@ -83,7 +83,8 @@ class Holders:
         waiting = self._waiting.get(lock, set())
         if not self._moment.has_all_threads or not waiting <= self._moment.held.keys():
             return Holding((), None)
-        others = [row.native_thread_id for row in self._moment.threads if row.native_thread_id not in waiting]
-        if len(others) == 1 and others[0] is not None:
-            return Holding((others[0],), "every other thread waits for it", "derived")
+        others = [row for row in self._moment.threads if row.native_thread_id not in waiting]
+        # One that has nothing to do has left the code that set it: it is not what the others wait for.
+        if len(others) == 1 and others[0].native_thread_id is not None and others[0].state != "idle":
+            return Holding((others[0].native_thread_id,), "every other thread waits for it", "derived")
         return Holding((), None)
