@@ -4,6 +4,7 @@ shows of it. No thread may be said to hold what it does not.
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 from itertools import product
@@ -12,13 +13,19 @@ from typing import Any
 
 import pytest
 
-from ompd.debugger.flow.decode_x86_64 import decode
+from ompd.debugger.flow.decode_x86_64 import X86_64, decode
+from ompd.debugger.flow.follow import Called, Function
+from ompd.debugger.flow.instructions import Instruction
+from ompd.errors import OmpdError
 from ompd.model import HeldRecord
+from ompd.naming import ROUTINES
 from ompd.questions.why.held import acquired_by, held
 from ompd.session import Session
 from tests.support import clean_environment, require
+from tests.support.damage import cut
 from tests.support.odd import Core, Odd, core_of
 from tests.support.products import sample
+from tests.support.snapshots import snapshot
 
 FOLDER = Path(__file__).parent / "held"
 PROGRAMS = ("locks", "constructs", "exceptions")
@@ -27,6 +34,13 @@ BUILDS = [
     *product(PROGRAMS, ("gcc",), FLAGS, ("dynamic", "libgomp")),
     *product(PROGRAMS, ("clang",), FLAGS, ("dynamic",)),
 ]
+# push, pop, leave, ret, moves, calls, comparisons, jumps, and what is done with results
+PIECES = (
+    *(b"\x50", b"\x58", b"\xc9", b"\xc3", b"\x48\x89\xe5", b"\x48\x8b\x45\xf8", b"\x48\x89\x45\xf8"),
+    *(b"\x48\x8d\x7d\xf0", b"\xe8\0\0\0\0", b"\x85\xc0", b"\x74\x05", b"\x75\xf0", b"\xeb\x03", b"\xff\xd3"),
+    *(b"\xff\xe0", b"\x83\xf0\x01", b"\x0f\x94\xc0", b"\x48\x8b\x3f", b"\x48\x83\xec\x10"),
+    *(b"\xbf\x10\x20\0\0", b"\x48\x89\xc7", b"\x34\xff", b"\xa8\x01"),
+)
 EACH_BUILD = pytest.mark.parametrize(("name", "compiler", "flags", "link"), sample(BUILDS))
 
 
@@ -97,6 +111,70 @@ def test_a_stripped_program_says_the_same_but_names(compiler: str) -> None:
                 if record.kind == "critical":
                     continue  # which one it is its name says
                 assert not record.is_certain or any(is_same(true, record) for true in word["held"]), (word, record)
+
+
+def wrong(path: Path, of: Core) -> list[tuple[Any, HeldRecord]]:
+    """Return what is said for certain of a damaged core, and not true."""
+    found = []
+    with Session.open_core(path) as session:
+        for word in (word for word in of.words if "tid" in word):
+            try:
+                known = held(session, word["tid"])
+            except OmpdError:
+                continue
+            sure = (record for record in known if record.is_certain)
+            found += [(word, record) for record in sure if not any(is_same(true, record) for true in word["held"])]
+    return found
+
+
+def test_a_snapshot_says_the_same(tmp_path: Path) -> None:
+    of = core("locks", "gcc", "-O2", "libgomp")
+    small = Core(snapshot(of.path, tmp_path), of.executable, of.words)
+    assert records(small) == records(of)
+
+
+@pytest.mark.parametrize("percent", [10, 50, 90])
+def test_of_a_core_that_is_cut_off_nothing_wrong_is_said(percent: int, tmp_path: Path) -> None:
+    of = core("locks", "clang", "-O2", "dynamic")
+    assert wrong(cut(of.path, tmp_path / "cut", of.path.stat().st_size * percent // 100), of) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_code_is_followed_or_refused(seed: int) -> None:
+    chance = random.Random(seed)
+    routines = [*ROUTINES().items()]
+    for _ in range(200):
+        pieces = (chance.choice(PIECES) if chance.random() < 0.93 else chance.randbytes(1) for _ in range(100))
+        code = b"".join(pieces)
+        inside = range(0x1000, 0x1000 + len(code))
+
+        def called(found: Instruction) -> Called:
+            number = found.address
+            name, routine = routines[number % len(routines)]
+            lets_go = (frozenset(), None, frozenset({("lock", None)}))[number % 3]
+            return Called(name, routine if number % 4 else None, not number % 17, not number % 29, lets_go)
+
+        def instruction(at: int, code: bytes = code, inside: range = inside) -> Instruction | None:
+            return decode(code, at - 0x1000, at) if at in inside else None
+
+        def pads(at: int, inside: range = inside) -> list[int]:
+            return [] if at % 5 else [inside[at % len(inside)]]
+
+        try:
+            function = Function(
+                0x1000,
+                instruction,
+                X86_64,
+                inside.__contains__,
+                called,
+                pads,
+                lambda at: at,
+                lambda at: None,
+            )
+        except OmpdError:
+            continue
+        for at in inside:
+            function.at(at)
 
 
 @pytest.mark.parametrize("library", ["libgomp", "libiomp5"])
