@@ -12,7 +12,7 @@ from typing import Any
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
 from ompd.naming import is_runtime_file
-from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads
+from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
 from ompd.safety.writing import Place
 from ompd.session import Session, face
 
@@ -29,6 +29,7 @@ _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
     "tasks": tasks.ask,
     "icvs": icvs.ask,
     "stack": stacks.ask,
+    "why": why.ask,
 }
 
 

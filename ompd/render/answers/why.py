@@ -94,7 +94,8 @@ def _verdict(
         yield "", ""
         most = len(verdict.cycle) if whole else _LINKS if is_first else _SHORT
         yield from ((line, "") for line in _chain(verdict.cycle, most, verbose))
-        others = [n for n in verdict.explains if all(n not in link.threads for link in verdict.cycle)]
+        named = {native for link in verdict.cycle for native in link.threads}
+        others = [native for native in verdict.explains if native not in named]
         if others:
             depend = "depends" if len(others) == 1 else "depend"
             yield f"  {format_count(len(others), 'more thread')} ({format_threads(others)}) {depend} on these", ""
