@@ -12,6 +12,7 @@ _TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cy
 _RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"))
 
 # What somebody holds, and what sets threads free that wait for others.
+_AT = frozenset(("barrier", "taskwait", "taskgroup"))
 _HELD = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
 _DONE = {**dict.fromkeys(_HELD, "released"), "event": "fulfilled", "condition": "signalled"}
 
@@ -25,6 +26,7 @@ class Sentences:
     def of(self, kind: str, root: Root, links: Sequence[Link]) -> str:
         """Return the summary of a verdict."""
         ring = " -> ".join([self._waits(link) for link in links[:6]])
+        places = ", ".join(map(self._at, links[:6]))
         count = len(root.threads)
         waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
         last = self._graph.nodes[root.nodes[0]]
@@ -37,7 +39,7 @@ class Sentences:
         if kind == "self_lock":
             return f"{self._thread(links[0])} waits for {links[0].object}, which it holds itself"
         if kind == "barrier_mismatch":
-            return f"threads of one region wait at different barriers: {', '.join(map(self._at, links[:6]))}"
+            return f"threads of one region wait at different barriers: {places}"
         if kind == "runtime_reentry":
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind == "barrier_absent":
@@ -63,7 +65,7 @@ class Sentences:
             processors = counted(self._nodes.moment.processors or 0, "processor")
             return f"{waiting} {names} by spinning, and take from it the {processors} of the process"
         if kind == "orphaned_worksharing":
-            return f"a barrier is inside of code that not all threads of its team execute: {ring}"
+            return f"a barrier is inside of code that not all threads of its team execute: {places}"
         if kind == "duplicate_runtimes":
             return f"threads of several OpenMP runtimes wait for each other: {ring}"
         return f"{waiting} {names}: what would set them free is not known"
@@ -127,7 +129,8 @@ class Sentences:
 
     def _waits(self, link: Link) -> str:
         is_many = len(link.threads) > 1 and link.kind == "barrier"
-        return f"{self._thread(link)} {'wait' if is_many else 'waits'} for {link.object}"
+        how = "at" if link.kind in _AT else "for"
+        return f"{self._thread(link)} {'wait' if is_many else 'waits'} {how} {link.object}"
 
     def _at(self, link: Link) -> str:
         where = link.where

@@ -233,7 +233,7 @@ COMMANDS = (
         "4 threads wait for &progress_lock, and no thread that could release it goes on\n"
         "  verdict    lock_abandoned\n"
         "  stuck      proven: whatever is not known, these threads never go on\n"
-        "  cause      possible: nothing that was read speaks against it\n"
+        "  cause      likely: it rests on reasoning\n"
         "  look at    hang.c:39 report_progress\n"
         "\n"
         "  3 threads (1234,1236,1237)  wait at a barrier         hang.c:59 simulate         thread 1 (1235) has not"

@@ -147,19 +147,20 @@ def _what(link: Link) -> str:
 
 def _holders(links: Sequence[Link]) -> Iterator[str]:
     # How the next thread has what each waits for; in a cycle the first one comes after the last.
-    for link, after in zip(links, (*links[1:], links[0]), strict=True):
+    for link, following in zip(links, (*links[1:], links[0]), strict=True):
+        after = "itself" if following is link else _one(following)
         if link.holder is None:
             is_open = link.kind in _LOCKS
             yield "nobody is known to hold it" if is_open else ""
         elif link.kind == "join" and link.holder == "waits_for":
-            yield f"which is {_one(after)}"
+            yield f"which is {after}"
         elif link.holder in _HOLDERS:
-            yield _HOLDERS[link.holder].format(_one(after))
+            yield _HOLDERS[link.holder].format(after)
         elif link.holder in _OTHER_HOLDERS:
-            yield f"which needs {_one(after)}"
+            yield f"which needs {after}"
         else:
             what = "held by" if link.kind in _LOCKS else "which needs"
-            yield f"{what} {_one(after)}, by reasoning: {link.holder}"
+            yield f"{what} {after}, by reasoning: {link.holder}"
 
 
 # Stacks, and what is said besides
