@@ -63,6 +63,17 @@ def test_which_tasks_a_thread_waits_for(runtime: tuple[str, str], at: str) -> No
     assert row.wait is not None and row.wait.kind == at
 
 
+@pytest.mark.parametrize("at", ["taskwait", "taskgroup"])
+def test_the_stub_takes_descendants(at: str) -> None:
+    core = stalled("awaited", "stub", "gcc", AT=at)
+    points, rows = looked(core)
+    (waiting,) = said(core, "waits")
+    point = points[waiting]
+    assert (point.kind, point.takes, point.is_whole) == (at, "descendants", True)
+    assert [point.count] == [point.value] == said(core, "count")
+    assert sorted(rows[task].thread or 0 for task in point.tasks) == said(core, "awaited")
+
+
 @pytest.mark.parametrize("runtime", [("libgomp", "gcc"), ("libomp-14", "gcc")], ids="-".join)
 def test_a_core_of_gdb_tells_the_same(runtime: tuple[str, str]) -> None:
     odd = Odd("awaited", link=runtime[0], environment={**AWAKE, "AT": "taskgroup"}, folder=FOLDER)

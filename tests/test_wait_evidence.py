@@ -71,6 +71,15 @@ def test_the_holder_of_a_nestable_lock(runtime: tuple[str, str], holder: str) ->
             assert wait.owner is None and wait.owner_gone is not None and "no thread has it" in wait.owner_gone
 
 
+@pytest.mark.parametrize("holder", ["works", "idle"])
+def test_the_stub_names_the_thread(holder: str) -> None:
+    core = stalled("holders", "stub", "gcc", HOLDER=holder)
+    (holding,) = {words["holder"] for words in core.words if "holder" in words}
+    for wait in waits_of(core):
+        assert (wait.kind, wait.owner, wait.owner_gone) == ("lock", holding, None)
+        assert wait.owner_address is not None and wait.owner_value == word_at(core, wait.owner_address, 8)
+
+
 @pytest.mark.parametrize("kind", [None, "tas", "futex", "ticket", "queuing", "drdpa"])
 @pytest.mark.parametrize("runtime", [("dynamic", "gcc"), ("libomp-14", "gcc"), ("libomp-19", "clang")], ids="-".join)
 def test_the_holder_of_a_lock_has_ended(runtime: tuple[str, str], kind: str | None) -> None:
