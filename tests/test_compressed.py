@@ -343,13 +343,13 @@ def test_nothing_is_left_when_it_is_ended(spool: Path, long: Path, number: int) 
         [str(OMPD), "threads", str(long)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment()
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while process.poll() is None and not [at for at in open_files(process.pid) if at.startswith(f"{spool}/")]:
             assert time.monotonic() < deadline
             time.sleep(0.005)
         assert process.poll() is None, "it was done before it could be ended"
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=100)
     finally:
         process.kill()
         process.wait()

@@ -421,7 +421,7 @@ def hidden_helper(compiler: str, mode: str) -> tuple[Path, dict[str, Any]]:
                 stdout=output,
                 stderr=output,
                 env=environment,
-                timeout=30,
+                timeout=100,
                 check=False,
             )
         (written,) = (path for path in folder.iterdir() if path.name.startswith("core"))

@@ -193,8 +193,8 @@ def test_without_stopping_it_is_said_that_facts_may_not_agree(tmp_path: Path) ->
             answer = json.loads(told.stdout)
             assert answer["target"]["stops_ns"] == [] and len(answer["threads"]) == len(live.truth["threads"])
         finally:
-            gdb.communicate(b"", timeout=30)
-        wait_until(lambda: is_let_go(live.pid), 5)
+            gdb.communicate(b"", timeout=100)
+        wait_until(lambda: is_let_go(live.pid))
         told = run("parallel", live.pid, "--nonblocking", "--json")
         assert told.returncode == 0
         assert len(json.loads(told.stdout)["parallel"]) == len(live.truth["regions"])

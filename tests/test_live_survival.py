@@ -100,7 +100,7 @@ def test_a_program_survives_any_inspection_interrupted_or_not(busy: Worker) -> N
             is_pythons = "Traceback" in errors or "Fatal Python error" in errors
             allowed |= {1} if is_pythons and not ours_in(errors) else set()
         assert inspector.returncode in allowed, (SEED, number, errors)
-        wait_until(lambda: is_let_go(busy.pid), 5)
+        wait_until(lambda: is_let_go(busy.pid))
     assert ended[0] > INSPECTED / 2
     busy.finish()
 
@@ -191,7 +191,7 @@ def test_a_program_survives_an_end_between_any_two_calls(threads: int) -> None:
             assert code in (130, -number) or (code in (0, 3) and done < calls), (turn, number, code, done)
             ended[code] += 1
             # What the kernel does for a tracer that is gone takes its time where there are 2,000 threads.
-            wait_until(lambda: is_let_go(worker.pid), 20)
+            wait_until(lambda: is_let_go(worker.pid))
         assert ended[130] and ended[-signal.SIGTERM] and ended[-signal.SIGKILL], ended
         assert worker.finish().split()[-1] == str(sent)
         inspector.stdin.close()
@@ -263,7 +263,7 @@ def test_a_signal_that_stopped_a_thread_before_we_did_arrives(how: str) -> None:
                 [sys.executable, "-c", STOP_BY_SIGNAL, str(worker.pid), how], capture_output=True, text=True, timeout=60
             )
             assert ended.returncode == -signal.SIGKILL, ended.stderr
-            wait_until(lambda: is_let_go(worker.pid), 5)
+            wait_until(lambda: is_let_go(worker.pid))
         assert worker.finish().split()[-1] == "5"
 
 

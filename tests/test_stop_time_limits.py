@@ -350,7 +350,7 @@ def test_trees_of_tasks_that_come_and_go_are_told_or_said_to_change(runtime: str
             changing = "faster than it can be copied|task queue was being changed|stopped as long as it may be"
             assert answer.complete or any(re.search(changing, text) for text in answer.warnings), answer.warnings
             assert answer.rows
-            wait_until(lambda: is_let_go(worker.pid), 5)
+            wait_until(lambda: is_let_go(worker.pid))
         worker.finish()
 
 

@@ -548,7 +548,12 @@ def test_commands_end_with_what_is_wrong() -> None:
     core = core_of(built("faults.c"), "cyclic_queue")
     for command in ("threads", "parallel", "tasks", "icvs", "stack", "runtimes"):
         done = subprocess.run(
-            [OMPD, command, str(core)], capture_output=True, text=True, env=clean_environment(), timeout=30, check=False
+            [OMPD, command, str(core)],
+            capture_output=True,
+            text=True,
+            env=clean_environment(),
+            timeout=100,
+            check=False,
         )
         assert done.returncode == 3 and "does not end" in done.stderr and done.stdout, command
 

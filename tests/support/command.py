@@ -162,7 +162,7 @@ def inside(root: Path, path: Path) -> Path:
 
 def abort_process(process_id: int) -> None:
     os.kill(process_id, signal.SIGABRT)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     stat = Path(f"/proc/{process_id}/stat")
     while stat.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
@@ -176,5 +176,5 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
         text=True,
         env={**clean_environment(), **environment},
         stdin=subprocess.DEVNULL,
-        timeout=30,
+        timeout=100,
     )

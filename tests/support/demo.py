@@ -34,7 +34,7 @@ def build(folder: Path) -> Path:
 def wait_until_stuck(process: subprocess.Popen[bytes]) -> None:
     # Three of four threads sleep in the barrier, the fourth for the lock: on another word. Threads that begin may look
     # like that, too, but not for long.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     since = 0.0
     while time.monotonic() < deadline and process.poll() is None:
         tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
