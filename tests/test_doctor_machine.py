@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 import resource
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ompd.machine
+from ompd.contract.process import Module
+from ompd.debugger.survey.needed import Dependencies
 from ompd.debugger.targets.live.processors import parse_cpu_list, usable_processors
 from ompd.errors import Unavailable
 from ompd.machine import cores, installation, packages, tracing
@@ -242,3 +246,42 @@ def test_the_page_has_all_kinds() -> None:
     kinds = set(re.findall(r"(?:\badd|\bunknown)\(\s*(?:\*\()?\"(\w+)\"", text))
     kinds |= set(re.findall(r"\"((?:nested_)?oversubscription|fork_child)\"", text))
     assert len(kinds) > 25 and {kind for kind in kinds if f"`{kind}`" not in page} == set()
+
+
+# Chains of libraries
+
+
+class Linked:
+    """A module that says what it was linked with; it is its own file."""
+
+    def __init__(self, number: int, name: str, *needed: str, soname: str | None = None) -> None:
+        start = number << 12
+        self.record = Module(name, start, start, start + 4096, name, None, is_program=number == 1)
+        self.is_program, self.is_extract, self.elf = number == 1, False, self
+        self._soname, self._needed = soname, needed
+
+    def soname(self) -> str | None:
+        return self._soname
+
+    def needed(self) -> tuple[str, ...]:
+        return self._needed
+
+
+def test_of_several_modules_the_one_that_was_loaded_first_brought_a_library() -> None:
+    program, libc, late = Linked(1, "/p", "libc.so"), Linked(2, "/lib/libc.so"), Linked(3, "/late.so", "libr.so.1")
+    first, runtime = Linked(4, "/first.so", "libr.so.1"), Linked(5, "/libr-hash.so", "libc.so", soname="libr.so.1")
+    circle = [Linked(6, "/x.so", "y.so"), Linked(7, "/y.so", "x.so")]
+    loaded: list[Any] = [program, libc, late, first, runtime, *circle]
+    order = [each.record.start for each in (program, libc, first, runtime, late, *circle)]
+    needed = Dependencies(loaded, lambda: order)
+    chain = needed.chain(runtime.record)
+    assert (chain.begins, chain.modules) == ("dlopen", (first.record, runtime.record))
+    assert set(chain.needed_by) == {late.record, first.record}
+    assert needed.chain(libc.record).modules == (program.record, libc.record)
+    assert needed.chain(circle[0].record).modules == (circle[0].record,)
+
+    def lost() -> Sequence[int]:
+        raise Unavailable("no list")
+
+    unknown = Dependencies(loaded, lost).chain(runtime.record)
+    assert unknown.begins is None and "no list" in (unknown.fault or "")

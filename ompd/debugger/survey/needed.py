@@ -71,15 +71,14 @@ class Dependencies:
         path = _shortest(self._program, wanted, self._needs)
         if path is not None:
             return Chain("program", path, users, None)
-        # Backwards to what nothing needs; in a circle of libraries that only need each other there is none.
-        path = self._from_root(wanted)
         fault = self._doubt(wanted)
+        try:
+            sections: Sequence[int] = self._dynamic_sections()
+        except OmpdError as error:
+            sections, fault = (), fault or f"the order in which modules were loaded: {error}"
+        path = self._from_root(wanted, sections)
         if fault is not None:
             return Chain(None, path, users, fault)
-        try:
-            sections = self._dynamic_sections()
-        except OmpdError as error:
-            return Chain(None, path, users, f"the order in which modules were loaded: {error}")
         # What the program needs is loaded before it runs.
         early = [_position(module, sections) for module in self._reached()]
         first = _position(path[0], sections)
@@ -99,21 +98,23 @@ class Dependencies:
                     waiting.append(used)
         return list(found)
 
-    def _from_root(self, wanted: Module) -> tuple[Module, ...]:
-        # The chain to it from a nearest module that nothing needs.
+    def _from_root(self, wanted: Module, sections: Sequence[int]) -> tuple[Module, ...]:
+        # The chain to it from what nothing needs: of several such modules the one that was loaded first, which brought
+        # it. In a circle of libraries that only need each other there is none.
         following: dict[Module, Module | None] = {wanted: None}
         waiting = [wanted]
-        root = wanted
+        roots: list[Module] = []
         for module in waiting:
             users = self._needed_by.get(module, ())
             if not users:
-                root = module
-                break
+                roots.append(module)
             for user in users:
                 if user not in following:
                     following[user] = module
                     waiting.append(user)
-        path = [root]
+        order = {root: _position(root, sections) for root in roots}
+        known = [(position, number) for number, root in enumerate(roots) if (position := order[root]) is not None]
+        path = [roots[min(known)[1]] if known else roots[0] if roots else wanted]
         while (step := following[path[-1]]) is not None:
             path.append(step)
         return tuple(path)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ompd.model.findings import DoctorAnswer, FindingRecord, LoadChain
-from ompd.render.words import basename, clean, format_count
+from ompd.render.words import LISTED, basename, clean, format_count
 
 _TITLES = {
     "target": "TARGET",
@@ -55,7 +55,8 @@ def _chain(chain: LoadChain) -> str:
     begins = _BEGINS.get(chain.begins or "", f"how it came is not known: {chain.unavailable.get('begins', '?')}")
     path = _ARROW.join(basename(name) for name in chain.modules)
     users = [name for name in chain.needed_by if name not in chain.modules]
-    others = f"; also needed by {', '.join(basename(name) for name in users)}" if users else ""
+    more = f" and {len(users) - LISTED} more" if len(users) > LISTED else ""
+    others = f"; also needed by {', '.join(basename(name) for name in users[:LISTED])}{more}" if users else ""
     if len(chain.modules) == 1 and chain.begins == "program":
         return f"{path}: is linked into the program"
     return f"{path}: {begins}{others}"
