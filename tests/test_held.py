@@ -26,6 +26,7 @@ from tests.support.damage import cut
 from tests.support.odd import Core, Odd, core_of
 from tests.support.products import sample
 from tests.support.snapshots import snapshot
+from tests.support.why import GNU, WHYS, hung
 
 FOLDER = Path(__file__).parent / "held"
 PROGRAMS = ("locks", "constructs", "exceptions")
@@ -101,6 +102,14 @@ def test_the_holder_of_a_lock_is_the_one_that_stands_in_it() -> None:
     assert unseen <= set(possible)
     word = words["set_by_another"]
     assert acquired_by(by_thread, "lock", int(word["held"][0][1], 16))[0] == ()
+
+
+def test_locks_of_fortran() -> None:
+    of = hung(WHYS["locks-cycle"], "gfortran", GNU)
+    with Session.open_core(of.core) as session:
+        found = [record for thread in session.process.threads() for record in held(session, thread)]
+    assert [record.is_certain for record in found] == [True, True]
+    assert sorted((record.symbol or "").partition(".")[0] for record in found) == ["&first", "&second"]
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

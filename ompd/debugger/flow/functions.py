@@ -33,6 +33,7 @@ _ENDS = frozenset(
         *("pthread_exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "__fortify_fail", "__chk_fail"),
     )
 )
+_OF_FORTRAN = re.compile(r"(?:_25|_30)?_$")
 _TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "getcontext"))
 
 
@@ -268,8 +269,10 @@ class Functions:
         if target not in self._routine_at:
             place = self._locate(target)
             bare = naming.routine_name(place.symbol) if place.symbol_address == target else ""
-            routine = self._routines.get(bare) or self._routines.get(bare.lstrip("_"))
-            self._routine_at[target] = Called(bare, routine, bare in _ENDS, bare in _TWICE)
+            # The C library has its own names beside those of the standard, Fortran's end with an underscore.
+            names = (bare, bare.lstrip("_"), _OF_FORTRAN.sub("", bare))
+            routine = next((self._routines[name] for name in names if name in self._routines), None)
+            self._routine_at[target] = Called(bare.rstrip("_"), routine, bare in _ENDS, bare in _TWICE)
         return self._routine_at[target]
 
     def _called(self, found: Instruction, is_alone: bool) -> Called:
