@@ -17,7 +17,9 @@ from ompd.binary.core.procfs import (
     parse_times,
 )
 from ompd.contract.process import Location, Module, Stack
+from ompd.debugger.architecture import X86_64
 from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.system_waits.objects import Found, Owners
 from ompd.debugger.system_waits.python import InterpreterLock
 from ompd.debugger.system_waits.routines import Callers, Routines, plain
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
@@ -125,6 +127,51 @@ def test_no_words_of_an_object_make_it_fail(core: Core) -> None:
         wait = core.wait(name, **patches)
         for key in wait.unavailable:
             assert getattr(wait, key) is None
+
+
+class Contained:
+    """Threads in a container: their numbers inside of it by the native ids; glibc lists the former."""
+
+    names_all = True
+
+    def __init__(self, own: dict[int, int], *, has_pointers: bool) -> None:
+        self.own, self.has_pointers = own, has_pointers
+
+    def threads(self) -> list[int]:
+        return list(self.own)
+
+    def thread_pointer(self, native: int) -> int:
+        if not self.has_pointers:
+            raise Unavailable("no register has it")
+        return native << 12
+
+    def member(self, name: str) -> None:
+        raise AssertionError(name)
+
+    def native_id(self, pthread: int) -> int:
+        return self.own[pthread >> 12]
+
+    def pthreads(self) -> dict[int, int]:
+        return {own: native << 12 for native, own in self.own.items()}
+
+
+@pytest.mark.parametrize(
+    ("own", "has_pointers", "owner", "is_alive"),
+    [
+        ({100: 4, 101: 5}, True, 100, True),
+        ({100: 7, 101: 5}, True, 4, False),
+        ({100: 4, 101: 5}, False, 4, None),
+        ({4: 4, 5: 5}, False, 4, True),
+        ({6: 6, 5: 5}, False, 4, False),
+    ],
+)
+def test_owners_in_a_container_are_known_by_their_descriptors(
+    own: dict[int, int], has_pointers: bool, owner: int, is_alive: bool | None
+) -> None:
+    process = Contained(own, has_pointers=has_pointers)
+    owners = Owners(process, process, X86_64)  # type: ignore[arg-type]
+    found = owners.add(Found("mutex", 0x1000), 4, is_shared=False)
+    assert (found.owner, found.is_owner_alive) == (owner, is_alive)
 
 
 # Python

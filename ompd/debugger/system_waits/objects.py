@@ -70,12 +70,24 @@ class Owners:
                 pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
                 found[self._glibc.native_id(pthread)] = native, pthread
             except Unavailable:
-                found.setdefault(native, (native, None))
+                # Its pointer is not in the target. If glibc's list has its native id, that is its own number, too.
+                descriptor = self._listed.get(native)
+                if descriptor is None:
+                    is_whole = False
+                else:
+                    found.setdefault(native, (native, descriptor))
             except CorruptState:
                 continue  # it ends at this moment: the kernel has cleared its number
             except OmpdError:
                 is_whole = False
         return found, is_whole
+
+    @cached_property
+    def _listed(self) -> Mapping[int, int]:
+        try:
+            return self._glibc.pthreads()
+        except OmpdError:
+            return {}
 
     def native_id(self, own: int) -> int | None:
         """Return the native id of the thread that the process numbers *own*, None if it has none such."""
@@ -99,7 +111,7 @@ class Owners:
         if is_shared:
             why = f"the process has no thread {owner}, and the object is shared with other processes"
         elif not is_whole:
-            why = f"the target has lost threads, and {owner} may be one of them"
+            why = f"the target has lost threads, or which of them is {owner} inside of the process"
         else:
             return found._replace(owner=owner, is_owner_alive=False)
         return found._replace(owner=owner, unavailable={**found.unavailable, "is_owner_alive": why})
