@@ -118,6 +118,31 @@ def test_other_objects_that_lie_have_no_owner(core: Core) -> None:
     assert (wait.kind, wait.object) == ("pthread_barrier", None)
 
 
+@pytest.mark.parametrize("name", ["mutex_far", "rwlock_reader", "join", "at_barrier", "cond_wait", "mutex_inherits"])
+def test_a_page_that_is_lost_says_nothing(core: Core, name: str) -> None:
+    # It reads as zeros.
+    start = core.object(name) // 4096 * 4096
+    core.target.reads, core.target.overlay = 0, {start: bytes(4096), start + 4096: bytes(4096)}
+    with Session(core.target, FileFinder()) as session:
+        session.target.close = lambda: None  # type: ignore[method-assign]
+        wait = system_wait(session, core.words.thread(name))
+    assert wait is not None and (wait.owner, wait.is_owner_alive, wait.is_recursive) == (None, None, None)
+    # Where the table by which the program calls the routine is lost as well, that is a word of unknown purpose.
+    assert "owner" in wait.unavailable or wait.kind == "futex"
+
+
+def test_an_owner_whose_own_page_is_lost_is_not_taken_for_dead(core: Core) -> None:
+    with Session.open_core(core.words.place) as session:
+        holder = system_wait(session, core.words.thread("mutex_normal"))
+        assert holder is not None and holder.owner is not None
+        descriptor = session.process.thread_pointer(holder.owner)
+    core.target.reads, core.target.overlay = 0, {descriptor // 4096 * 4096: bytes(4096)}
+    with Session(core.target, FileFinder()) as session:
+        session.target.close = lambda: None  # type: ignore[method-assign]
+        wait = system_wait(session, core.words.thread("mutex_normal"))
+    assert wait is not None and wait.owner == holder.owner and wait.is_owner_alive is not False
+
+
 def test_no_words_of_an_object_make_it_fail(core: Core) -> None:
     seeded = random.Random(18)
     names = ("mutex_normal", "mutex_robust", "mutex_inherits", "cond_again", "rwlock_reader", "rwlock_behind")

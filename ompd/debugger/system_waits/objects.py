@@ -15,11 +15,12 @@ from typing import NamedTuple
 from ompd.contract.memory import Memory, read_unsigned
 from ompd.contract.process import Frame
 from ompd.debugger.architecture import Architecture, PthreadObjects
+from ompd.debugger.memory import PAGE
 from ompd.debugger.system_waits.calls import FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, Futex
 from ompd.debugger.threads.glibc import GlibcThreads
 from ompd.debugger.threads.threads import Threads
 from ompd.debugger.threads.tls import pthread_of
-from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
+from ompd.errors import MemoryFault, OmpdError, Unavailable
 
 # Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. ELISION (two bits) may be
 # added by the library itself.
@@ -76,10 +77,8 @@ class Owners:
                     is_whole = False
                 else:
                     found.setdefault(native, (native, descriptor))
-            except CorruptState:
-                continue  # it ends at this moment: the kernel has cleared its number
             except OmpdError:
-                is_whole = False
+                is_whole = False  # lost, or the thread ends at this moment, and the kernel has cleared its number
         return found, is_whole
 
     @cached_property
@@ -128,10 +127,12 @@ class PthreadWaits:
 
         :param frames: gives the frames of the C library's functions, innermost first
         """
-        if futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2):
-            return self._mutex(futex)
         try:
-            if kind == "mutex":
+            if not any(self._memory.read(futex.word - futex.word % PAGE, PAGE)):
+                # A page that was lost reads as zeros, and nobody waits for what was never written to.
+                why = f"the page of {futex.word:#x} is all zeros, as pages are that were lost"
+                return _unknown(kind, futex.word if kind == "mutex" else None, why, "is_recursive")
+            if kind == "mutex" or futex.operation in (FUTEX_LOCK_PI, FUTEX_LOCK_PI2):
                 return self._mutex(futex)
             if kind == "condition":
                 return self._condition(futex, frames)
