@@ -9,7 +9,7 @@ from ompd.session import Session
 from tests.support.products import sample
 from tests.support.why import GNU, PAIRS, SOURCES, WHYS, Why, axes_of, hung, named, plain
 
-every_pair = pytest.mark.parametrize(("why", "compiler", "runtime"), sample(PAIRS, axes_of), ids=named)
+every_pair = pytest.mark.parametrize(("why", "compiler", "runtime", "mode"), sample(PAIRS, axes_of), ids=named)
 
 
 def test_every_program_has_its_cases() -> None:
@@ -19,8 +19,8 @@ def test_every_program_has_its_cases() -> None:
 
 
 @every_pair
-def test_threads_block_where_the_program_says(why: Why, compiler: str, runtime: str) -> None:
-    core = hung(why, compiler, runtime)
+def test_threads_block_where_the_program_says(why: Why, compiler: str, runtime: str, mode: str) -> None:
+    core = hung(why, compiler, runtime, mode=mode)
     with Session.open_core(core.core) as session:
         rows = {row.native_thread_id: row for row in threads.ask(session).rows}
         frames = {row.native_thread_id: row.frames for row in stacks.ask(session).rows}

@@ -167,12 +167,11 @@ class Chains:
         needs = (need for node in self.way(root) for need in self._graph.needs[node])
         return [need.evidence for need in needs if not need.is_known and need.evidence is not None]
 
-    def place(self, root: Root, kind: str) -> Place | None:
+    def place(self, root: Root) -> Place | None:
         """Return the place to look at first."""
-        threads = [node for node in self.root_threads(root) if node in self._nodes.rows]
-        if kind in ("barrier_absent", "fork_child") and not threads:
-            threads = [node for node in self.way(root) if node in self._nodes.rows]
-        rows = [self._nodes.rows[node] for node in threads]
+        rows = [self._nodes.rows[node] for node in self.root_threads(root) if node in self._nodes.rows]
+        if all(row.where is None for row in rows):  # they have ended, are idle, or in another process
+            rows = [self._nodes.rows[node] for node in self.way(root) if node in self._nodes.rows]
         # Who waits at the region's end has left its code: another one's line says more.
-        rows.sort(key=lambda row: row.state == "wait_barrier_implicit_parallel")
+        rows.sort(key=lambda row: row.state in ("wait_barrier_implicit_parallel", "wait_barrier_implicit"))
         return next((row.where for row in rows if row.where is not None), None)

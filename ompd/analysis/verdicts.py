@@ -94,7 +94,7 @@ class Verdicts:
             unknowns=unknowns,
             what_if=self._sentences.what_if(root),
             next_step=next_step(kind, self._natives(n for n in ends if n in self._nodes.rows)),
-            place=self._chains.place(root, kind),
+            place=self._chains.place(root),
         )
 
     def _natives(self, nodes: Iterable[int]) -> list[int]:

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #define SETTLED_MOST 256
+#ifndef SETTLED_SPIN_NS
 #define SETTLED_SPIN_NS 20000000ULL
+#endif
 
 struct settled_look {
     int id;
@@ -72,7 +74,7 @@ static int settled_ran(int id, unsigned long long *ran)
 }
 
 /* Returns once *count* other threads (0: all of them) stay where they are: each is blocked in a system call in which it was in the look
-   before, too, without having run since, or has run for 20 ms since the first look, as a thread does that spins. */
+   before, too, without having run since, or has run for SETTLED_SPIN_NS since the first look, as a thread does that spins. */
 static void until_settled(int count)
 {
     struct settled_look seen[SETTLED_MOST];

@@ -37,9 +37,9 @@ def false_proofs(hung: Hung, answer: WhyAnswer) -> list[str]:
     for row in answer.rows:
         if row.stuck == "proven" and "proven" not in (expected["stuck"] or ()):
             found.append(f"{row.kind} is said to be stuck for certain: {row.summary}")
-        members = hung.threads(is_explained=True) | hung.threads(is_root=True)
-        if row.stuck == "proven" and not set(row.explains) <= members:
-            found.append(f"{row.kind}: {set(row.explains) - members} are said to be stuck for certain")
+        others = set(row.explains) - hung.threads()
+        if row.stuck == "proven" and others:
+            found.append(f"{row.kind}: {others} are said to be stuck for certain")
     return found
 
 
@@ -52,12 +52,12 @@ def _sureness(hung: Hung, first: VerdictRecord) -> Iterator[str]:
 
 def _threads(hung: Hung, first: VerdictRecord) -> Iterator[str]:
     roots, explained = hung.threads(is_root=True), hung.threads(is_explained=True)
-    if not roots <= set(first.roots) or not set(first.roots) <= roots | explained:
+    if not roots <= set(first.roots) or (roots and not set(first.roots) <= roots | explained):
         yield f"roots are {sorted(first.roots)}, in truth {sorted(roots)}"
     if expected_to_wait(hung) and (not explained - roots <= set(first.explains)):
         yield f"explained are {sorted(first.explains)}, in truth {sorted(explained)}"
-    if not set(first.explains) <= roots | explained:
-        yield f"explained are {sorted(first.explains)}, in truth at most {sorted(roots | explained)}"
+    if not set(first.explains) <= hung.threads():
+        yield f"explained are {sorted(first.explains)}, in truth at most {sorted(hung.threads())}"
 
 
 def expected_to_wait(hung: Hung) -> bool:

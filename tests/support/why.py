@@ -103,12 +103,17 @@ WHYS: Mapping[str, Why] = {
     )
 }
 
-PAIRS = [(why, compiler_name, runtime) for why in WHYS.values() for compiler_name, runtime in why.pairs()]
+PAIRS = [
+    (why, compiler_name, runtime, mode)
+    for why in WHYS.values()
+    for compiler_name, runtime in why.pairs()
+    for mode in (("neither",) if runtime == GNU else ("neither", "debug"))
+]
 
 
-def axes_of(why: Why, compiler_name: str, runtime: str) -> list[Any]:
+def axes_of(why: Why, compiler_name: str, runtime: str, mode: str) -> list[Any]:
     """Return what a sample of PAIRS must have: each case, each pair of compiler and runtime, each program on each."""
-    return [why.name, (compiler_name, runtime), (why.program, runtime)]
+    return [why.name, (compiler_name, runtime), (why.program, runtime), (why.program, mode), (compiler_name, mode)]
 
 
 def named(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os.path import normpath
 
 from ompd.model import Answer, Place, StackRecord, VerdictRecord
 from ompd.questions import stacks
@@ -56,10 +57,15 @@ def _in_source(verdict: VerdictRecord, found: Mapping[int | None, StackRecord]) 
 
 
 def _caller(place: Place | None, stack: StackRecord | None) -> Place | None:
-    if place is None or stack is None or place.file is None or not place.file.startswith(_SYSTEM):
+    if place is None or stack is None or place.file is None or not _is_system(place.file):
         return None
-    own = (f for f in stack.frames if f.file is not None and not f.file.startswith(_SYSTEM))
+    own = (f for f in stack.frames if f.file is not None and not _is_system(f.file))
     return next((Place(f.address, f.function, f.file, f.line, f.unproven) for f in own), None)
+
+
+def _is_system(file: str) -> bool:
+    # clang writes headers as "/usr/bin/../lib/gcc/…/../../include/…".
+    return normpath(file).startswith(_SYSTEM)
 
 
 def _of_user(row: StackRecord) -> StackRecord:
