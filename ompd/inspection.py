@@ -35,12 +35,16 @@ class Inspection(Session):
         """
         return self.ask(threads.ask)
 
-    def ask_why(self) -> WhyAnswer:
+    def ask_why(self, samples: int = 2, interval: float = 0.5) -> WhyAnswer:
         """Return the reasons why threads do not go on, the one to read first in front, and the graph they rest on.
 
+        :param samples: how often to look at a live process, which runs in between
+        :param interval: seconds between two looks
+        :raises BadInput: if one of these makes no sense
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return self.ask(why.ask)
+        earlier = why.look_before(self, samples, interval)
+        return self.ask(lambda session: why.ask(session, earlier))
 
     def ask_parallel(self) -> Answer[ParallelRecord]:
         """Return the parallel regions that are being executed, enclosing ones before those they enclose.

@@ -250,7 +250,7 @@ def _run(command: Command, options: dict[str, Any]) -> None:
     answer = command.alone(request.target, request.nonblocking) if command.alone is not None else None
     if answer is None:
         with request.opened() as session:
-            answer = session.ask(lambda session: command.answer(session, given))
+            answer = command.run(session, given)
     try:
         if request.as_json:
             sys.stdout.write(format_answer(command.name, answer))

@@ -64,9 +64,10 @@ class Command:
 
     ``ask`` is its question. ``printer`` names the function of :mod:`ompd.render.terminal` that prints the answer; that
     module is imported only when it is needed. ``example`` is sample output, for the arguments ``example_words``.
-    ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense. ``alone`` answers without a
-    target, which is then optional: from the target as it was typed, None for none, and ``--nonblocking``; it returns
-    None if the target is to be opened.
+    ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense. ``alone`` answers without a target,
+    which is then optional: from the target as it was typed, None for none, and ``--nonblocking``; it returns None if
+    the target is to be opened. ``look`` is what is done in a moment before the question's, with the options in its
+    place; the question gets its result.
     """
 
     name: str
@@ -80,16 +81,29 @@ class Command:
     argument: Argument | None = None
     example_words: str = ""
     alone: Callable[[str | None, bool], Answer[Any] | None] | None = None
+    look: Callable[..., Any] | None = None
 
-    def answer(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
+    def run(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
+        """Run the query in a moment of its own, after an earlier one if the command takes a look before; see
+        :meth:`answer`.
+        """
+        earlier = self.look(session, **self._passed(given)) if self.look is not None else None
+        return session.ask(lambda session: self.answer(session, given, earlier))
+
+    def _passed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            option.name: given.get(option.name, False if option.kind == "flag" else None)
+            for option in self.options
+            if option.is_passed
+        }
+
+    def answer(self, session: Session, given: Mapping[str, Any], earlier: Any = None) -> Answer[Any]:
         """Run the query.
 
         :param given: the argument and the command's own options, by name; a missing one was not given
+        :param earlier: what the command's look before returned
         """
-        asked: dict[str, Any] = {}
-        for option in self.options:
-            if option.is_passed:
-                asked[option.name] = given.get(option.name, False if option.kind == "flag" else None)
+        asked = self._passed(given) if self.look is None else {"earlier": earlier}
         words = (given[self.argument.name],) if self.argument is not None else ()
         answer = self.ask(session, *words, **asked)
         for option in self.options:
@@ -155,10 +169,16 @@ def _ask_variable(session: Session, name: str, **options: Any) -> Answer[Any]:
     return variables.ask(session, name, **options)
 
 
-def _ask_why(session: Session) -> Answer[Any]:
+def _ask_why(session: Session, earlier: Any) -> Answer[Any]:
     import ompd.questions.why as why  # noqa: PLC0415
 
-    return why.ask(session)
+    return why.ask(session, earlier)
+
+
+def _look_before(session: Session, samples: int | None, interval: str | None) -> Any:
+    import ompd.questions.why.looks as looks  # noqa: PLC0415
+
+    return looks.look_before(session, samples, interval)
 
 
 _HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
@@ -256,7 +276,10 @@ COMMANDS = (
         "  free       if &progress_lock were released, 4 of 4 waiting threads would go on\n"
         "  next       ompd stack core.1234 --thread 1235 --locals",
         folds=True,
+        look=_look_before,
         options=(
+            Option("samples", "How often to look at a live process, 2 unless given.", kind="number", metavar="N"),
+            Option("interval", "Seconds between two looks, 0.5 unless given.", kind="text", metavar="S"),
             Option("dot", "Print the wait-for graph for graphviz (dot -Tsvg) instead of text.", printer="print_dot"),
             Option(
                 "exit_code",

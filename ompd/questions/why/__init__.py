@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 from ompd.questions.why.collect import collect as collect
+from ompd.questions.why.looks import look_before as look_before
 from ompd.questions.why.query import ask as ask

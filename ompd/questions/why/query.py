@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from ompd.analysis.answers import concluded
-from ompd.analysis.moment import Moment
 from ompd.model import GraphRecord, WhyAnswer
 from ompd.questions.why.collect import collect
+from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
 from ompd.session import Session
 
 
-def ask(session: Session, earlier: Moment | None = None, seconds: float | None = None) -> WhyAnswer:
+def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     """Return the reasons why threads of the process do not go on, the one to read first in front.
 
-    :param earlier: what :func:`~ompd.questions.why.collect.collect` found of the same process *seconds* before
+    :param earlier: an earlier look at the same process
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     moment, threads = collect(session)
-    found, nodes, edges = concluded(moment, earlier, seconds)
+    found, nodes, edges = (
+        concluded(moment, earlier.moment, earlier.seconds) if earlier is not None else concluded(moment)
+    )
     verdicts, stacks = add_stacks(session, found)
     complete, warnings = threads.complete, threads.warnings
     if stacks is not None:

@@ -1,0 +1,47 @@
+"""Earlier looks at a live process: what has not moved between two of them is more likely to be stuck."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from ompd.analysis.moment import Moment
+from ompd.errors import BadInput
+from ompd.questions.why.collect import collect
+from ompd.session import Session
+
+SAMPLES, INTERVAL = 2, 0.5
+_MOST_SAMPLES, _LONGEST = 1000, 86_400.0
+
+
+class Look(NamedTuple):
+    """What a look at a process found, and how many seconds before the next one it was."""
+
+    moment: Moment
+    seconds: float
+
+
+def look_before(session: Session, samples: int | None = None, interval: float | str | None = None) -> Look | None:
+    """Look at a live process, and wait until it is time for the next look; return None for any other target, which
+    does not change. The process runs in between. Of more than two looks the first one is compared with the last.
+
+    :param samples: how often to look at all, :data:`SAMPLES` if None
+    :param interval: seconds between two looks, :data:`INTERVAL` if None
+    :raises BadInput: if one of them makes no sense
+    :raises NoAnswer: if no OpenMP runtime of the process can be read
+    """
+    count = SAMPLES if samples is None else samples
+    if not 1 <= count <= _MOST_SAMPLES:
+        raise BadInput(f"{count} looks: it has to be at least 1 and at most {_MOST_SAMPLES}")
+    try:
+        seconds = INTERVAL if interval is None else float(interval)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST:
+        raise BadInput(f"{interval} is not a number of seconds from 0 to {_LONGEST:g}")
+    if session.target.kind != "live" or count == 1:
+        return None
+    begin = time.monotonic()
+    moment = session.ask(lambda session: collect(session)[0])
+    time.sleep(seconds * (count - 1))
+    return Look(moment, round(time.monotonic() - begin, 2))
