@@ -12,11 +12,11 @@ from typing import Protocol
 
 from ompd.binary.core.notes import AT_EXECFN, AT_RANDOM
 from ompd.contract.memory import Memory
-from ompd.errors import CorruptState, MemoryFault, OmpdError, Unavailable
+from ompd.errors import CorruptState, MemoryFault, Unavailable
 from ompd.records import record
 
 # Linux allows arguments and environment three quarters of 8 MB together, however large the stack (fs/exec.c).
-_MAX_BYTES = 6 << 20
+LONGEST_STACK_STRINGS = _MAX_BYTES = 6 << 20
 _MAX_STRING = 32 << 12  # MAX_ARG_STRLEN
 _MAX_VARIABLES = 1 << 17
 _MAX_CURRENT = 1 << 13
@@ -55,35 +55,28 @@ def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> d
     return found
 
 
-def read_current_environment(
-    memory: _Strings, environ: int, auxiliary_vector: Mapping[int, int]
-) -> dict[str, str] | None:
-    """Return the environment as the program has it now, from the C library's variable ``environ``; None if its pointers
-    are still the kernel's, which :func:`read_environment` verifies.
+def read_current_environment(memory: _Strings, environ: int) -> tuple[int, dict[str, str]]:
+    """Return where the pointers to the environment are now, and what they lead to, from the C library's ``environ``.
 
     :param environ: the variable's address
     :raises Unavailable: if the target does not hold all of it
+    :raises CorruptState: if a variable is no ``NAME=value``, as where zeros stand for what is lost
     """
     size, order = memory.pointer_size, memory.byte_order
     found: dict[str, str] = {}
     try:
-        at = int.from_bytes(memory.read(environ, size), order)
-        if 0 <= auxiliary_vector.get(AT_RANDOM, 0) - at < _MAX_BYTES:
-            return None
-        for _ in range(_MAX_CURRENT):
-            string = int.from_bytes(memory.read(at, size), order) if at else 0
+        start = int.from_bytes(memory.read(environ, size), order)
+        for number in range(_MAX_CURRENT):
+            string = int.from_bytes(memory.read(start + number * size, size), order) if start else 0
             if not string:
-                return found
+                return start, found
             name, equals, value = memory.read_string(string, _MAX_STRING).decode("utf-8", "replace").partition("=")
             if not equals:
-                raise CorruptState(
-                    string, "a variable without a value, which nobody sets: zeros of what is lost, perhaps"
-                )
+                raise CorruptState(string, "the environment: a variable without a value")
             found.setdefault(name, value)
-            at += size
-    except OmpdError as error:
+    except MemoryFault as error:
         raise Unavailable(f"the environment as it is now: {error}") from error
-    raise Unavailable("the environment as it is now: its pointers do not end")
+    raise CorruptState(start, "the environment: its pointers do not end")
 
 
 def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> EnvironmentBlock:

@@ -9,12 +9,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ompd.binary.core.notes import AT_RANDOM
 from ompd.binary.core.notes import SignalInfo as SignalInfo
-from ompd.debugger.environment import read_current_environment
+from ompd.debugger.environment import LONGEST_STACK_STRINGS, read_current_environment
 from ompd.debugger.files.dll_files import unsuitable as unsuitable
 from ompd.debugger.signals import fault_address as fault_address
 from ompd.debugger.signals import has_failed as has_failed
-from ompd.errors import BadProcess, OmpdError, Unavailable
+from ompd.errors import BadProcess, CorruptState, SymbolNotFound, Unavailable
 from ompd.session import Session
 
 if TYPE_CHECKING:
@@ -156,14 +157,23 @@ def find_refusal(process_id: int, *, nonblocking: bool) -> BadProcess | None:
     return find(process_id, nonblocking=nonblocking)
 
 
-def current_environment(session: Session) -> Mapping[str, str]:
-    """Return the environment as the program has it now, which ``setenv`` may have changed.
+def environment(session: Session) -> tuple[Mapping[str, str], bool]:
+    """Return the environment, and whether that is as the program has it now, which ``setenv`` may have changed; else it
+    is the one that the program was started with.
 
     :raises Unavailable: if the target does not hold it
+    :raises CorruptState: if it has lost a part of it
     """
+    process = session.process
     try:
-        address = session.process.find_symbol("environ")
-    except OmpdError as error:
-        raise Unavailable(f"the environment as it is now: {error}") from error
-    found = read_current_environment(session.process.memory, address, session.process.auxiliary_vector())
-    return found if found is not None else session.process.environment()
+        start, found = read_current_environment(process.memory, process.find_symbol("environ"))
+    except (SymbolNotFound, Unavailable):
+        return process.environment(), False
+    except CorruptState:
+        # A snapshot has overwritten the strings of variables that are none of OpenMP's.
+        if any(module.is_extract for module in process.loaded_modules()):
+            return process.environment(), False
+        raise
+    if 0 <= process.auxiliary_vector().get(AT_RANDOM, 0) - start < LONGEST_STACK_STRINGS:
+        process.environment()  # which verifies the kernel's pointers
+    return found, True

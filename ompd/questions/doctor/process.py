@@ -19,13 +19,10 @@ _LISTED = 4
 def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
     """Return the program's environment, None if the target does not hold it, and where it is from or why it is not."""
     try:
-        return face.current_environment(session), "its environment"
-    except OmpdError:
-        pass
-    try:
-        return session.process.environment(), "the environment that it was started with"
+        found, is_current = face.environment(session)
     except OmpdError as error:
         return None, str(error)
+    return found, "its environment" if is_current else "the environment that it was started with"
 
 
 def examine(
