@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ompd.debugger.flow import functions
 from ompd.debugger.flow.decode_x86_64 import X86_64, decode
 from ompd.debugger.flow.follow import Called, Function
 from ompd.debugger.flow.instructions import Instruction
@@ -146,6 +147,13 @@ def test_a_snapshot_says_the_same(tmp_path: Path) -> None:
 def test_of_a_core_that_is_cut_off_nothing_wrong_is_said(percent: int, tmp_path: Path) -> None:
     of = core("locks", "clang", "-O2", "dynamic")
     assert wrong(cut(of.path, tmp_path / "cut", of.path.stat().st_size * percent // 100), of) == []
+
+
+@pytest.mark.parametrize("most", [0, 100, 1000])
+def test_of_more_code_than_is_followed_nothing_wrong_is_said(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_MAX_FOLLOWED", most)
+    of = core("locks", "gcc", "-O2", "libgomp")
+    assert wrong(of.path, of) == []
 
 
 @pytest.mark.parametrize("seed", range(3))

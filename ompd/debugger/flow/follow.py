@@ -74,6 +74,7 @@ class Function:
     :param pads: for each call in which an exception may be thrown, where its handlers begin
     :param constant: returns what a word has at an address that nobody writes to, None for another
     :param routine_at: returns what the routine does that begins at an address, None for any other address
+    :param spend: is called with a number of instructions before these are followed, and may refuse by Unavailable
     :raises Unavailable: if there is more code than may be followed, or some that is not understood
     """
 
@@ -87,8 +88,10 @@ class Function:
         pads: Callable[[int], Sequence[int]],
         constant: Callable[[int], int | None],
         routine_at: Callable[[int], Routine | None],
+        spend: Callable[[int], None] = lambda count: None,
     ) -> None:
-        self._routine_at = routine_at
+        self._routine_at, self._spend = routine_at, spend
+        self._places: dict[int, Place | None] = {}
         self._code, self._processor, self._is_own = code, processor, is_own
         self._called, self._pads, self._constant = called, pads, constant
         self.entry = entry
@@ -132,6 +135,7 @@ class Function:
             pending.discard(leader)
             block = self._blocks[leader]
             left -= len(block)
+            self._spend(len(block))
             if left < 0:
                 raise Unavailable(f"the function at {self.entry:#x} has too many ways through its code")
             for to, state in self._through(block, self._before[leader].copy()):
@@ -214,6 +218,11 @@ class Function:
 
     def at(self, address: int) -> Place | None:
         """Return what is known before the instruction at *address*, None if no way that is followed leads there."""
+        if address not in self._places:
+            self._places[address] = self._find_place(address)
+        return self._places[address]
+
+    def _find_place(self, address: int) -> Place | None:
         leader = self._block_of.get(address)
         if leader is None or leader not in self._before:
             return None

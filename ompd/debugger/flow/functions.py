@@ -25,6 +25,7 @@ from ompd.naming import Routine
 _MAX_CODE = 1 << 20  # of one function
 _MAX_ALL_CODE = 1 << 24  # of all the user's modules
 _MAX_FUNCTIONS = 1 << 12
+_MAX_FOLLOWED = 3 << 20  # instructions in all: some seconds
 # These return to nobody, or twice.
 _ENDS = frozenset(
     (
@@ -76,6 +77,7 @@ class Functions:
         self._processor: Processor | None = processor
         self._code = Code(memory, modules, processor, locate)
         self._order = architecture.byte_order
+        self._left = _MAX_FOLLOWED
         self.kept: dict[Shape, Any] = {}
         """For who asks: what is the same for all stacks of a shape."""
         self._known: dict[tuple[int, bool], Function | OmpdError] = {}
@@ -254,7 +256,13 @@ class Functions:
             self._code.pads_of,
             self._code.constant,
             lambda at: self._at(at).routine if at in self._code.taken else None,
+            self._spend,
         )
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise Unavailable("more code would have to be followed than is")
 
     # Calls
 
