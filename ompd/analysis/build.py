@@ -128,7 +128,9 @@ class _Waits:
     def _lost_members(self) -> dict[str, int]:
         # How many members of a region's team the process does not have.
         moment = self._nodes.moment
-        if not moment.has_all_threads:
+        # A member that could not be read may be a thread of which it is not known who it is.
+        is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
+        if not moment.has_all_threads or is_open:
             return {}
         return {region.id: region.threads.count(None) for region in moment.regions or ()}
 

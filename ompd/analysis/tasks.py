@@ -53,7 +53,7 @@ class TaskNodes:
         node = self._graph.add(Node(f"{kind}:{row.task or row.native_thread_id}", kind, _NAMES[kind]))
         point = self._nodes.moment.points.get(row.native_thread_id or 0)
         if point is not None and (point.tasks or point.is_whole):
-            for need in self._at(point):
+            for need in self._at(point, row.task):
                 self._graph.need(node, need)
             return node
         task = self._by_id.get(row.task) if row.task is not None else None
@@ -68,13 +68,23 @@ class TaskNodes:
             self._graph.need(node, self._nodes.unknown("which tasks it waits for is not known"))
         return node
 
-    def _at(self, point: SchedulingRecord) -> list[Need]:
-        known = [self._by_id[task] for task in point.tasks if task in self._by_id]
+    def _at(self, point: SchedulingRecord, waiting: str | None) -> list[Need]:
+        # libomp's task is recorded in the group that it has begun itself, and no task waits for itself.
+        around = self._with_ancestors(waiting)
+        known = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
         known = [task for task in known if task.status != "complete"]
-        others = 0 if point.is_whole and len(known) == len(point.tasks) else 1
+        others = 0 if point.is_whole and len(known) == len(set(point.tasks) - around) else 1
         if point.count is not None:
             others = max(0, point.count - len(known))
         return [replace(need, address=point.address, value=point.value) for need in self._all(known, others)]
+
+    def _with_ancestors(self, task: str | None) -> set[str]:
+        found: set[str] = set()
+        while task is not None and task not in found:
+            found.add(task)
+            known = self._by_id.get(task)
+            task = known.generating if known is not None else None
+        return found
 
     def _descendants(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
         found, seen = list(tasks), {task.id for task in tasks}

@@ -161,6 +161,14 @@ def test_members_that_a_fork_did_not_copy() -> None:
     assert judged(spinning, regions=(region,), is_fork=True)[1:] != ("proven", "proven")
 
 
+def test_a_member_that_may_be_a_thread_of_which_nothing_is_known_has_not_ended() -> None:
+    region = ParallelRecord("region", "libgomp", 1, 1, TEAM, None, None, (0, 1, 2, None))
+    rows = [thread(n, barrier(None)) for n in range(3)]
+    assert judged(*rows, regions=(region,))[:2] == ("barrier_absent", "proven")
+    lost = ThreadRecord(native_thread_id=9, thread_type=None, unavailable={"runtime": "its page is lost"})
+    assert judged(*rows, lost, regions=(region,))[1] != "proven"
+
+
 def test_an_event_that_nobody_fulfils() -> None:
     waits = TaskWaitRecord("event", event=0x50)
     tasks = (
@@ -195,6 +203,16 @@ def test_queued_tasks_that_nobody_can_execute() -> None:
         points={0: SchedulingRecord(native_thread_id=0, kind="taskwait", task="task0", takes="children")},
     )
     assert (kind, stuck) == ("lock_cycle", "proven")
+
+
+def test_no_task_waits_for_itself_at_the_end_of_its_own_group() -> None:
+    # libomp records a task that has begun a group as a member of that one.
+    waiting = thread(0, Wait("taskgroup"), task="outer")
+    tasks = (task("outer", None, 0, "executing"), task("inner", "outer", 1, "executing"))
+    point = SchedulingRecord(
+        native_thread_id=0, kind="taskgroup", task="outer", takes="group", count=1, tasks=("outer", "inner")
+    )
+    assert judged(waiting, thread(1, task="inner"), tasks=tasks, points={0: point}) == ("laggard", "unknown", "proven")
 
 
 def test_a_root_outside_of_openmp() -> None:
