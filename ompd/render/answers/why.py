@@ -148,7 +148,7 @@ def _what(link: Link) -> str:
 def _holders(links: Sequence[Link]) -> Iterator[str]:
     # How the next thread has what each waits for; in a cycle the first one comes after the last.
     for link, following in zip(links, (*links[1:], links[0]), strict=True):
-        after = "itself" if following is link else _one(following)
+        after = "itself" if following is link and len(link.threads) < 2 else _one(following)
         if link.holder is None:
             is_open = link.kind in _LOCKS
             yield "nobody is known to hold it" if is_open else ""
