@@ -43,6 +43,7 @@ def test_every_verdict_has_a_section() -> None:
     returned = set(re.findall(r'(?:return|kind=|else) "(\w+)"', Path(verdicts.__file__).read_text()))
     programs = {why.program for why in WHYS.values()} - OF_SEVERAL
     assert (returned - NOT_VERDICTS) | programs <= set(SECTIONS)
+    assert len(re.findall(r"^### ", PAGE.read_text(), re.MULTILINE)) == len(SECTIONS)
     for kind, text in SECTIONS.items():
         assert kind in ("no_stall", "undecided") or "To mend it, " in text, kind
 
