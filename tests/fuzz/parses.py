@@ -27,11 +27,10 @@ def mapped(path: str) -> Kept:
 
 
 class _Loader:
-    # Stands in for a class of which modules call one constructor, or two.
+    # Stands in for a class of which modules call two constructors that are methods.
 
-    def __init__(self, make: Callable[..., Any], other: Callable[..., Any] | None = None) -> None:
-        self.load = self.from_elf = make
-        self.from_debug_frame = other
+    def __init__(self, from_elf: Callable[..., Any], from_debug_frame: Callable[..., Any]) -> None:
+        self.from_elf, self.from_debug_frame = from_elf, from_debug_frame
 
 
 def _once(make: Callable[..., Any], key: Callable[..., object]) -> Callable[..., Any]:
@@ -63,7 +62,7 @@ def parsed_once() -> Iterator[None]:
     replaced: Sequence[tuple[Any, str, Any]] = (
         (modules, "open_mapped", opened),
         (modules, "ElfFile", _once(original_elf, lambda data, name: (id(data), name))),
-        (modules, "SymbolTable", _Loader(_once(tables.load, _first))),
+        (modules, "SymbolTable", _once(tables, _first)),
         (
             modules,
             "UnwindTable",
