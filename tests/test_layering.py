@@ -116,7 +116,7 @@ ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb.loading", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
     "unicorn": {"ompd.debugger.emulation.emulate"},
     "ctypes": {"ompd.runtimes.hosted", "ompd.debugger.targets.live.ptrace"},
-    "click": {"ompd.commands.main", "ompd.commands.prompt"},
+    "click": {"ompd.commands.main", "ompd.commands.options", "ompd.commands.prompt"},
     "rich": {"ompd.render.terminal"},
     "elftools": {"ompd.runtimes.layout.second_reader"},
     "itanium_demangler": {"ompd.binary.demangle"},

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import ompd
+from ompd.commands.options import OWN, own_option
 from ompd.commands.progress import Progress, harmless
-from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command, Option
+from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
 from ompd.commands.targets import is_target, open_target
 from ompd.debugger.files.finder import FileOptions
 from ompd.debugger.files.opening import MAX_SIZE
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 EXIT_NO_ANSWER = 1
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
-
-OWN = "own_"
-"""Prefix of the names of parameters that only one command has."""
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -170,20 +168,12 @@ def _make(command: Command) -> click.Command:
         if command.folds
         else ()
     )
-    own = tuple(map(_own_option, command.options))
+    own = tuple(map(own_option, command.options))
     named = (click.argument(OWN + argument.name, metavar=argument.metavar),) if argument is not None else ()
     target = _OPTIONS[0] if command.alone is None else click.argument("target", metavar="[TARGET]", required=False)
     for option in reversed((target, *_OPTIONS[1:], *named, *extra, *own)):
         decorated = option(decorated)
     return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
-
-
-def _own_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    name, word = f"{OWN}{option.name}", f"--{option.word}"
-    if option.kind == "flag":
-        return click.option(word, name, is_flag=True, help=option.help)
-    kind: Any = click.Choice(option.choices) if option.choices else int if option.kind == "number" else str
-    return click.option(word, name, metavar=option.metavar, type=kind, help=option.help)
 
 
 @record

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from ompd.commands.main import OWN, cli
+from ompd.commands.main import cli
+from ompd.commands.options import OWN
 from ompd.commands.table import Command
 from ompd.errors import BadInput
 from ompd.model import ThreadRecord, VariableRecord
@@ -45,7 +46,7 @@ class Screen:
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
     """Return the options that *command* has at a prompt, in the shell's words."""
-    of_shell = {OWN + option.name for option in command.options if option.status is not None}
+    of_shell = {OWN + option.name for option in command.options if option.status is not None or option.is_of_look}
     return tuple(
         Flag(
             parameter.name,

@@ -25,17 +25,19 @@ class Option:
     question by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar`` is the
     value's name in the help, ``choices`` are all its possible values. With ``printer`` it is a flag that has another
     function of :mod:`ompd.render.terminal` print the answer; with ``status`` one that has a function choose the exit
-    code, which makes sense in the shell alone.
+    code. One that ``is_of_look`` is for the command's look before the question. These two make sense in the shell
+    alone.
     """
 
     name: str
     help: str
     select: Callable[[Answer[Any]], Answer[Any]] | None = None
-    kind: Literal["flag", "text", "number"] = "flag"
+    kind: Literal["flag", "text", "number", "seconds"] = "flag"
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     printer: str | None = None
     status: Callable[[Answer[Any]], int] | None = None
+    is_of_look: bool = False
 
     @property
     def word(self) -> str:
@@ -44,7 +46,7 @@ class Option:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the question gets it."""
+        """Whether the question gets it, or the look before it."""
         return self.select is None and self.printer is None and self.status is None
 
 
@@ -175,7 +177,7 @@ def _ask_why(session: Session, earlier: Any) -> Answer[Any]:
     return why.ask(session, earlier)
 
 
-def _look_before(session: Session, samples: int | None, interval: str | None) -> Any:
+def _look_before(session: Session, samples: int | None, interval: float | None) -> Any:
     import ompd.questions.why.looks as looks  # noqa: PLC0415
 
     return looks.look_before(session, samples, interval)
@@ -278,8 +280,16 @@ COMMANDS = (
         folds=True,
         look=_look_before,
         options=(
-            Option("samples", "How often to look at a live process, 2 unless given.", kind="number", metavar="N"),
-            Option("interval", "Seconds between two looks, 0.5 unless given.", kind="text", metavar="S"),
+            Option(
+                "samples",
+                "How often to look at a live process, 2 unless given.",
+                kind="number",
+                metavar="N",
+                is_of_look=True,
+            ),
+            Option(
+                "interval", "Seconds between two looks, 0.5 unless given.", kind="seconds", metavar="S", is_of_look=True
+            ),
             Option("dot", "Print the wait-for graph for graphviz (dot -Tsvg) instead of text.", printer="print_dot"),
             Option(
                 "exit_code",

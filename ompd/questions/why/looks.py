@@ -21,7 +21,7 @@ class Look(NamedTuple):
     seconds: float
 
 
-def look_before(session: Session, samples: int | None = None, interval: float | str | None = None) -> Look | None:
+def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
     """Look at a live process, and wait until it is time for the next look; return None for any other target, which
     does not change. The process runs in between. Of more than two looks the first one is compared with the last.
 
@@ -33,10 +33,7 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     count = SAMPLES if samples is None else samples
     if not 1 <= count <= _MOST_SAMPLES:
         raise BadInput(f"{count} looks: it has to be at least 1 and at most {_MOST_SAMPLES}")
-    try:
-        seconds = INTERVAL if interval is None else float(interval)
-    except ValueError:
-        seconds = -1.0
+    seconds = INTERVAL if interval is None else interval
     if not 0 <= seconds <= _LONGEST:
         raise BadInput(f"{interval} is not a number of seconds from 0 to {_LONGEST:g}")
     if session.target.kind != "live" or count == 1:

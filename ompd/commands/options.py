@@ -1,0 +1,24 @@
+"""The options that single commands have, as click has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ompd.commands.table import Option
+
+OWN = "own_"
+"""Prefix of the names of parameters that only one command has."""
+
+_KINDS: dict[str, Any] = {"number": int, "seconds": click.FloatRange(0, 86_400), "text": str}
+
+
+def own_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the decorator that gives a command an option of its own."""
+    name, word = f"{OWN}{option.name}", f"--{option.word}"
+    if option.kind == "flag":
+        return click.option(word, name, is_flag=True, help=option.help)
+    kind = click.Choice(option.choices) if option.choices else _KINDS[option.kind]
+    return click.option(word, name, metavar=option.metavar, type=kind, help=option.help)

@@ -1,0 +1,52 @@
+"""A live process is looked at twice: who has moved in between is not stuck, and who works has used processor time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ompd
+from ompd.errors import BadInput
+from tests.support.command import ompd as command
+from tests.support.why import WHYS, hanging
+
+
+def test_nobody_has_moved_in_a_hang(tmp_path: Path) -> None:
+    with (
+        hanging(WHYS["lock_cycle-nested"], "gcc", "libgomp", folder=tmp_path) as hung,
+        ompd.attach(hung.pid) as session,
+    ):
+        first = session.ask_why(interval=0.01).rows[0]
+    assert (first.kind, first.stuck) == ("lock_cycle", "proven")
+    assert any("has moved" in item.text and "none" in item.text for item in first.evidence)
+
+
+def test_who_works_has_used_processor_time(tmp_path: Path) -> None:
+    with hanging(WHYS["laggard-barrier"], "gcc", "libgomp", folder=tmp_path) as hung:
+        with ompd.attach(hung.pid) as session:
+            first = session.ask_why(samples=3, interval=0.01).rows[0]
+            once = session.ask_why(samples=1).rows[0]
+        (laggard,) = hung.threads(is_root=True)
+    assert (first.kind, first.roots) == (once.kind, once.roots) == ("laggard", (laggard,))
+    assert any(f"thread {laggard} used" in item.text for item in first.evidence)
+    assert not any("used" in item.text for item in once.evidence)
+
+
+def test_the_command_looks_as_often_as_it_is_told_to(tmp_path: Path) -> None:
+    with hanging(WHYS["lock_cycle-nested"], "gcc", "libgomp", folder=tmp_path) as hung:
+        done = command("why", str(hung.pid), "--json", "--samples", "2", "--interval", "0.01")
+        wrong = command("why", str(hung.pid), "--interval", "soon")
+    evidence = [item["text"] for item in done.json["why"][0]["evidence"]]
+    assert any("has moved" in text for text in evidence), evidence
+    assert wrong.code == 2 and "soon" in wrong.err
+
+
+@pytest.mark.parametrize(("samples", "interval"), [(0, 0.5), (2, -1.0), (2, float("nan"))])
+def test_looks_that_make_no_sense_are_refused(samples: int, interval: float, tmp_path: Path) -> None:
+    with (
+        hanging(WHYS["laggard-barrier"], "gcc", "libgomp", folder=tmp_path) as hung,
+        ompd.attach(hung.pid) as session,
+        pytest.raises(BadInput),
+    ):
+        session.ask_why(samples=samples, interval=interval)
