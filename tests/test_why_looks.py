@@ -8,6 +8,7 @@ import pytest
 
 import ompd
 from ompd.errors import BadInput
+from tests.support import stopped, stopped_twice
 from tests.support.command import ompd as command
 from tests.support.why import WHYS, hanging
 
@@ -50,3 +51,16 @@ def test_looks_that_make_no_sense_are_refused(samples: int, interval: float, tmp
         pytest.raises(BadInput),
     ):
         session.ask_why(samples=samples, interval=interval)
+
+
+def test_two_cores_of_one_process_are_compared() -> None:
+    earlier, later = stopped_twice("deadlock", runtime="libgomp")
+    done = command("why", str(earlier.core), str(later.core), "--json")
+    assert done.code == 0, done.err
+    assert any("has moved" in item["text"] for item in done.json["why"][0]["evidence"])
+
+
+def test_cores_of_two_processes_are_not_compared() -> None:
+    one, other = stopped("deadlock", runtime="libgomp"), stopped("hang", runtime="libgomp")
+    done = command("why", str(one.core), str(other.core))
+    assert (done.code, done.out) == (1, "") and "not of the same process" in done.err

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -171,6 +171,8 @@ def _make(command: Command) -> click.Command:
     own = tuple(map(own_option, command.options))
     named = (click.argument(OWN + argument.name, metavar=argument.metavar),) if argument is not None else ()
     target = _OPTIONS[0] if command.alone is None else click.argument("target", metavar="[TARGET]", required=False)
+    if command.compare is not None:
+        named = (click.argument("later", metavar="[LATER]", required=False), *named)
     for option in reversed((target, *_OPTIONS[1:], *named, *extra, *own)):
         decorated = option(decorated)
     return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
@@ -238,7 +240,11 @@ def _run(command: Command, options: dict[str, Any]) -> None:
     except BadInput as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
     answer = command.alone(request.target, request.nonblocking) if command.alone is not None else None
-    if answer is None:
+    later = own.get("later")
+    if later is not None:
+        with request.opened() as earlier, replace(request, target=later).opened() as session:
+            answer = command.run_later(earlier, session, given)
+    elif answer is None:
         with request.opened() as session:
             answer = command.run(session, given)
     try:

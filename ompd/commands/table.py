@@ -69,7 +69,8 @@ class Command:
     ``folds`` says whether the text folds equal rows, so that ``--all`` makes sense. ``alone`` answers without a target,
     which is then optional: from the target as it was typed, None for none, and ``--nonblocking``; it returns None if
     the target is to be opened. ``look`` is what is done in a moment before the question's, with the options in its
-    place; the question gets its result.
+    place; the question gets
+    its result; ``compare`` is the same for an earlier moment of the process in a target of its own.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Command:
     example_words: str = ""
     alone: Callable[[str | None, bool], Answer[Any] | None] | None = None
     look: Callable[..., Any] | None = None
+    compare: Callable[[Session, Session], Any] | None = None
 
     def run(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Run the query in a moment of its own, after an earlier one if the command takes a look before; see
@@ -91,6 +93,16 @@ class Command:
         """
         earlier = self.look(session, **self._passed(given)) if self.look is not None else None
         return session.ask(lambda session: self.answer(session, given, earlier))
+
+    def run_later(self, earlier: Session, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
+        """Run the query after a look at another target, which is an earlier moment of the same process.
+
+        :raises BadInput: if it is not, or the command does not compare moments
+        """
+        if self.compare is None:
+            raise BadInput(f"{self.name} takes one target")
+        look = self.compare(earlier, session)
+        return session.ask(lambda session: self.answer(session, given, look))
 
     def _passed(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -181,6 +193,12 @@ def _look_before(session: Session, samples: int | None, interval: float | None) 
     import ompd.questions.why.looks as looks  # noqa: PLC0415
 
     return looks.look_before(session, samples, interval)
+
+
+def _look_at_earlier(earlier: Session, session: Session) -> Any:
+    import ompd.questions.why.looks as looks  # noqa: PLC0415
+
+    return looks.look_at_earlier(earlier, session)
 
 
 _HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
@@ -279,6 +297,7 @@ COMMANDS = (
         "  next       ompd stack core.1234 --thread 1235 --locals",
         folds=True,
         look=_look_before,
+        compare=_look_at_earlier,
         options=(
             Option(
                 "samples",

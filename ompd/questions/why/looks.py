@@ -9,16 +9,17 @@ from ompd.analysis.moment import Moment
 from ompd.errors import BadInput
 from ompd.questions.why.collect import collect
 from ompd.session import Session
+from ompd.session.face import is_same_process
 
 SAMPLES, INTERVAL = 2, 0.5
 _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
 
 
 class Look(NamedTuple):
-    """What a look at a process found, and how many seconds before the next one it was."""
+    """What a look at a process found, and how many seconds before the next one it was, None if that is unknown."""
 
     moment: Moment
-    seconds: float
+    seconds: float | None
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
@@ -42,3 +43,18 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     moment = session.ask(lambda session: collect(session)[0])
     time.sleep(seconds * (count - 1))
     return Look(moment, round(time.monotonic() - begin, 2))
+
+
+def look_at_earlier(earlier: Session, session: Session) -> Look:
+    """Look at an earlier moment of a process, as another core of it has it.
+
+    :raises BadInput: if *earlier* is another process, or it is not known whether it is the same
+    :raises NoAnswer: if no OpenMP runtime of the process can be read
+    """
+    is_same = earlier.ask(lambda earlier: session.ask(lambda session: is_same_process(earlier, session)))
+    names = f"{earlier.target.name} and {session.target.name}"
+    if is_same is False:
+        raise BadInput(f"{names} are not of the same process")
+    if is_same is None:
+        raise BadInput(f"{names}: it is not known whether they are of the same process")
+    return Look(earlier.ask(lambda earlier: collect(earlier)[0]), None)
