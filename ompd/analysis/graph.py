@@ -12,8 +12,6 @@ from enum import Enum
 
 from ompd.records import record
 
-SOURCES = ("runtime", "derived", "stack")
-
 
 class Outlook(Enum):
     """What becomes of a node by itself."""
