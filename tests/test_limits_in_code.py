@@ -80,6 +80,13 @@ REASONS = {
         "bytes(high - low)": _HELD,
         "bytes(arch.prpsinfo_pid)": _OWN,
     },
+    "debugger/system_waits/calls.py": {
+        "range(-(-count // (8 * size)) if address else 0)": "at most _MAX_SELECTED",
+        "range(count)": "at most _MAX_SELECTED",
+    },
+    "debugger/system_waits/facts.py": {"range(mask.bit_length())": "of a word"},
+    "debugger/system_waits/python.py": {"range(count)": _OWN},
+    "debugger/targets/live/processors.py": {"range(low, high + 1)": "below _MAX_CPU"},
     "debugger/targets/core.py": {"'s' * (threads != 1)": "once, or not at all"},
     "debugger/targets/live/copying.py": {
         "range(start, start + size, ptrace.MAX_PIECE)": _COUNTED,

@@ -16,7 +16,7 @@ from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import is_same_process as is_same
 from tests.support.machine import Missing
-from tests.support.outside import LONG, SOURCES, Words, build_outside, core_of_outside, waiting
+from tests.support.outside import LONG, SOURCES, Words, build_outside, core_of_outside, until_asleep, waiting
 from tests.support.runs import require_kernel_cores, write_gcore, write_kernel_core
 
 SPUN_NS = 20_000_000  # what a thread that spins has run at least before the program says that it is ready
@@ -149,6 +149,7 @@ def test_who_waits_for_pythons_lock_and_who_holds_it(release: str, kind: str, tm
     if path is None:
         raise Missing(f"python{release}", "there is none", forbidden=True)
     with waiting(path, tmp_path, str(SOURCES / "gil.py")) as (process, words):
+        until_asleep(process.pid)
         threads = words.thread("waits"), words.thread("main")
         if kind == "kernel":
             require_kernel_cores()

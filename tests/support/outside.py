@@ -78,6 +78,27 @@ def waiting(executable: Path, folder: Path, *arguments: str) -> Iterator[tuple[s
         process.wait()
 
 
+def until_asleep(process_id: int) -> None:
+    """Wait until all threads of a process sleep, and have slept since the look before: none has been switched to."""
+    before: object = None
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        tasks = sorted(Path(f"/proc/{process_id}/task").iterdir())
+        now = [
+            [
+                line
+                for line in (task / "status").read_text().splitlines()
+                if line.startswith(("State", "volun", "nonvo"))
+            ]
+            for task in tasks
+        ]
+        if now == before and all("S (sleeping)" in status[0] for status in now):
+            return
+        before = now
+        time.sleep(0.01)
+    raise AssertionError(f"process {process_id} does not come to rest")
+
+
 def core_of_outside(name: str, kind: str, flags: Sequence[str] = ()) -> Words:
     """Return a core of the program: ``kernel`` or ``gcore``."""
     if kind == "kernel":
