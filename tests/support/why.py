@@ -112,8 +112,8 @@ PAIRS = [
 
 
 def axes_of(why: Why, compiler_name: str, runtime: str, mode: str) -> list[Any]:
-    """Return what a sample of PAIRS must have: each case, each pair of compiler and runtime, each program on each."""
-    return [why.name, (compiler_name, runtime), (why.program, runtime), (why.program, mode), (compiler_name, mode)]
+    """Return what a sample of PAIRS must have: each case, each pair of compiler and runtime, each compiler's modes."""
+    return [why.name, (compiler_name, runtime), (compiler_name, mode)]
 
 
 def named(value: object) -> str:
