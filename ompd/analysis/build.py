@@ -21,6 +21,7 @@ def build(moment: Moment) -> ThreadNodes:
     """Return the wait-for graph of a moment."""
     nodes = ThreadNodes(moment)
     _Waits(nodes).add_all()
+    nodes.close()
     return nodes
 
 
@@ -130,9 +131,21 @@ class _Waits:
         moment = self._nodes.moment
         # A member that could not be read may be a thread of which it is not known who it is.
         is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
-        if not moment.has_all_threads or is_open:
+        if not moment.has_all_threads or is_open or self._has_newcomers():
             return {}
-        return {region.id: region.threads.count(None) for region in moment.regions or ()}
+        lost = {region.id: region.threads.count(None) for region in moment.regions or ()}
+        # While a member is awake, it may be starting the threads of the team, or these may be ending after it.
+        asleep = {row.native_thread_id for row in moment.threads if self._nodes.is_asleep(row)}
+        whole = {r.id for r in moment.regions or () if {t for t in r.threads if t is not None} <= asleep}
+        return {region: count for region, count in lost.items() if region in whole}
+
+    def _has_newcomers(self) -> bool:
+        # A thread of which the runtime does not know yet may become any member.
+        nodes = self._nodes
+        return any(
+            row.runtime is None and nodes.graph.nodes[index].outlook is Outlook.RUNS
+            for index, row in nodes.rows.items()
+        )
 
     def _needs_of_barrier(self, node: int, row: ThreadRecord, wait: Wait, missing: tuple[int, ...]) -> None:
         graph = self._graph

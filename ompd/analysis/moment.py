@@ -19,7 +19,9 @@ class Moment:
     looked at; ``processor_ns`` how much processor time each has used. ``has_all_threads`` says whether the target names
     all threads of the process; ``is_fork`` whether it is a forked child without the threads of its parent. ``outside``
     lists what may act on the process from outside, as an armed timer. ``points`` says where threads wait for tasks, and
-    which ones they may execute there, by native id. ``handlers`` are the native ids of threads that are in a handler of
+    which ones they may execute there, by native id. ``how`` says how threads wait, as :class:`~ompd.model.Wait` has it,
+    of those of which no runtime names a wait; ``queued`` are the native ids of threads that a lock has in its queue, so
+    that they wait, whether they sleep or spin. ``handlers`` are the native ids of threads that are in a handler of
     a signal; ``processors`` how many the process may use, None if that is unknown. ``unknowns`` are facts that could
     not be read.
     """
@@ -35,6 +37,8 @@ class Moment:
     is_fork: bool = False
     outside: tuple[str, ...] = ()
     points: Mapping[int, SchedulingRecord] = field(default_factory=dict)
+    how: Mapping[int, str | None] = field(default_factory=dict)
+    queued: frozenset[int] = frozenset()
     handlers: frozenset[int] = frozenset()
     processors: int | None = None
     unknowns: tuple[str, ...] = ()

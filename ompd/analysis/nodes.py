@@ -9,6 +9,7 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.words import of_thread
 from ompd.model import SystemWait, ThreadRecord, Wait
 
+_RELEASED = "what it sleeps on has changed: it is free to go on"
 # What ends by itself, or by something that is not of this process.
 _EXTERNAL = frozenset(("sleep", "io", "signal", "child", "mpi", "system_call"))
 
@@ -40,7 +41,35 @@ class ThreadNodes:
         if moment.outside or not moment.has_all_threads:
             reason = "; ".join(moment.outside) or "the target does not name all threads of the process"
             members.append(self.outside(reason))
-        graph.need(self.everybody, Need(tuple(members), 1, "member", "derived"))
+        self._members = members
+
+    def close(self) -> None:
+        """End the graph, once it has all waits: what any thread may do, one that is awake may be about to do.
+
+        A thread that waits for what is not known, and was not seen to sleep, may have what it waits for already.
+        """
+        members = self._members
+        if any(self._may_go_on(index) for index in self.rows):
+            reason = "whether all threads that wait sleep is not known"
+            members.append(
+                self.graph.add(Node("awake", "outside", "a thread that is awake", Outlook.UNKNOWN, reason=reason))
+            )
+        self.graph.need(self.everybody, Need(tuple(members), 1, "member", "derived"))
+
+    def _may_go_on(self, index: int) -> bool:
+        row = self.rows[index]
+        if self.graph.nodes[index].outlook is not Outlook.WAITS or self.is_asleep(row):
+            return False
+        if row.native_thread_id in self.moment.queued:
+            return False
+        # Of which something is known that it needs first, does wait.
+        needs = self.graph.needs[self.waiting.get(index, index)]
+        return bool(needs) and all(self.everybody in need.targets for need in needs)
+
+    def is_asleep(self, row: ThreadRecord) -> bool:
+        """Return whether a thread sleeps in the kernel, and what it sleeps on has not changed."""
+        how = row.wait.how if row.wait is not None else self.moment.how.get(row.native_thread_id or 0)
+        return how == "blocked"
 
     def outside(self, reason: str) -> int:
         """Return the node of whatever is outside of the process."""
@@ -69,7 +98,12 @@ class ThreadNodes:
                 native or 0, "which thread of the process it is, is not known"
             )
         wait = self.moment.system.get(native)
-        return (Outlook.RUNS, None) if wait is None else _outlook_of_system(wait)
+        if wait is None:
+            return Outlook.RUNS, None
+        outlook = _outlook_of_system(wait)
+        if outlook[0] is Outlook.WAITS and self.moment.how.get(native) == "released":
+            return Outlook.UNKNOWN, _RELEASED
+        return outlook
 
     def _sleeps(self, native: int | None) -> bool:
         # What the runtime does not say of it, the C library may.
@@ -113,7 +147,7 @@ class ThreadNodes:
 
 def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
     if wait.how == "released":
-        return Outlook.RUNS, "what it sleeps on has changed: it is free to go on"
+        return Outlook.RUNS, _RELEASED
     if wait.kind == "barrier" and wait.missing == () and wait.unfinished_tasks == 0:
         return Outlook.RUNS, "all have arrived, and no task is left"
     if wait.kind == "target":

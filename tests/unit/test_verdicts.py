@@ -118,6 +118,41 @@ def test_a_thread_that_holds_what_it_waits_for() -> None:
     assert judged(*rows, handlers=frozenset((0,)))[0] == "runtime_reentry"
 
 
+def test_a_thread_that_may_be_awake_is_not_stuck_for_certain() -> None:
+    """What is not known to end its wait may have ended it already."""
+    asleep = thread(0, lock("&a")), thread(1, barrier((0,), 2))
+    assert judged(*asleep)[1] == "proven"
+    for how in ("spinning", None):
+        awake = thread(0, lock("&a", how=how)), asleep[1]
+        assert judged(*awake)[1] == "possible"
+        # A lock that has it in its queue has not let it go, and what has an owner is not free.
+        assert judged(*awake, queued=frozenset((0,)))[1] == "proven"
+        assert judged(thread(0, lock("&a", 1, how=how)), asleep[1])[1] == "proven"
+    # At a barrier some may be leaving, of which the others do not know yet.
+    assert judged(thread(0, barrier(None, how=None)), thread(1, barrier((0,), 2)))[1] == "possible"
+
+
+def test_what_a_thread_slept_on_outside_of_openmp_has_changed() -> None:
+    rows = thread(0), thread(1, barrier((0,), 2))
+    system = {0: SystemWait(kind="semaphore", object=0x1000, is_timed=False, is_shared=False)}
+    assert judged(*rows, system=system, how={0: "blocked"})[1] == "proven"
+    assert judged(*rows, system=system, how={0: "released"})[1] == "possible"
+    assert judged(*rows, system=system)[1] == "possible"
+    idle = thread(0, state="idle", parallel=None)
+    assert judged(idle, rows[1], how={0: "blocked"})[1] == "proven"
+    assert judged(idle, rows[1], how={0: "released"})[1] == "possible"
+
+
+def test_members_that_come_and_go_are_not_lost() -> None:
+    region = ParallelRecord("region", "libgomp", 1, 1, 3, None, None, (0, 1, None))
+    rows = [thread(n, barrier(None), team_size=3) for n in range(2)]
+    assert judged(*rows, regions=(region,)) == ("barrier_absent", "proven", "proven")
+    # One that is awake may be starting the others, or those may have left after the last barrier.
+    assert judged(rows[0], thread(1), regions=(region,))[1] != "proven"
+    # A thread that has just been made is not known to the runtime.
+    assert judged(*rows, thread(7, runtime=None, state=None, parallel=None), regions=(region,))[1] != "proven"
+
+
 def test_a_laggard_is_no_hang() -> None:
     rows = [thread(n, barrier((3,))) for n in range(3)]
     assert judged(*rows, thread(3)) == ("laggard", "unknown", "proven")

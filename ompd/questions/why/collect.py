@@ -12,7 +12,7 @@ from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecor
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
 from ompd.questions.why.held import held
-from ompd.questions.why.points import scheduling_points
+from ompd.questions.why.points import queued_threads, scheduling_points
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
@@ -34,6 +34,8 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
     moment = Moment(
         points=points,
         held=_held(session, answer.rows),
+        how=_how(session, answer.rows),
+        queued=queued_threads(session, answer.rows),
         handlers=_in_handlers(session, answer.rows),
         threads=answer.rows,
         system=system,
@@ -66,6 +68,16 @@ def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[
         if wait is not None:
             found[thread] = wait
     return found, unread
+
+
+def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None]:
+    # A thread that the stop has interrupted in the kernel looks asleep, though it may have been set free since.
+    found: dict[int, str | None] = {}
+    for row in rows:
+        if row.native_thread_id is not None and row.wait is None:
+            with suppress(OmpdError):
+                found[row.native_thread_id] = session.process.progress(row.native_thread_id)
+    return found
 
 
 def _held(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, tuple[HeldRecord, ...]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from ompd.contract.plugin import ThreadHandle
 from ompd.contract.waits import GoneThread
 from ompd.errors import OmpdError
-from ompd.model import SchedulingRecord
+from ompd.model import SchedulingRecord, ThreadRecord
 from ompd.questions.facts.damage import is_damaged
 from ompd.session import Session
 
@@ -58,6 +59,28 @@ def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
         tasks=tuple(task.id for task in point.tasks),
         is_whole=point.is_whole,
     )
+
+
+def queued_threads(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[int]:
+    """Return the native ids of the threads that wait for locks without a recorded owner, and that these have in their
+    queues: a lock takes out of it whom it lets go. Only libomp's locks have one.
+    """
+    asking: dict[int, int] = {}  # one thread of each lock
+    for row in rows:
+        wait = row.wait
+        if wait is not None and wait.owner is None and wait.how != "blocked" and wait.object is not None:
+            asking.setdefault(wait.object, row.native_thread_id or 0)
+    found: set[int] = set()
+    for runtime in session.runtimes if asking else ():
+        try:
+            handles = runtime.space.threads() if runtime.space is not None else ()
+        except OmpdError:
+            continue  # the answer of threads says so
+        for handle in handles:
+            with suppress(OmpdError):
+                lock = handle.lock() if handle.native_thread_id() in asking.values() else None
+                found.update(lock.waiters if lock is not None else ())
+    return frozenset(found)
 
 
 def gone_threads(session: Session) -> Mapping[str, Sequence[GoneThread]]:
