@@ -60,12 +60,14 @@ def read_current_environment(memory: _Strings, environ: int) -> tuple[int, dict[
 
     :param environ: the variable's address
     :raises Unavailable: if the target does not hold all of it
-    :raises CorruptState: if a variable is no ``NAME=value``, as where zeros stand for what is lost
+    :raises CorruptState: if zeros stand for what is lost: a variable is no ``NAME=value``, or all around is zero
     """
     size, order = memory.pointer_size, memory.byte_order
     found: dict[str, str] = {}
     try:
         start = int.from_bytes(memory.read(environ, size), order)
+        if not start and not any(memory.read(environ - environ % _PIECE, _PIECE)):
+            raise CorruptState(environ, "the environment: nothing but zeros where its pointers are named")
         for number in range(_MAX_CURRENT):
             string = int.from_bytes(memory.read(start + number * size, size), order) if start else 0
             if not string:

@@ -85,8 +85,16 @@ def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord
             "whether more threads work than there are processors is unknown",
         )
         return False
+    if len(active) <= usable and at_least:
+        report.unknown(
+            "oversubscription",
+            f"{at_least}{len(active)} threads in active regions",
+            "not all threads could be read",
+            "whether more threads work than there are processors is unknown",
+        )
+        return False
     if len(active) <= usable:
-        report.fine(f"{at_least}{len(active)} threads are in active regions, and the process may use {words}")
+        report.fine(f"{len(active)} threads are in active regions, and the process may use {words}")
         return False
     nested = any((row.active_level or 0) > 1 for row in members)
     whole = max(1, int(usable))
