@@ -108,7 +108,10 @@ def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command 
         Row(commands.ompd(core, "threads", "--json"), limits),
         Row(gdb),
         Row(commands.ompd(core, "threads")),
-        *(Row(commands.ompd(core, question, "--json")) for question in ("parallel", "tasks", "icvs", "runtimes", "why")),
+        *(
+            Row(commands.ompd(core, question, "--json"))
+            for question in ("parallel", "tasks", "icvs", "runtimes", "why")
+        ),
     ]
     if isinstance(peer, Command):
         rows.append(Row(peer))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import ompd.questions.snapshot
 from ompd.debugger.system_waits.facts import is_same_process
 from ompd.errors import Unavailable
+from ompd.questions.why.collect import from_outside
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import is_same_process as is_same
@@ -102,6 +104,27 @@ def test_timers_are_those_that_the_program_made(kernel: Words, alive: Words) -> 
     assert (timer.signal, timer.thread, timer.clock) == (signal.SIGUSR2, None, 1)  # CLOCK_MONOTONIC
     with Session.open_core(kernel.place) as session, pytest.raises(Unavailable):
         session.process.system.timers()
+
+
+_HANDLES = "import signal; signal.signal(signal.SIGUSR1, print); print(flush=True); signal.pause()"
+
+
+def test_what_a_signal_may_set_free_is_not_proven_to_be_stuck(kernel: Words) -> None:
+    with subprocess.Popen([sys.executable, "-c", _HANDLES], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline()
+            with Session.attach(process.pid, max_stop=LONG) as session:
+                handled = session.ask(lambda s: s.process.system.handled_signals())
+                outside = session.ask(from_outside)
+        finally:
+            process.kill()
+    # People end programs by SIGINT, of which Python has a handler, too.
+    assert {signal.SIGUSR1, signal.SIGINT} <= handled and signal.SIGALRM not in handled
+    assert outside == ("the program has a handler for SIGUSR1, which may do anything",)
+    with Session.open_core(kernel.place) as session:
+        assert from_outside(session) == ()
+        with pytest.raises(Unavailable):
+            session.process.system.handled_signals()
 
 
 def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path) -> None:

@@ -154,6 +154,16 @@ class SystemFacts:
         except MalformedFile as error:
             raise Unavailable(str(error)) from error
 
+    def handled_signals(self) -> frozenset[int]:
+        """Return the numbers of the signals for which the process has a handler.
+
+        :raises Unavailable: if the target does not say: cores do not
+        """
+        try:
+            return _numbers(int(parse_status(self._target.proc_text("status"))["SigCgt"], 16))
+        except (MalformedFile, KeyError, ValueError) as error:
+            raise Unavailable("status does not say which signals are handled") from error
+
     def describe(self, descriptor: int) -> str:
         """Return what a file descriptor of the process refers to: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from ompd.session import Session
 from ompd.session.face import processors
 
 _LOCK_WAITS = ("lock", "nest_lock", "critical", "atomic", "ordered", "internal_lock")
+_MOST_NAMES = 4
 _TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
 
@@ -41,7 +43,7 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
         system=system,
         unread=unread,
         processor_ns=_processor_times(session),
-        outside=_outside(session),
+        outside=from_outside(session),
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
         has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
@@ -123,12 +125,28 @@ def _processor_times(session: Session) -> dict[int, int]:
     return found
 
 
-def _outside(session: Session) -> tuple[str, ...]:
-    try:
+def _sent_by_others() -> set[int]:
+    # What may come while all threads sleep: from alarms, files, children and other processes. Not signals by which
+    # people end a program, nor those of faults. A live process is one of this machine, so that the numbers are.
+    return {
+        *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
+        *(signal.SIGCHLD, signal.SIGIO, signal.SIGURG, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1)),
+    }
+
+
+def from_outside(session: Session) -> tuple[str, ...]:
+    """Return what may act on a live process though all of its threads sleep; empty for a core, which does not say."""
+    found: list[str] = []
+    with suppress(OmpdError):
         count = len(session.process.system.timers())
-    except OmpdError:
-        return ()  # cores do not say
-    return (f"the process has {counted(count, 'timer')}, whose signals may do anything",) if count else ()
+        if count:
+            found.append(f"the process has {counted(count, 'timer')}, whose signals may do anything")
+    with suppress(OmpdError):
+        handled = sorted(session.process.system.handled_signals() & _sent_by_others())
+        names = [signal.Signals(n).name if n in set(signal.Signals) else f"signal {n}" for n in handled[:_MOST_NAMES]]
+        if names:
+            found.append(f"the program has a handler for {', '.join(names)}, which may do anything")
+    return tuple(found)
 
 
 def _processors(session: Session) -> int | None:
