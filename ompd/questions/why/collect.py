@@ -23,9 +23,10 @@ _MOST_NAMES = 4
 _TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
 
-def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
+def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer[ThreadRecord]]:
     """Return the records of this stop, and the answer of ``threads`` from which they began.
 
+    :param has_times: whether to ask for the processor time of each thread, which only another look can be compared with
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     answer = threads.ask(session)
@@ -42,7 +43,7 @@ def collect(session: Session) -> tuple[Moment, Answer[ThreadRecord]]:
         threads=answer.rows,
         system=system,
         unread=unread,
-        processor_ns=_processor_times(session),
+        processor_ns=_processor_times(session) if has_times else {},
         outside=from_outside(session),
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,

@@ -16,7 +16,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     :param earlier: an earlier look at the same process
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    moment, threads = collect(session)
+    moment, threads = collect(session, has_times=earlier is not None)
     found, nodes, edges = (
         concluded(moment, earlier.moment, earlier.seconds) if earlier is not None else concluded(moment)
     )
