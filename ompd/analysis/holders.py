@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ompd.analysis.moment import Moment
-from ompd.model import Wait
+from ompd.model import HeldRecord, Wait
 from ompd.records import record
 
 # A critical section cannot be held by a thread that does not stand in it.
@@ -30,7 +30,7 @@ class Holders:
             for held in constructs:
                 if held.object is not None:
                     known = self._by_object.setdefault((_SAME.get(held.kind, held.kind), held.object), {})
-                    known.setdefault(thread, (held.reason, held.is_certain))
+                    _keep(known, thread, held)
         self._waiting: dict[int, set[int]] = {}
         for row in moment.threads:
             if row.wait is not None and row.wait.object is not None and row.native_thread_id is not None:
@@ -62,7 +62,7 @@ class Holders:
         for thread, constructs in self._moment.held.items():
             for held in constructs:
                 if _SAME.get(held.kind, held.kind) == kind and held.symbol == wait.symbol:
-                    named.setdefault(thread, (held.reason, held.is_certain))
+                    _keep(named, thread, held)
         return named
 
     def _of_some(self, lock: int) -> Holding | None:
@@ -88,3 +88,9 @@ class Holders:
         if len(others) == 1 and others[0].native_thread_id is not None and others[0].state != "idle":
             return Holding((others[0].native_thread_id,), "every other thread waits for it", "derived")
         return Holding((), None)
+
+
+def _keep(known: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
+    # The innermost of those that are certain: that a thread may have come by another call as well takes nothing away.
+    if thread not in known or (held.is_certain and not known[thread][1]):
+        known[thread] = held.reason, held.is_certain

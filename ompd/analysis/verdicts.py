@@ -8,7 +8,7 @@ from ompd.analysis.chains import Chains
 from ompd.analysis.graph import Outlook, View
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.sentences import Sentences, next_step
-from ompd.model import Evidence, VerdictRecord
+from ompd.model import Evidence, ThreadRecord, VerdictRecord
 from ompd.model.stalls import CONFIDENCES
 
 _LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
@@ -121,7 +121,7 @@ class Verdicts:
         # A thread waits at a barrier inside of code that not all threads of its team execute.
         for node in self._chains.way(root):
             row = self._nodes.rows.get(node)
-            if row is not None and row.wait is not None and row.wait.kind == "barrier":
+            if row is not None and row.wait is not None and row.wait.kind == "barrier" and not _may_be_in_outer(row):
                 held = self._nodes.moment.held.get(row.native_thread_id or 0, ())
                 if any(construct.kind in _FOR_SOME for construct in held):
                     return True
@@ -204,6 +204,8 @@ class Verdicts:
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
             return False
+        if node.kind in _NOT_BY_CODE or any(h.object == node.object for some in moment.held.values() for h in some):
+            return False
         if node.kind == "critical":
             return True
         return all(row.state == "idle" or index in root.threads for index, row in self._nodes.rows.items())
@@ -217,7 +219,16 @@ class Verdicts:
         return tuple(found[:_MOST_UNKNOWNS])
 
 
+def _may_be_in_outer(row: ThreadRecord) -> bool:
+    # What the primary thread of a nested team stands inside of may be the enclosing region's, and all threads of a team
+    # reach the end of its region.
+    is_nested = row.thread_num == 0 and (row.level is None or row.level > 1)
+    return is_nested or row.state == "wait_barrier_implicit_parallel"
+
+
 _MOST_UNKNOWNS = 12
+# Whose turn it is, and what the runtime's own code holds, the program's code does not show.
+_NOT_BY_CODE = ("ordered", "internal_lock")
 _ORDER = (
     *("fork_child", "runtime_reentry", "self_lock", "lock_cycle", "barrier_mismatch", "task_dependence_cycle"),
     *("orphaned_worksharing", "duplicate_runtimes", "oversubscribed"),

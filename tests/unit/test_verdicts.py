@@ -112,6 +112,31 @@ def test_a_lock_that_nobody_is_seen_to_hold() -> None:
     assert judged(thread(0, lock("&a")), thread(1)) == ("undecided", "possible", "unknown")
 
 
+def test_who_certainly_holds_a_lock_has_it_though_another_way_may_lead_there() -> None:
+    rows = thread(0, lock("&b")), thread(1, lock("&a"))
+    maybe = holds("&a", is_certain=False)
+    held = {0: (*maybe, *holds("&a")), 1: (*maybe, *holds("&b"))}
+    assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
+    # Of two that may hold it neither has left it behind.
+    held = {0: maybe, 1: (*maybe, *holds("&b"))}
+    assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
+
+
+def test_nobody_is_seen_to_leave_a_turn_behind() -> None:
+    turn = Wait("ordered", object=0x2000, how="blocked")
+    rows = thread(0, turn), thread(1, lock("&a"))
+    held: dict[int, tuple[HeldRecord, ...]] = {0: holds("&a"), 1: ()}
+    assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
+
+
+def test_a_region_inside_of_a_critical_section_is_no_orphaned_worksharing() -> None:
+    section = Wait("critical", object=sum(b"x"), symbol="x", how="blocked")
+    held = {0: holds("x", "critical"), 1: ()}
+    for more in ({"level": 2}, {"level": 1, "state": "wait_barrier_implicit_parallel"}):
+        rows = thread(0, barrier((1,), 2), team_size=2, **more), thread(1, section, team_size=2)
+        assert judged(*rows, held=held) == ("lock_cycle", "proven", "likely")
+
+
 def test_a_thread_that_holds_what_it_waits_for() -> None:
     rows = thread(0, lock("&a", 0)), thread(1, barrier((0,), 2))
     assert judged(*rows) == ("self_lock", "proven", "proven")
