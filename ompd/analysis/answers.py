@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ompd.analysis.build import build
 from ompd.analysis.graph import View
 from ompd.analysis.moment import Moment
@@ -12,16 +14,16 @@ from ompd.model import GraphEdge, GraphNode, VerdictRecord
 
 
 def concluded(
-    moment: Moment, earlier: Moment | None = None, seconds: float | None = None
+    moment: Moment, earlier: Sequence[Moment] = (), seconds: float | None = None
 ) -> tuple[tuple[VerdictRecord, ...], tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
     """Return the verdicts on a moment, the first one to read first, and the nodes and edges of its wait-for graph.
 
-    :param earlier: another moment of the same process, *seconds* before
+    :param earlier: other moments of the same process, the first one *seconds* before
     """
     solved = Solved(build(moment))
     verdicts = tuple(Verdicts(solved).all())
-    if earlier is not None:
-        verdicts = weighed(verdicts, Progress.between(earlier, moment), seconds)
+    if earlier:
+        verdicts = weighed(verdicts, Progress.over((*earlier, moment)), seconds)
     return verdicts, _nodes(solved), _edges(solved)
 
 

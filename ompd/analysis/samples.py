@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.words import counted
@@ -45,6 +46,16 @@ class Progress:
                 asleep.add(native)
         return cls(frozenset(moved), used, frozenset(asleep))
 
+    @classmethod
+    def over(cls, moments: Sequence[Moment]) -> Progress:
+        """Return what has changed over several moments of one process, the latest last: who has moved at any of them,
+        and who could have gone on at all.
+        """
+        steps = [cls.between(earlier, later) for earlier, later in pairwise(moments)]
+        asleep = frozenset.intersection(*(step.asleep_though_free for step in steps))
+        used = cls.between(moments[0], moments[-1]).used_ns
+        return cls(frozenset().union(*(step.moved for step in steps)), used, asleep)
+
 
 def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
     # What a thread that has not moved has in common with itself.
@@ -52,7 +63,7 @@ def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
     system = moment.system.get(row.native_thread_id or 0)
     return (
         (row.state, row.parallel, row.task, row.where and row.where.address, row.innermost and row.innermost.address),
-        (wait.kind, wait.object, wait.symbol) if wait is not None else None,
+        (wait.kind, wait.object, wait.symbol, wait.generation) if wait is not None else None,
         (system.kind, system.object, system.descriptor) if system is not None else None,
     )
 

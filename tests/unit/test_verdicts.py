@@ -77,7 +77,7 @@ def task(identifier: str, generating: str | None, on: int | None, status: str, *
 
 
 def first(*threads: ThreadRecord, earlier: Moment | None = None, **facts: Any) -> VerdictRecord:
-    verdicts, nodes, edges = concluded(Moment(threads=threads, **facts), earlier, 0.5)
+    verdicts, nodes, edges = concluded(Moment(threads=threads, **facts), (earlier,) if earlier is not None else (), 0.5)
     keys = {node.id for node in nodes}
     assert all(edge.origin in keys and edge.target in keys for edge in edges)
     return verdicts[0]
@@ -326,6 +326,25 @@ def test_who_has_moved_was_not_stuck() -> None:
     earlier = Moment(threads=(thread(0), thread(1), thread(2)))
     verdict = first(*rows, held=held, earlier=earlier)
     assert (verdict.kind, verdict.stuck) == ("lock_cycle", "unknown")
+
+
+def test_who_has_moved_and_come_back_was_not_stuck() -> None:
+    held = {0: holds("&a"), 1: holds("&b")}
+    rows = thread(0, lock("&b")), thread(1, lock("&a")), thread(2)
+    there = Moment(threads=rows, held=held)
+    elsewhere = Moment(threads=(thread(0), thread(1), thread(2)))
+    verdicts, _, _ = concluded(there, (there, elsewhere), 1.0)
+    assert (verdicts[0].kind, verdicts[0].stuck) == ("lock_cycle", "unknown")
+    verdicts, _, _ = concluded(there, (there, there), 1.0)
+    assert (verdicts[0].kind, verdicts[0].stuck) == ("lock_cycle", "likely")
+
+
+def test_a_barrier_that_was_passed_in_between_holds_nobody_up() -> None:
+    rows = [tuple(thread(n, barrier((3,), generation=passed)) for n in range(3)) for passed in (4, 5)]
+    reading = {3: SystemWait(kind="io", routine="read", system_call="read", descriptor=0)}
+    earlier = Moment(threads=(*rows[0], thread(3)), system=reading)
+    assert first(*rows[1], thread(3), system=reading, earlier=earlier).stuck == "unknown"
+    assert first(*rows[0], thread(3), system=reading, earlier=earlier).stuck != "unknown"
 
 
 def test_a_wakeup_that_was_lost() -> None:

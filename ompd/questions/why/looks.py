@@ -16,15 +16,17 @@ _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
 
 
 class Look(NamedTuple):
-    """What a look at a process found, and how many seconds before the next one it was, None if that is unknown."""
+    """What looks at a process found, the latest last, and how many seconds before the next one the first one was, None
+    if that is unknown.
+    """
 
-    moment: Moment
+    moments: tuple[Moment, ...]
     seconds: float | None
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
     """Look at a live process, and wait until it is time for the next look; return None for any other target, which
-    does not change. The process runs in between. Of more than two looks the first one is compared with the last.
+    does not change. The process runs in between.
 
     :param samples: how often to look at all, :data:`SAMPLES` if None
     :param interval: seconds between two looks, :data:`INTERVAL` if None
@@ -40,9 +42,11 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     if session.target.kind != "live" or count == 1:
         return None
     begin = time.monotonic()
-    moment = session.ask(lambda session: collect(session)[0])
-    time.sleep(seconds * (count - 1))
-    return Look(moment, round(time.monotonic() - begin, 2))
+    moments = []
+    for _ in range(count - 1):
+        moments.append(session.ask(lambda session: collect(session)[0]))
+        time.sleep(seconds)
+    return Look(tuple(moments), round(time.monotonic() - begin, 2))
 
 
 def look_at_earlier(earlier: Session, session: Session) -> Look:
@@ -57,4 +61,4 @@ def look_at_earlier(earlier: Session, session: Session) -> Look:
         raise BadInput(f"{names} are not of the same process")
     if is_same is None:
         raise BadInput(f"{names}: it is not known whether they are of the same process")
-    return Look(earlier.ask(lambda earlier: collect(earlier)[0]), None)
+    return Look((earlier.ask(lambda earlier: collect(earlier)[0]),), None)

@@ -18,7 +18,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     """
     moment, threads = collect(session, has_times=earlier is not None)
     found, nodes, edges = (
-        concluded(moment, earlier.moment, earlier.seconds) if earlier is not None else concluded(moment)
+        concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
     verdicts, stacks = add_stacks(session, found)
     complete, warnings = threads.complete, threads.warnings
