@@ -68,6 +68,36 @@ class PluginFault(OmpdError):
         self.fault = fault
 
 
+class LibraryError(OmpdError):
+    """A library for debuggers that the user named (``--ompd-library``) refused a call, or has failed.
+
+    ``name`` is its file's name, ``call`` the function of its interface that was called, None if none was. ``fault``
+    says what happened, ``reason`` why the debugger refused what the library needed for it. ``rc`` is the library's
+    return code if it returned one of the standard's. ``has_ended`` says whether its process has ended, so that every
+    other call fails alike.
+    """
+
+    def __init__(
+        self,
+        library: str,
+        call: str | None,
+        fault: str,
+        *,
+        rc: Rc = Rc.ERROR,
+        reason: str = "",
+        has_ended: bool = False,
+        hint: str = "",
+    ) -> None:
+        text = f"{library}: {fault}" + (f" in {call}" if call else "")
+        super().__init__(text + (f": {reason}" if reason else ""), hint=hint)
+        self.name = library
+        self.call = call
+        self.fault = fault
+        self.reason = reason
+        self.rc = rc
+        self.has_ended = has_ended
+
+
 # The target
 
 
@@ -141,6 +171,10 @@ class Unavailable(OmpdError):
     """The fact exists and is unknown; the message says why."""
 
     rc = Rc.UNAVAILABLE
+
+
+class NoCall(Unavailable):
+    """An interface of others, by which a runtime is read, has no call for the fact."""
 
 
 class NotInitialised(Unavailable):

@@ -14,6 +14,8 @@ from pathlib import Path
 from ompd.debugger.targets.lldb.install import find_commands, find_installs
 from ompd.machine.packages import Distribution, distribution_of
 from ompd.machine.report import Report
+from ompd.runtimes.hosted.loading import sandbox
+from ompd.runtimes.hosted.loading.folders import SystemFolders
 
 _OLDEST = (3, 10)
 
@@ -33,6 +35,7 @@ def examine(environment: Mapping[str, str] | None = None, *, asks_lldb: bool = T
         _lldb(report, distribution)
     _debuginfod(report, environment, distribution)
     _cache(report, environment)
+    _sandbox(report, distribution)
     return report
 
 
@@ -158,6 +161,42 @@ def _cache(report: Report, environment: Mapping[str, str]) -> None:
         f"chmod 700 {shlex.quote(str(folder))}"
         if place == folder and fault == _OPEN
         else "export XDG_CACHE_HOME=/a/folder/of/yours",
+    )
+
+
+_SECCOMP_PACKAGES = {"debian": "libseccomp2", "fedora": "libseccomp", "arch": "libseccomp", "opensuse": "libseccomp2"}
+# From this version of its interface on it forbids signals to other processes, too.
+_LANDLOCK_WITH_SIGNALS = 6
+
+
+def _sandbox(report: Report, distribution: Distribution) -> None:
+    subject = "libraries for debuggers"
+    version = sandbox.landlock_version()
+    bits = 64 if sys.maxsize > 1 << 32 else 32
+    has_seccomp = any(map(os.path.exists, SystemFolders().places(sandbox.LIBSECCOMP, bits)))
+    kept = "in a process of its own with limits of memory, files and time, and without new privileges"
+    if version:
+        report.fine(f"Landlock (version {version}) keeps a library for debuggers from files")
+    else:
+        report.add(
+            *(
+                "sandbox",
+                "note",
+                subject,
+                "the kernel does not offer Landlock (Linux 5.13, and `landlock` in its lsm=)",
+            ),
+            f"a library that you have ompd load may read and write your files; it runs {kept}",
+            None,
+        )
+    if has_seccomp:
+        report.fine(f"{sandbox.LIBSECCOMP} keeps a library for debuggers from system calls")
+        return
+    package = _SECCOMP_PACKAGES.get(distribution.family or "", "libseccomp")
+    signals = "" if version >= _LANDLOCK_WITH_SIGNALS else ", and send signals to your processes"
+    report.add(
+        *("sandbox", "note", subject, f"{sandbox.LIBSECCOMP} is not installed"),
+        f"a library that you have ompd load may make any system call{signals}; it runs {kept}",
+        distribution.install(package) or f"install {package}",
     )
 
 

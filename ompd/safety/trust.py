@@ -54,10 +54,18 @@ def others_fault(path: str, *, private_groups: bool = False, trusted: Collection
             waiting += target.split("/")[::-1]
             continue
         is_sticky = waiting and status.st_mode & stat.S_ISVTX
-        if not is_sticky and _is_writable(status, _is_private if private_groups else _no_group):
+        if not is_sticky and others_may_write(status, private_groups=private_groups):
             return f"others may write to {here}"
         at = here.rstrip("/")
     return None
+
+
+def others_may_write(status: os.stat_result, *, private_groups: bool = False) -> bool:
+    """Return whether anybody but root and the owner may write to what has that status, by its mode alone.
+
+    :param private_groups: whether a group that has no member but this user may write
+    """
+    return _is_writable(status, _is_private if private_groups else _no_group)
 
 
 def user_name(number: int) -> str:

@@ -394,17 +394,20 @@ class ElfFile:
 
         :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
-        return next(iter(self._dynamic_strings(DT_SONAME)), None)
+        return next(iter(self.dynamic_strings(DT_SONAME)), None)
 
     def needed(self) -> tuple[str, ...]:
         """Return the names of the libraries that the file was linked with (DT_NEEDED), in their order.
 
         :raises MalformedFile: if the dynamic section or its strings are not in the file
         """
-        return self._dynamic_strings(DT_NEEDED)
+        return self.dynamic_strings(DT_NEEDED)
 
-    def _dynamic_strings(self, tag: int) -> tuple[str, ...]:
-        # The strings of all entries of a tag, each offset once.
+    def dynamic_strings(self, tag: int) -> tuple[str, ...]:
+        """Return the strings of all entries *tag* of the dynamic section, each offset once.
+
+        :raises MalformedFile: if the dynamic section or its strings are not in the file
+        """
         found = self.dynamic()
         offsets = list(dict.fromkeys(value for kind, value in found if kind == tag))[:_MAX_LINKED]
         if not offsets:

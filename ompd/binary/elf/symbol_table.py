@@ -87,6 +87,14 @@ class SymbolTable:
                     missing.discard(name)
         return answer
 
+    def mentions(self, names: Iterable[str]) -> set[str]:
+        """Return those of *names* that may be in the module's own tables, symbols of other modules included: all that
+        are, and few that are not.
+
+        :raises MalformedFile: if a table is malformed
+        """
+        return {name for name in names if any(table.mentions(name) for table in self._own_tables)}
+
     def data_names(self) -> list[str]:
         """Return the names of variables: of the first table that has some, at most some hundred thousand.
 

@@ -99,6 +99,10 @@ class SymbolSection:
     def _strings(self) -> bytes:
         return self._elf.section_data(self._elf.sections[self._section.sh_link])
 
+    def mentions(self, name: str) -> bool:
+        """Return whether the table's strings have *name*, as a part of a longer one perhaps."""
+        return name.encode() in self._strings
+
     @cached_property
     def _entries(self) -> bytes:
         raw = self._elf.section_data(self._section)
