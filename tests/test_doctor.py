@@ -99,9 +99,11 @@ def test_each_runtime_is_traced_to_what_needs_it() -> None:
     assert "plugin.so -> libiomp5.so: the first one was loaded while the program ran (dlopen)" in text
 
 
-def test_a_runtime_that_was_preloaded_is_not_taken_for_one_that_dlopen_loaded() -> None:
+def test_a_runtime_that_was_preloaded_is_not_taken_for_one_that_dlopen_loaded(tmp_path: Path) -> None:
     pair = two_runtimes("libgomp", INTEL)
-    with at_rest([pair.program], {"LD_PRELOAD": str(pair.plugin)}) as process_id:
+    preloaded = tmp_path / pair.plugin.name  # LD_PRELOAD is split at spaces
+    preloaded.symlink_to(pair.plugin)
+    with at_rest([pair.program], {"LD_PRELOAD": str(preloaded)}) as process_id:
         row = the(examined(process_id), "duplicate_runtimes")
     chains = {names(chain.modules)[-1]: chain for chain in row.chains}
     assert chains["libiomp5.so"].begins == "preload"
@@ -187,6 +189,15 @@ def test_a_child_of_fork_is_warned_of(runtime: str) -> None:
     assert "the process has one thread, and its team had 2 more" in (row.finding or "") and "spawn" in (
         row.remedy or ""
     )
+
+
+def test_a_child_that_was_forked_after_a_region_is_warned_of() -> None:
+    with at_rest([program(runtime="libgomp"), "after"]) as process_id:
+        row = the(examined(process_id), "fork_child")
+    assert "the process has one thread, and libgomp keeps 2 more in its pool" in (row.finding or "")
+    # LLVM's runtime begins anew in a child.
+    with at_rest([program(runtime=INTEL), "after"]) as process_id:
+        assert "fork_child" not in kinds(examined(process_id))
 
 
 # Files and cores
@@ -343,7 +354,7 @@ def test_no_such_process_is_an_error_of_the_user() -> None:
 @each_version()
 def test_lldb_says_what_the_shell_says(version: int) -> None:
     core = stopped("hang")
-    said = replies(version, f"{target_create(core.executable)} --core {core.core}", "ompd doctor --json")
+    said = replies(version, target_create(core.executable, core.core), "ompd doctor --json")
     answer = json.loads(said["ompd doctor --json"])
     with ompd.open_core(core.core) as session:
         expected = session.ask_doctor()

@@ -140,6 +140,20 @@ def test_the_filter_of_cores(mask: str, severity: str | None, tmp_path: Path) ->
 # The installation
 
 
+def test_what_confines_libraries_of_others_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows() -> list[str | None]:
+        report = installation.examine({}, asks_lldb=False)
+        return [row.finding for row in report.rows if row.kind == "sandbox"]
+
+    monkeypatch.setattr(installation.sandbox, "landlock_version", lambda: 7)
+    monkeypatch.setattr(installation.SystemFolders, "places", lambda *_: iter([__file__]))
+    assert rows() == []
+    monkeypatch.setattr(installation.sandbox, "landlock_version", lambda: 0)
+    assert rows() == ["the kernel does not offer Landlock (Linux 5.13, and `landlock` in its lsm=)"]
+    monkeypatch.setattr(installation.SystemFolders, "places", lambda *_: iter(["/nonexistent/libseccomp.so.2"]))
+    assert rows()[1:] == ["libseccomp.so.2 is not installed"]
+
+
 def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not installation.is_installed("no_such_package_anywhere.sub")
     monkeypatch.setattr(installation, "is_installed", lambda name: "unicorn" not in name and "lz4" not in name)
@@ -159,7 +173,10 @@ def test_lldb_that_is_missing_is_told_apart_from_one_of_another_python(monkeypat
 
 def test_servers_and_cache_are_as_the_environment_says(tmp_path: Path) -> None:
     def kinds(**environment: str) -> set[str]:
-        return {row.kind for row in installation.examine(environment, asks_lldb=False).rows} - {"package_missing"}
+        return {row.kind for row in installation.examine(environment, asks_lldb=False).rows} - {
+            "package_missing",
+            "sandbox",
+        }
 
     server = {"DEBUGINFOD_URLS": "https://debuginfod.example"}
     assert kinds(**server, HOME=str(tmp_path)) == set()

@@ -88,7 +88,7 @@ def kernel() -> Words:
 
 @pytest.fixture(scope="module")
 def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Words]:
-    with waiting(build_outside("waits"), tmp_path_factory.mktemp("alive")) as (_, words):
+    with waiting(build_outside("waits"), tmp_path_factory.mktemp("alive"), blocks=True) as (_, words):
         yield words
 
 
@@ -172,7 +172,7 @@ def test_lldb_shows_all_waits(version: int, kind: str, kernel: Words, tmp_path: 
                 host.ask("outside", executable=str(executable), core=str(kernel.place)),
             )
         else:
-            with waiting(executable, tmp_path) as (process, words):
+            with waiting(executable, tmp_path, blocks=True) as (process, words):
                 found = host.ask("outside", executable=str(executable), pid=process.pid)
     finally:
         host.close()
@@ -197,7 +197,7 @@ def test_a_live_process_shows_all_waits_and_what_its_files_are(alive: Words) -> 
 
 
 def test_a_forked_child_does_not_have_the_owner(tmp_path: Path) -> None:
-    with waiting(build_outside("forked"), tmp_path) as (_, words):
+    with waiting(build_outside("forked"), tmp_path, blocks=True) as (_, words):
         child = words.thread("child")
         said = words.said[child]
         with Session.attach(child, max_stop=LONG) as session:

@@ -11,14 +11,23 @@ from pathlib import Path
 import pytest
 
 import ompd.questions.snapshot
-from ompd.debugger.system_waits.facts import is_same_process
+from ompd.debugger.system_waits.facts import PendingSignals, is_same_process
 from ompd.errors import Unavailable
 from ompd.questions.why.collect import from_outside
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import is_same_process as is_same
 from tests.support.machine import Missing
-from tests.support.outside import LONG, SOURCES, Words, build_outside, core_of_outside, until_asleep, waiting
+from tests.support.outside import (
+    LONG,
+    SOURCES,
+    Words,
+    build_outside,
+    core_of_outside,
+    interpreters,
+    until_asleep,
+    waiting,
+)
 from tests.support.runs import require_kernel_cores, write_gcore, write_kernel_core
 
 SPUN_NS = 20_000_000  # what a thread that spins has run at least before the program says that it is ready
@@ -31,7 +40,7 @@ def kernel() -> Words:
 
 @pytest.fixture(scope="module")
 def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Words]:
-    with waiting(build_outside("waits"), tmp_path_factory.mktemp("alive")) as (_, words):
+    with waiting(build_outside("waits"), tmp_path_factory.mktemp("alive"), blocks=True) as (_, words):
         yield words
 
 
@@ -127,9 +136,19 @@ def test_what_a_signal_may_set_free_is_not_proven_to_be_stuck(kernel: Words) -> 
             session.process.system.handled_signals()
 
 
+def test_a_signal_that_is_about_to_come_may_do_anything(kernel: Words, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Session.open_core(kernel.place) as session:
+        thread = kernel.thread("mutex_normal")
+        coming = PendingSignals(frozenset((signal.SIGUSR1,)), None, frozenset())
+        usual = session.process.system.pending_signals
+        monkeypatch.setattr(session.process.system, "pending_signals", lambda t: coming if t == thread else usual(t))
+        (reason,) = from_outside(session)
+    assert reason == f"signal {int(signal.SIGUSR1)} is about to reach thread {thread}, whose handler may do anything"
+
+
 def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path) -> None:
     require_kernel_cores()
-    with waiting(build_outside("waits"), tmp_path) as (process, _):
+    with waiting(build_outside("waits"), tmp_path, blocks=True) as (process, _):
         with Session.attach(process.pid, max_stop=LONG) as session:
             living = session.ask(lambda s: s.process.system.identity())
             ompd.questions.snapshot.take_snapshot(session, tmp_path / "snapshot")
@@ -151,18 +170,6 @@ def test_moments_of_one_process_are_known_to_be_so(kernel: Words, tmp_path: Path
 
 
 # Python
-
-
-def interpreters() -> dict[str, Path]:
-    """Return the interpreters of this machine by their releases, the system's own among them."""
-    folders = [Path("/usr/bin"), Path("/usr/local/bin"), Path(sys.base_prefix, "bin")]
-    folders += sorted(Path.home().glob(".pyenv/versions/3.*/bin"))
-    return {
-        path.name.removeprefix("python"): path
-        for folder in folders
-        for path in folder.glob("python3.[0-9]*")
-        if path.name.removeprefix("python3.").isdigit()
-    }
 
 
 @pytest.mark.parametrize("kind", ["live", "kernel"])

@@ -16,19 +16,25 @@ from tests.support.demo import OMPD, alike
 from tests.support.why import WHYS, hung
 
 PAGE = CHECKOUT / "docs" / "why.md"
-# The program, its compiler and its runtime; then what is shown of it.
-EXAMPLE = re.compile(r"^<!-- (\S+) (\S+) (\S+) -->\n(?:```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
+# The program, its compiler and its runtime, a variable that is set for it; then what is shown of it.
+EXAMPLE = re.compile(r"^<!-- (\S+) (\S+) (\S+)(?: ([A-Z_]+))? -->\n(?:```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 
-OF_SEVERAL = {"guards", "exception", "locks"}  # programs in other languages, which are not called like a verdict
+OF_SEVERAL = {
+    "guards",
+    "exception",
+    "locks",
+    "parted",
+}  # programs in other languages, which are not called like a verdict
 NOT_VERDICTS = {"proven", "likely", "possible", "unknown"}
 
 
-def printed(name: str, compiler: str, runtime: str, folder: Path) -> str:
+def printed(name: str, compiler: str, runtime: str, variable: str, folder: Path) -> str:
     """Return what is printed of a program's core, without the line that describes the target."""
     core = folder / "core.1234"
     core.unlink(missing_ok=True)
-    core.symlink_to(hung(WHYS[name], compiler, runtime).core or "")
+    environment = {variable: "1"} if variable else {}
+    core.symlink_to(hung(WHYS[name], compiler, runtime, environment=environment).core or "")
     words = [str(OMPD), "why", "core.1234"]
     run = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=clean_environment(), check=False)
     assert run.returncode in (0, 3), run.stderr  # 3: a thread of the team is not there
@@ -48,12 +54,14 @@ def test_every_verdict_has_a_section() -> None:
         assert kind in ("no_stall", "undecided") or "To mend it, " in text, kind
 
 
-@pytest.mark.parametrize(("kind", "name", "compiler", "runtime", "shown"), EXAMPLES, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(
+    ("kind", "name", "compiler", "runtime", "variable", "shown"), EXAMPLES, ids=lambda one: str(one)[:30]
+)
 def test_the_page_shows_what_is_printed(
-    kind: str, name: str, compiler: str, runtime: str, shown: str, tmp_path: Path
+    kind: str, name: str, compiler: str, runtime: str, variable: str, shown: str, tmp_path: Path
 ) -> None:
     assert f"\n  verdict    {kind}\n" in shown
-    assert alike(printed(name, compiler, runtime, tmp_path)) == alike(shown)
+    assert alike(printed(name, compiler, runtime, variable, tmp_path)) == alike(shown)
 
 
 def write_page() -> None:
@@ -62,8 +70,8 @@ def write_page() -> None:
         folder = Path(temporary)
 
         def shown(found: re.Match[str]) -> str:
-            text = printed(found[1], found[2], found[3], folder)
-            return f"<!-- {found[1]} {found[2]} {found[3]} -->\n```\n{text}```\n"
+            text = printed(found[1], found[2], found[3], found[4] or "", folder)
+            return f"{found[0].partition(chr(10))[0]}\n```\n{text}```\n"
 
         PAGE.write_text(EXAMPLE.sub(shown, PAGE.read_text()))
 

@@ -6,14 +6,17 @@ Of the product of programs, compilers and runtimes a sample, all of it with ``OM
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import ompd
 from ompd.model import WhyAnswer
+from ompd.questions import threads
 from ompd.questions import why as question
+from ompd.questions.why.reentry import reentered
+from ompd.session import Session
 from tests.support import ALL_PROGRAMS, stopped
 from tests.support.libgomp import on_libgomp
 from tests.support.lldb import VERSIONS, LldbHost
@@ -23,15 +26,6 @@ from tests.support.snapshots import snapshot
 from tests.support.verdicts import differences, false_proofs, in_short
 from tests.support.why import GNU, LLVM, PAIRS, WHYS, Why, axes_of, hanging, hung, named
 
-# What is not concluded yet as the programs have it.
-NOT_YET = {
-    f"{program}-{case}"
-    for program, cases in {
-        "locks": "cycle",
-        "runtime_reentry": "malloc",
-    }.items()
-    for case in cases.split()
-}
 SOME = (
     "lock_cycle-nested",
     "barrier_mismatch-once",
@@ -47,19 +41,12 @@ def answer_of(core: Path | None) -> WhyAnswer:
         return question.ask(session)
 
 
-def _marked(why: Why, compiler: str, runtime: str, mode: str) -> Any:
-    marks = [pytest.mark.xfail(strict=False, reason="not concluded yet")] if why.name in NOT_YET else []
-    return pytest.param(why, compiler, runtime, mode, marks=marks)
-
-
 def one_of(why: Why) -> tuple[str, str]:
     """Return a compiler and a runtime for a program, the same in each run, another one for the next program."""
     return why.pairs()[[*WHYS].index(why.name) % len(why.pairs())]
 
 
-@pytest.mark.parametrize(
-    ("why", "compiler", "runtime", "mode"), [_marked(*pair) for pair in sample(PAIRS, axes_of)], ids=named
-)
+@pytest.mark.parametrize(("why", "compiler", "runtime", "mode"), sample(PAIRS, axes_of), ids=named)
 def test_the_first_verdict_is_that_of_the_program(why: Why, compiler: str, runtime: str, mode: str) -> None:
     core = hung(why, compiler, runtime, mode=mode)
     assert differences(core, answer_of(core.core)) == []
@@ -138,6 +125,17 @@ def test_a_thread_of_which_nothing_is_known_might_release_a_lock(runtime: str) -
 def test_no_thread_can_release_a_lock_whose_owner_is_stuck(runtime: str) -> None:
     core = hung(WHYS["lock_cycle-nested"], "gcc", runtime, environment={"WHY_OUTSIDER": "1"})
     assert differences(core, answer_of(core.core)) == []
+
+
+def test_who_comes_back_into_the_runtime_need_not_have_its_lock_while_another_is_there() -> None:
+    core = hung(WHYS["runtime_reentry-malloc"], "gcc", GNU)
+    assert core.core is not None
+    with Session.open_core(core.core) as session:
+        rows = threads.ask(session).rows
+        ((row, held),) = reentered(session, rows)
+        assert row.wait is not None and (held.object, held.is_certain) == (row.wait.object, False)
+        others = [replace(each, wait=None, state="overhead") if each is not row else row for each in rows]
+        assert list(reentered(session, others)) == []
 
 
 # Programs that do not hang: a thread of each sleeps until a signal comes, and the others wait for that, or for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 
 from ompd.analysis.graph import Need, Node, Outlook
@@ -49,7 +50,7 @@ class _Waits:
             elif row.runtime is not None and row.state is None and self._system_wait(row).owner is None:
                 nodes.waits_for(index, self._inside(row), source="stack")
             else:
-                add_system_wait(nodes, index, self._system_wait(row))
+                add_system_wait(nodes, index, self._system_wait(row), self._holders)
 
     def _system_wait(self, row: ThreadRecord) -> SystemWait:
         return self._nodes.moment.system[row.native_thread_id or 0]
@@ -131,13 +132,27 @@ class _Waits:
         moment = self._nodes.moment
         # A member that could not be read may be a thread of which it is not known who it is.
         is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
-        if not moment.has_all_threads or is_open or self._has_newcomers():
+        if not moment.has_all_threads or is_open or self._has_newcomers() or self._has_strays():
             return {}
         lost = {region.id: region.threads.count(None) for region in moment.regions or ()}
+        # The runtime's own list of its threads names as many whom the process does not have.
+        by_runtime = Counter({region.runtime: 0 for region in moment.regions or ()})
+        for region in moment.regions or ():
+            by_runtime[region.runtime] += lost[region.id]
+        if any(count > moment.gone.get(runtime, 0) for runtime, count in by_runtime.items()):
+            return {}
         # While a member is awake, it may be starting the threads of the team, or these may be ending after it.
         asleep = {row.native_thread_id for row in moment.threads if self._nodes.is_asleep(row)}
         whole = {r.id for r in moment.regions or () if {t for t in r.threads if t is not None} <= asleep}
         return {region: count for region, count in lost.items() if region in whole}
+
+    def _has_strays(self) -> bool:
+        # A thread that is in no team may be a member whose record is damaged; so may one that no region lists.
+        listed = {native for region in self._nodes.moment.regions or () for native in region.threads}
+        return any(
+            row.runtime is None or (row.parallel is not None and row.native_thread_id not in listed)
+            for row in self._nodes.moment.threads
+        )
 
     def _has_newcomers(self) -> bool:
         # A thread of which the runtime does not know yet may become any member.

@@ -134,7 +134,8 @@ class Release:
                 if not self._unmet[index]:
                     first.append(index)
         self.released: set[int] = set()
-        self._go_on(first, self.released, self._missing, self._unmet)
+        self.steps = 0  # how much work simulations were
+        self.keep(first)
 
     def _add_needs(self, index: int, needs: Iterable[Need], view: View) -> int:
         unmet = 0
@@ -152,17 +153,38 @@ class Release:
 
     def also(self, nodes: Collection[int]) -> set[int]:
         """Return the nodes that go on if the given ones do."""
-        if not nodes:
-            return self.released
-        released = set(self.released)
-        self._go_on(nodes, released, self._missing.copy(), self._unmet.copy())
-        return released
+        return self.released | set(self.more(nodes) or ())
 
-    def _go_on(self, first: Iterable[int], released: set[int], missing: list[int], unmet: list[int]) -> None:
-        waiting = [index for index in first if index not in released]
-        released.update(waiting)
-        while waiting:
-            for need in self._users[waiting.pop()]:
+    def more(self, nodes: Iterable[int], *, stop: int | None = None) -> list[int] | None:
+        """Return the nodes that go on only if the given ones do, these among them.
+
+        The work is that of what is set free, not of the whole graph.
+
+        :param stop: a node at which not to go on: then None is returned
+        """
+        found: list[int] = []
+        decided: list[int] = []
+        is_stopped = not self._go_on(nodes, found, decided, stop)
+        self.steps += len(found) + len(decided)
+        for need in reversed(decided):
+            if not self._missing[need]:
+                self._unmet[self._owner[need]] += 1
+            self._missing[need] += 1
+        self.released.difference_update(found)
+        return None if is_stopped else found
+
+    def _go_on(self, first: Iterable[int], found: list[int], decided: list[int], stop: int | None = None) -> bool:
+        # Adds what is released to found, and to decided each need that got a target; False if it came to stop.
+        released, missing, unmet = self.released, self._missing, self._unmet
+        for index in first:
+            if index not in released:
+                released.add(index)
+                found.append(index)
+        for node in found:
+            if node == stop:
+                return False
+            for need in self._users[node]:
+                decided.append(need)
                 missing[need] -= 1
                 if missing[need]:
                     continue
@@ -170,7 +192,14 @@ class Release:
                 unmet[index] -= 1
                 if not unmet[index] and index not in released:
                     released.add(index)
-                    waiting.append(index)
+                    found.append(index)
+        return True
+
+    def keep(self, nodes: Iterable[int]) -> list[int]:
+        """Let nodes go on for good; return all that go on because of it."""
+        found: list[int] = []
+        self._go_on(nodes, found, [])
+        return found
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:

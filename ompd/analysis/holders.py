@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ompd.analysis.moment import Moment
 from ompd.model import HeldRecord, Wait
 from ompd.records import record
@@ -26,11 +28,17 @@ class Holders:
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
         self._by_object: dict[tuple[str, int], dict[int, tuple[str, bool]]] = {}
+        self._by_symbol: dict[tuple[str, str], dict[int, tuple[str, bool]]] = {}
+        self._of_unknown: list[int] = []  # who holds a lock of which it is not seen which one it is
         for thread, constructs in moment.held.items():
             for held in constructs:
+                kind = _SAME.get(held.kind, held.kind)
                 if held.object is not None:
-                    known = self._by_object.setdefault((_SAME.get(held.kind, held.kind), held.object), {})
-                    _keep(known, thread, held)
+                    _keep(self._by_object.setdefault((kind, held.object), {}), thread, held)
+                if held.symbol is not None:
+                    _keep(self._by_symbol.setdefault((kind, held.symbol), {}), thread, held)
+            if any(held.object is None and held.is_certain and held.kind in _BY_ELIMINATION for held in constructs):
+                self._of_unknown.append(thread)
         self._waiting: dict[int, set[int]] = {}
         for row in moment.threads:
             if row.wait is not None and row.wait.object is not None and row.native_thread_id is not None:
@@ -42,15 +50,36 @@ class Holders:
             return Holding((), None)
         found = self._named(_SAME.get(kind_of, kind_of), wait)
         if found:
-            certain = {thread: why for thread, (why, is_certain) in found.items() if is_certain}
-            chosen = certain or {thread: why for thread, (why, _) in found.items()}
-            if len(chosen) == 1:
-                (thread,) = chosen
-                return Holding((thread,), chosen[thread])
-            return Holding((), f"{len(chosen)} threads stand in code that holds it")
+            return self._chosen(found)
         if kind_of not in _BY_ELIMINATION:
             return Holding((), None)
         return self._of_some(wait.object) or self._left_over(wait.object)
+
+    def at(self, address: int) -> tuple[str, str | None, Holding] | None:
+        """Return what is known of an object for which a thread waits that no runtime knows, as one that set a lock
+        before it was OpenMP's: what kind of lock it is, its name, and who likely holds it. None if no code shows it.
+        """
+        for kind, known in self._by_object:
+            if known == address:
+                holding = self._chosen(self._by_object[kind, known])
+                records = (held for some in self._moment.held.values() for held in some)
+                return kind, next((h.symbol for h in records if h.object == address), None), holding
+        return None
+
+    def of_interpreter(self) -> Holding:
+        """Return who likely holds Python's interpreter lock."""
+        found = tuple(sorted(self._moment.may_hold_interpreter))
+        reason = "no other thread that is in Python's code can have it" if len(found) == 1 else None
+        return Holding(found if reason is not None else (), reason, "derived")
+
+    @staticmethod
+    def _chosen(found: Mapping[int, tuple[str, bool]]) -> Holding:
+        certain = {thread: why for thread, (why, is_certain) in found.items() if is_certain}
+        chosen = certain or {thread: why for thread, (why, _) in found.items()}
+        if len(chosen) == 1:
+            (thread,) = chosen
+            return Holding((thread,), chosen[thread])
+        return Holding((), f"{len(chosen)} threads stand in code that holds it")
 
     def _named(self, kind: str, wait: Wait) -> dict[int, tuple[str, bool]]:
         # libomp's own object of a lock need not be the user's variable: then the name decides.
@@ -58,22 +87,12 @@ class Holders:
         found = self._by_object.get((kind, wait.object))
         if found is not None or wait.symbol is None:
             return found or {}
-        named: dict[int, tuple[str, bool]] = {}
-        for thread, constructs in self._moment.held.items():
-            for held in constructs:
-                if _SAME.get(held.kind, held.kind) == kind and held.symbol == wait.symbol:
-                    _keep(named, thread, held)
-        return named
+        return self._by_symbol.get((kind, wait.symbol), {})
 
     def _of_some(self, lock: int) -> Holding | None:
         # Threads hold a lock of which the code does not show which one it is: this may be it.
         waiting = self._waiting.get(lock, set())
-        found = tuple(
-            thread
-            for thread, constructs in self._moment.held.items()
-            if thread not in waiting
-            and any(held.object is None and held.is_certain and held.kind in _BY_ELIMINATION for held in constructs)
-        )
+        found = tuple(thread for thread in self._of_unknown if thread not in waiting)
         if not found:
             return None
         return Holding(found, "it holds a lock, and its code does not show which one", "derived")
@@ -82,6 +101,8 @@ class Holders:
         # A thread that waits may hold it, too: only one whose code was looked at does not.
         waiting = self._waiting.get(lock, set())
         if not self._moment.has_all_threads or not waiting <= self._moment.held.keys():
+            return Holding((), None)
+        if len(self._moment.threads) > len(waiting) + 1:
             return Holding((), None)
         others = [row for row in self._moment.threads if row.native_thread_id not in waiting]
         # One that has nothing to do has left the code that set it: it is not what the others wait for.

@@ -22,7 +22,10 @@ class Moment:
     which ones they may execute there, by native id. ``how`` says how threads wait, as :class:`~ompd.model.Wait` has it,
     of those of which no runtime names a wait; ``queued`` are the native ids of threads that a lock has in its queue, so
     that they wait, whether they sleep or spin. ``handlers`` are the native ids of threads that are in a handler of
-    a signal; ``processors`` how many the process may use, None if that is unknown. ``unknowns`` are facts that could
+    a signal; ``may_hold_interpreter`` those that may hold Python's interpreter lock by their stacks, where a thread
+    waits for it and the interpreter does not say who holds it; ``gone`` how many threads each runtime counts among its
+    own that the process does not have, by its id, where regions were asked for; ``processors`` how many the process may
+    use, None if that is unknown. ``unknowns`` are facts that could
     not be read.
     """
 
@@ -40,5 +43,7 @@ class Moment:
     how: Mapping[int, str | None] = field(default_factory=dict)
     queued: frozenset[int] = frozenset()
     handlers: frozenset[int] = frozenset()
+    may_hold_interpreter: frozenset[int] = frozenset()
+    gone: Mapping[str, int] = field(default_factory=dict)
     processors: int | None = None
     unknowns: tuple[str, ...] = ()

@@ -9,6 +9,8 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.words import of_thread
 from ompd.model import SystemWait, ThreadRecord, Wait
 
+SCHEDULING_POINTS = ("barrier", "taskwait", "taskgroup", "dependence")
+"""Where a thread may execute other tasks of its team."""
 _RELEASED = "what it sleeps on has changed: it is free to go on"
 # What ends by itself, or by something that is not of this process.
 _EXTERNAL = frozenset(("sleep", "io", "signal", "child", "mpi", "system_call"))
@@ -18,8 +20,9 @@ class ThreadNodes:
     """The threads of a moment as nodes of a graph.
 
     ``threads`` has the node of each native id, ``rows`` the record of each thread's node, ``waiting`` the node of what
-    each waiting thread's node waits for. ``everybody`` is a node that is released as soon as any thread goes on:
-    whoever may do what nobody is recorded to do is one of them.
+    each waiting thread's node waits for. ``has_loose_tasks`` says that there is a task of which it is not known who
+    executes it, or what it waits for: whoever looks for tasks may have taken it just now. ``everybody`` is a node that
+    is released as soon as any thread goes on: whoever may do what nobody is recorded to do is one of them.
     """
 
     def __init__(self, moment: Moment) -> None:
@@ -28,6 +31,7 @@ class ThreadNodes:
         self.threads: dict[int, int] = {}
         self.rows: dict[int, ThreadRecord] = {}
         self.waiting: dict[int, int] = {}
+        self.has_loose_tasks = False
         self.by_region: dict[str | None, list[int]] = {}
         graph = self.graph
         for row in moment.threads:
@@ -62,6 +66,8 @@ class ThreadNodes:
             return False
         if row.native_thread_id in self.moment.queued:
             return False
+        if self.has_loose_tasks and row.wait is not None and row.wait.kind in SCHEDULING_POINTS:
+            return True
         # Of which something is known that it needs first, does wait.
         needs = self.graph.needs[self.waiting.get(index, index)]
         return bool(needs) and all(self.everybody in need.targets for need in needs)
@@ -92,6 +98,8 @@ class ThreadNodes:
         if "wait" in row.unavailable and not self._sleeps(native):
             return Outlook.UNKNOWN, row.unavailable["wait"]
         if row.state == "idle":
+            if row.where is not None:  # it is no thread of the pool, or its record is damaged
+                return Outlook.UNKNOWN, "it is in no team by the runtime's records, and in the code of the program"
             return Outlook.WAITS, None
         if native is None or native in self.moment.unread:
             return Outlook.UNKNOWN, self.moment.unread.get(
@@ -155,9 +163,18 @@ def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:
     return Outlook.WAITS, None
 
 
+def call_name(wait: SystemWait) -> str:
+    """Return what the text calls a call that ends by itself or from outside: with its other side, if it is known."""
+    name = wait.routine or wait.system_call or "a call of the kernel"
+    if wait.peer is None:
+        return name
+    link = {"child": "for ", "io": "of "}.get(wait.kind, "")
+    return f"{name} {link}{wait.peer}"
+
+
 def _outlook_of_system(wait: SystemWait) -> tuple[Outlook, str | None]:
     if wait.kind in _EXTERNAL:
-        return Outlook.UNKNOWN, f"it is in {wait.routine or wait.system_call or 'a call of the kernel'}"
+        return Outlook.UNKNOWN, f"it is in {call_name(wait)}"
     if wait.is_timed:
         return Outlook.UNKNOWN, "its wait has a time limit"
     if wait.is_shared:

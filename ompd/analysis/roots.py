@@ -9,6 +9,8 @@ from ompd.analysis.graph import Need, Outlook, Release, View, WaitGraph, compone
 from ompd.analysis.nodes import ThreadNodes
 from ompd.records import record
 
+_MOST_STEPS = 1 << 22  # of all simulations of what would set threads free: some seconds
+
 
 class End(Enum):
     """What is at the end of waits."""
@@ -43,6 +45,8 @@ class Solved:
         self._releases = {view: Release(nodes.graph, view) for view in View}
         self.stuck = {view: everything - release.released for view, release in self._releases.items()}
         self.next = [tuple(self._next(index)) for index in range(len(self.graph))]
+        self._with_everybody = self._releases[View.REASONED]
+        self._anybody: int | None = None  # how many go on if any thread does
         self.roots = tuple(_roots(self.graph, self.next, tuple(nodes.waiting), self.stuck[View.REASONED]))
 
     def _next(self, index: int) -> Iterable[int]:
@@ -73,10 +77,25 @@ class Solved:
             return "likely"
         return "possible" if wanted and wanted <= self.stuck[View.PESSIMISTIC] else "unknown"
 
-    def freed(self, nodes: Iterable[int]) -> list[int]:
-        """Return the nodes of waiting threads that go on if the given nodes did."""
-        release = self._releases[View.REASONED]
-        return sorted((release.also(tuple(nodes)) - release.released) & self.nodes.waiting.keys())
+    def freed(self, nodes: Iterable[int]) -> int | None:
+        """Return how many waiting threads go on if the given nodes did, None if finding out has taken too much work
+        for others already.
+        """
+        release, everybody = self._releases[View.REASONED], self.nodes.everybody
+        if release.steps + self._with_everybody.steps > _MOST_STEPS:
+            return None
+        wanted = tuple(nodes)
+        found = release.more(wanted, stop=everybody)
+        if found is not None:
+            return self._waiting_of(found)
+        # As soon as any thread goes on, all goes on for which any thread suffices: that is the same each time.
+        if self._anybody is None:
+            self._with_everybody = Release(self.graph, View.REASONED)
+            self._anybody = self._waiting_of(self._with_everybody.keep((everybody,)))
+        return self._anybody + self._waiting_of(self._with_everybody.more(wanted) or ())
+
+    def _waiting_of(self, nodes: Iterable[int]) -> int:
+        return sum(node in self.nodes.waiting for node in nodes)
 
 
 def _roots(

@@ -103,7 +103,8 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) 
         )
     text = f"none of these threads has moved{span}"
     stuck = verdict.stuck
-    if stuck == "possible" and not any(progress.used_ns.get(thread, 1) for thread in verdict.explains):
+    used = [progress.used_ns.get(thread, 1) for thread in verdict.explains]
+    if stuck == "possible" and used and not any(used):
         text += ", nor used any processor time"
         stuck = "likely"
     return replace(verdict, stuck=stuck, evidence=(*verdict.evidence, Evidence(text, "derived")))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed
-from ompd.model import Link
+from ompd.model import Evidence, Link, VerdictRecord
 
+_MISMATCH = "threads of one region wait at different barriers"
+_ORPHANED = "a barrier is inside of code that not all threads of its team execute"
 _TASKS = frozenset(("event_unfulfilled", "taskwait_starved", "task_dependence_cycle"))
 _RAW = frozenset(("external_wait", "runtime_reentry", "undecided", "lost_wakeup"))
 
@@ -39,7 +42,7 @@ class Sentences:
         if kind == "self_lock":
             return f"{self._thread(links[0])} waits for {links[0].object}, which it holds itself"
         if kind == "barrier_mismatch":
-            return f"threads of one region wait at different barriers: {places}"
+            return f"{_MISMATCH}: {places}"
         if kind == "runtime_reentry":
             return f"{self._thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind == "barrier_absent":
@@ -62,12 +65,17 @@ class Sentences:
         if kind == "laggard":
             return f"{waiting} {names}, which {'works' if len(root.nodes) == 1 else 'work'}"
         if kind == "oversubscribed":
-            processors = counted(self._nodes.moment.processors or 0, "processor")
-            return f"{waiting} {names} by spinning, and take from it the {processors} of the process"
+            number = self._nodes.moment.processors or 0
+            processors = "only processor" if number == 1 else counted(number, "processor")
+            take = "takes" if count == 1 else "take"
+            return f"{waiting} {names} by spinning, and {take} from it the {processors} of the process"
         if kind == "orphaned_worksharing":
-            return f"a barrier is inside of code that not all threads of its team execute: {places}"
+            return f"{_ORPHANED}: {places}"
         if kind == "duplicate_runtimes":
             return f"threads of several OpenMP runtimes wait for each other: {ring}"
+        if root.end is End.CYCLE:
+            what = dict.fromkeys(self._graph.nodes[node].name for node in root.nodes if node not in self._nodes.rows)
+            return f"{counted(count, 'thread')} wait for one another: each for {listed(list(what))}"
         return f"{waiting} {names}: what would set them free is not known"
 
     def _is_open(self, root: Root) -> bool:
@@ -87,6 +95,13 @@ class Sentences:
     def asleep(count: int) -> str:
         """Return the sentence for threads that sleep though what they wait for has happened."""
         return f"{counted(count, 'thread')} could go on, and {'sleeps' if count == 1 else 'sleep'}"
+
+    def nobody_works(self, nodes: Sequence[int]) -> str:
+        """Return the sentence for threads that all are in calls which end from outside."""
+        names = listed([self._graph.nodes[node].name for node in nodes])
+        reasons = list(dict.fromkeys(self._graph.nodes[node].reason or "" for node in nodes))
+        what = reasons[0].removeprefix("it is in ") if len(reasons) == 1 else "calls that end from outside"
+        return f"no thread works: {names} {'is' if len(nodes) == 1 else 'are'} in {what}"
 
     def no_stall(self) -> str:
         """Return the sentence for a program in which nothing hangs."""
@@ -110,11 +125,15 @@ class Sentences:
             held = [node for node in objects if self._graph.nodes[node].kind in _HELD]
             if not held:
                 freed = self._solved.freed(objects)
+                if freed is None:
+                    return None
                 is_met = all(self._graph.nodes[node].kind == "barrier" for node in objects)
                 how = "all came to one barrier" if is_met else "this circle were broken"
-                return f"if {how}, {len(freed)} of {total} waiting threads would go on"
+                return f"if {how}, {freed} of {total} waiting threads would go on"
             freed = self._solved.freed(held[:1])
-            return f"if {self._graph.nodes[held[0]].name} were released, {len(freed)} of {total} waiting threads go on"
+            if freed is None:
+                return None
+            return f"if {self._graph.nodes[held[0]].name} were released, {freed} of {total} waiting threads go on"
         if root.end in (End.ENDED, End.OPEN, End.OUTSIDE):
             freed = self._solved.freed(root.nodes)
             if not freed:
@@ -123,8 +142,8 @@ class Sentences:
             total = len(self._nodes.waiting)
             done = _DONE.get(self._graph.nodes[root.nodes[0]].kind) if root.end is End.OPEN else None
             if done is not None:
-                return f"if {name} were {done}, {len(freed)} of {total} waiting threads would go on"
-            return f"if it were not for {name}, {len(freed)} of {total} waiting threads would go on"
+                return f"if {name} were {done}, {freed} of {total} waiting threads would go on"
+            return f"if it were not for {name}, {freed} of {total} waiting threads would go on"
         return None
 
     def _waits(self, link: Link) -> str:
@@ -150,6 +169,22 @@ def _because(reason: str | None) -> str:
     if reason is None:
         return ""
     return f", which {reason[3:]}" if reason.startswith("it ") else f": {reason}"
+
+
+def as_orphaned(verdict: VerdictRecord, where: str) -> VerdictRecord:
+    """Return the verdict on a barrier that stands in code of the primary thread alone, where it was thought to be
+    another one than that of the others.
+
+    :param where: the place of the branch that lets nobody else in
+    """
+    evidence = Evidence(f"at {where} a branch on omp_get_thread_num() lets the primary thread in alone", "stack")
+    return replace(
+        verdict,
+        kind="orphaned_worksharing",
+        confidence="likely",
+        summary=verdict.summary.replace(_MISMATCH, _ORPHANED),
+        evidence=(*verdict.evidence, evidence),
+    )
 
 
 def next_step(kind: str, roots: Sequence[int]) -> str:

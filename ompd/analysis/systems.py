@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ompd.analysis.graph import Need, Node
+from ompd.analysis.holders import Holders
 from ompd.analysis.nodes import ThreadNodes
 from ompd.model import SystemWait
 
@@ -18,8 +19,10 @@ _NAMES = {
 }
 _KINDS = {"mutex": "mutex", "condition": "condition", "join": "join", "gil": "gil", "rwlock": "mutex"}
 
+_SET_BY_CODE = frozenset(("futex", "mutex"))
 
-def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait) -> None:
+
+def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> None:
     """Let the thread with a node wait for what it waits for outside of OpenMP."""
     graph = nodes.graph
     key = f"{wait.kind}:{wait.object:#x}" if wait.object is not None else f"{wait.kind}:{graph.nodes[index].key}"
@@ -28,6 +31,8 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait) -> None:
     elif wait.kind == "futex" and wait.object is not None and graph.find(f"lock:{wait.object:#x}") is not None:
         # A thread that is not OpenMP's waits for a lock of OpenMP.
         nodes.waits_for(index, graph.add(Node(f"lock:{wait.object:#x}", "lock", "")))
+        return
+    elif wait.kind in _SET_BY_CODE and wait.owner is None and _add_lock(nodes, index, wait, holders):
         return
     is_new = graph.find(key) is None
     node = graph.add(Node(key, _KINDS.get(wait.kind, "call"), system_name(wait), object=wait.object))
@@ -38,8 +43,27 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait) -> None:
             graph.need(node, Need((nodes.thread(wait.owner),), 1, kind, wait.owner_source or "runtime"))
         else:
             reason = wait.unavailable.get("owner", f"who ends the wait for {system_name(wait)} is not recorded")
-            graph.need(node, nodes.unknown(reason))
+            found = holders.of_interpreter() if wait.kind == "gil" else None
+            threads = [nodes.threads[native] for native in found.threads if native in nodes.threads] if found else []
+            graph.need(node, nodes.unknown(reason, threads, found.reason if found else None))
     nodes.waits_for(index, node)
+
+
+def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> bool:
+    # No runtime knows the thread, as one that has been in no region yet. Whose code has set what it waits for, has it.
+    known = holders.at(wait.object) if wait.object is not None else None
+    if known is None:
+        return False
+    kind, symbol, found = known
+    graph, key = nodes.graph, f"lock:{wait.object:#x}"
+    is_new = graph.find(key) is None
+    node = graph.add(Node(key, kind, symbol or system_name(wait), object=wait.object))
+    if is_new:
+        threads = [nodes.threads[native] for native in found.threads if native in nodes.threads]
+        reason = wait.unavailable.get("owner", "no runtime records who holds it")
+        graph.need(node, nodes.unknown(reason, threads, found.reason))
+    nodes.waits_for(index, node)
+    return True
 
 
 def system_name(wait: SystemWait) -> str:

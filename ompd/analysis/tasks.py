@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ompd.analysis.graph import Need, Node, Outlook
-from ompd.analysis.nodes import ThreadNodes
+from ompd.analysis.nodes import SCHEDULING_POINTS, ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
 
-# Where a thread may execute other tasks of its team.
-_SCHEDULING_POINTS = ("barrier", "taskwait", "taskgroup", "dependence")
+
+class _Ready(NamedTuple):
+    # Threads of a team at scheduling points, as nodes: who may execute any task; by the parents of the tasks that they
+    # may execute; and by ancestors of these.
+    any: list[int]
+    of_parent: dict[str | None, list[int]]
+    of_ancestor: dict[str, list[int]]
 
 
 class TaskNodes:
@@ -26,6 +32,7 @@ class TaskNodes:
         self._nodes, self._graph = nodes, nodes.graph
         self._tasks = nodes.moment.tasks or ()
         self._new: list[tuple[int, TaskRecord]] = []
+        self._ready: dict[str | None, _Ready] = {}
 
     @cached_property
     def _by_id(self) -> dict[str, TaskRecord]:
@@ -151,6 +158,7 @@ class TaskNodes:
                 graph.need(index, Need(targets, len(targets), "depends_on", "runtime"))
             if task.waits_for.count is None or task.waits_for.count > len(known):
                 graph.need(index, nodes.unknown("the tasks that it depends on were not all found"))
+                nodes.has_loose_tasks = True
         elif task.status == "detached":
             event = task.waits_for.event if task.waits_for is not None else None
             name = f"event {event:#x}" if event is not None else "an event"
@@ -160,46 +168,78 @@ class TaskNodes:
         else:
             reason = task.unavailable.get("status") or task.unavailable.get("thread", "it is on no thread")
             graph.need(index, nodes.unknown(f"who executes the task is not known: {reason}"))
+            nodes.has_loose_tasks = True
 
     def _executors(self, task: TaskRecord) -> Need:
         # Any thread of the team that is at a scheduling point, or comes to one.
         nodes, members = self._nodes, self._nodes.by_region.get(task.parallel, [])
         if not members:
             return nodes.unknown("no thread of the task's team was found")
-        free = [index for index in members if self._may_run(nodes.rows[index], task)]
-        if not free and len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
+        count, first = self._free(task)
+        if not count and len(members) < (nodes.rows[members[0]].team_size or len(members) + 1):
             return nodes.unknown("threads of the task's team are in other regions")
-        if free:
+        if count:
             key = f"executor:{task.parallel}:{task.generating}"
-            name = f"{counted(len(free), 'thread')} that may execute tasks"
-            ready = self._graph.add(Node(key, "team", name, Outlook.RUNS, nodes.rows[free[0]].native_thread_id))
+            name = f"{counted(count, 'thread')} that may execute tasks"
+            ready = self._graph.add(Node(key, "team", name, Outlook.RUNS, nodes.rows[first].native_thread_id))
             return Need((ready,), 1, "may_run", "derived")
-        return Need(tuple(members), 1, "may_run", "derived")
+        # One node stands for the team: there may be as many queues as threads.
+        team = self._graph.add(Node(f"team:{task.parallel}", "team", "a thread of the team"))
+        if not self._graph.needs[team]:
+            self._graph.need(team, Need(tuple(members), 1, "may_run", "derived"))
+        return Need((team,), 1, "may_run", "derived")
 
-    def _may_run(self, row: ThreadRecord, task: TaskRecord) -> bool:
-        wait = row.wait
-        if wait is None or wait.kind not in _SCHEDULING_POINTS:
-            return False
-        point = self._nodes.moment.points.get(row.native_thread_id or 0)
-        if point is None or point.task is None or task.generating is None:
-            return True
-        if point.takes == "children":
-            return task.generating == point.task
-        if point.takes == "group" and point.is_whole:
-            members = (self._by_id.get(member) for member in point.tasks)
-            return task.generating in (point.task, *(member.generating for member in members if member is not None))
-        return point.takes != "descendants" or self._descends(task, point.task)
+    def _free(self, task: TaskRecord) -> tuple[int, int]:
+        # How many threads of the team may execute a queued task where they are, and the first one of them.
+        if task.parallel not in self._ready:
+            self._ready[task.parallel] = self._ready_in(task.parallel)
+        ready, parent = self._ready[task.parallel], task.generating
+        if parent is None:
+            return _counted([ready.any, *ready.of_parent.values(), *ready.of_ancestor.values()])
+        beside = ready.of_parent.get(parent, [])
+        if not ready.of_ancestor:
+            return _counted([ready.any, beside])
+        return _counted([ready.any, beside, *self._of_ancestors(ready, parent)])
 
-    def _descends(self, task: TaskRecord, ancestor: str) -> bool:
+    def _of_ancestors(self, ready: _Ready, parent: str) -> Sequence[Sequence[int]]:
+        # Those who may execute what descends from their task, of which the parent, or one around it, may be one.
+        found: list[Sequence[int]] = []
         seen: set[str] = set()
-        parent = task.generating
-        while parent is not None and parent != ancestor and parent not in seen:
-            seen.add(parent)
-            known = self._by_id.get(parent)
+        around: str | None = parent
+        while around is not None and around not in seen:
+            seen.add(around)
+            known = self._by_id.get(around)
             if known is None:
-                return True  # where it comes from is not known: it may
-            parent = known.generating
-        return parent == ancestor
+                return [*ready.of_ancestor.values()]  # where it comes from is not known: they may
+            found.append(ready.of_ancestor.get(around, ()))
+            around = known.generating
+        return found
+
+    def _ready_in(self, region: str | None) -> _Ready:
+        ready = _Ready([], {}, {})
+        for index in self._nodes.by_region.get(region, ()):
+            row = self._nodes.rows[index]
+            if row.wait is None or row.wait.kind not in SCHEDULING_POINTS:
+                continue
+            point = self._nodes.moment.points.get(row.native_thread_id or 0)
+            if point is None or point.task is None:
+                ready.any.append(index)
+            elif point.takes == "children":
+                ready.of_parent.setdefault(point.task, []).append(index)
+            elif point.takes == "group" and point.is_whole:
+                members = (self._by_id.get(member) for member in point.tasks)
+                for parent in {point.task, *(member.generating for member in members if member is not None)}:
+                    ready.of_parent.setdefault(parent, []).append(index)
+            elif point.takes == "descendants":
+                ready.of_ancestor.setdefault(point.task, []).append(index)
+            else:
+                ready.any.append(index)
+        return ready
+
+
+def _counted(some: Sequence[Sequence[int]]) -> tuple[int, int]:
+    # How many there are, and the first one, each of these in order.
+    return sum(map(len, some)), min((each[0] for each in some if each), default=0)
 
 
 _NAMES = {"taskwait": "a taskwait", "taskgroup": "the end of a taskgroup", "dependence": "tasks that it depends on"}

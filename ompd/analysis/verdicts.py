@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 from ompd.analysis.chains import Chains
 from ompd.analysis.graph import Outlook, View
@@ -29,9 +31,32 @@ class Verdicts:
 
     def all(self) -> list[VerdictRecord]:
         """Return all verdicts, the surest first, then those that explain more threads."""
-        found = [verdict for root in self._solved.roots if (verdict := self._of(root)) is not None]
-        found += self._asleep_though_free() if not found else []
-        return sorted(found, key=_rank) or [self._no_stall()]
+        found = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
+        if not found:
+            return sorted(self._asleep_though_free(), key=_rank) or [self._nobody_works() or self._no_stall()]
+        found.sort(key=lambda pair: _rank(pair[0]))
+        # What sets threads free takes work, of which the first ones to read get their part first.
+        return [replace(verdict, what_if=self._sentences.what_if(root)) for verdict, root in found]
+
+    def _nobody_works(self) -> VerdictRecord | None:
+        # Nobody waits for another thread, and all that are not idle are in calls that end from outside.
+        rows, nodes, system = self._nodes.rows, self._graph.nodes, self._nodes.moment.system
+        busy = [n for n, row in rows.items() if row.state != "idle"]
+        outside = [n for n in busy if nodes[n].outlook is Outlook.UNKNOWN and (nodes[n].thread or 0) in system]
+        own = [n for n in outside if rows[n].runtime is not None]
+        if not own or len(outside) < len(busy) or self._nodes.waiting:
+            return None
+        roots = tuple(self._natives(own))
+        return VerdictRecord(
+            kind="external_wait",
+            stuck="possible",
+            confidence="proven",
+            summary=self._sentences.nobody_works(own),
+            roots=roots,
+            unknowns=tuple(f"{nodes[n].name}: {nodes[n].reason}" for n in own[:_MOST_UNKNOWNS]),
+            next_step=next_step("external_wait", roots),
+            place=next((rows[n].where for n in own if rows[n].where is not None), None),
+        )
 
     def _asleep_though_free(self) -> list[VerdictRecord]:
         # Somebody sleeps who need not, and nobody else is on the way: whoever should have woken it up does not.
@@ -92,7 +117,6 @@ class Verdicts:
             explains=explained,
             evidence=evidence,
             unknowns=unknowns,
-            what_if=self._sentences.what_if(root),
             next_step=next_step(kind, self._natives(n for n in ends if n in self._nodes.rows)),
             place=self._chains.place(root),
         )
@@ -128,9 +152,12 @@ class Verdicts:
         return False
 
     def _is_in_task(self, root: Root) -> bool:
-        kinds = {task.id: task.kind for task in self._nodes.moment.tasks or ()}
         rows = (self._nodes.rows[node] for node in root.threads if self._nodes.waiting[node] in root.nodes)
-        return any(kinds.get(row.task or "") == "explicit" for row in rows)
+        return any(self._task_kinds.get(row.task or "") == "explicit" for row in rows)
+
+    @cached_property
+    def _task_kinds(self) -> dict[str, str | None]:
+        return {task.id: task.kind for task in self._nodes.moment.tasks or ()}
 
     def _has_several_runtimes(self, root: Root) -> bool:
         rows = (self._nodes.rows.get(node) for node in root.nodes)
@@ -150,6 +177,9 @@ class Verdicts:
             return "runtime_reentry" if "internal_lock" in objects or in_handler else "self_lock"
         if "task" in objects or "taskwait" in objects or "taskgroup" in objects:
             return "taskwait_starved"
+        # Where nothing says at which barriers threads wait for their team, there may be another reason.
+        if "barrier" not in objects:
+            return "undecided"
         return "barrier_mismatch" if objects.count("barrier") > 1 else "barrier_absent"
 
     def _has_edge(self, root: Root, kind: str) -> bool:
@@ -200,23 +230,34 @@ class Verdicts:
 
     def _has_left(self, root: Root) -> bool:
         # Nobody stands in the critical section; or nobody who waits stands where the lock is held, and all others idle.
-        moment, node = self._nodes.moment, self._graph.nodes[root.nodes[0]]
+        node = self._graph.nodes[root.nodes[0]]
+        if self._objects_held is None or node.kind in _NOT_BY_CODE or node.object in self._objects_held:
+            return False
+        return node.kind == "critical" or self._active <= set(root.threads)
+
+    @cached_property
+    def _objects_held(self) -> set[int | None] | None:
+        # What any thread holds by its code, None if that is not known of all of them.
+        moment = self._nodes.moment
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
-            return False
-        if node.kind in _NOT_BY_CODE or any(h.object == node.object for some in moment.held.values() for h in some):
-            return False
-        if node.kind == "critical":
-            return True
-        return all(row.state == "idle" or index in root.threads for index, row in self._nodes.rows.items())
+            return None
+        return {held.object for some in moment.held.values() for held in some}
+
+    @cached_property
+    def _active(self) -> set[int]:
+        return {index for index, row in self._nodes.rows.items() if row.state != "idle"}
 
     def _open_questions(self, root: Root) -> tuple[str, ...]:
-        found = list(dict.fromkeys(self._chains.open_needs(root)))
-        for node in sorted(self._solved.stuck[View.PESSIMISTIC] - self._solved.stuck[View.OPTIMISTIC]):
-            reason = self._graph.nodes[node].reason
-            if reason is not None and node in self._nodes.rows:
-                found.append(f"{self._graph.nodes[node].name}: {reason}")
+        found = [*dict.fromkeys(self._chains.open_needs(root)), *self._open_threads]
         return tuple(found[:_MOST_UNKNOWNS])
+
+    @cached_property
+    def _open_threads(self) -> list[str]:
+        # Of those that may go on, and may not.
+        open_ = sorted(self._solved.stuck[View.PESSIMISTIC] - self._solved.stuck[View.OPTIMISTIC])
+        named = (self._graph.nodes[node] for node in open_ if node in self._nodes.rows)
+        return [f"{node.name}: {node.reason}" for node in named if node.reason is not None][:_MOST_UNKNOWNS]
 
 
 def _may_be_in_outer(row: ThreadRecord) -> bool:

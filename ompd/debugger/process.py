@@ -30,6 +30,7 @@ from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.debugger.waiting import Waiting
 
 if TYPE_CHECKING:
+    from ompd.debugger.flow.branches import Reads
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
@@ -245,17 +246,28 @@ class StoppedProcess:
         """The variables of all modules by their names; see :mod:`ompd.debugger.variables.static`."""
         return self.types.named
 
-    def local_variables(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
+    def local_variables(
+        self, frame: Frame, thread: int | None = None, holds_address: Callable[[str], bool] | None = None
+    ) -> Sequence[FunctionLocals]:
         """Return the variables of each function that a physical frame is in, one for each of
         ``source_frames(frame.call_site)``; see :class:`ompd.debugger.variables.locals.Locals`.
 
         :param thread: the native id of the thread that the frame is of, for thread-local variables
+        :param holds_address: whether a pointer of that name stands for what it points to
         """
-        return self._locals.of_frame(frame, thread)
+        return self._locals.of_frame(frame, thread, holds_address)
 
     def local_names(self, frame: Frame) -> Collection[str]:
         """Return the names of the variables of the functions that a physical frame is in, as far as files give them."""
         return self._locals.names_at(frame)
+
+    def variables_read(self, frame: Frame, address: int, reads: Reads) -> Collection[tuple[str, int | None]]:
+        """Return which variables of a frame's function are read at an address of its code, by name and line; see
+        :mod:`ompd.debugger.variables.mentioned`.
+        """
+        from ompd.debugger.variables.mentioned import mentioned  # noqa: PLC0415  for one query alone
+
+        return mentioned(self._locals, frame, address, reads)
 
     @cached_property
     def _locals(self) -> Locals:

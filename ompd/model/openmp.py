@@ -33,11 +33,11 @@ class RuntimeRecord:
 
     ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
     the target's name of its module; ``build_id`` hexadecimal, None for a file without one. ``layout`` is the source of
-    its structures' layout (``published``, ``dwarf``, ``table``), and ``layouts`` names structures of other sources;
-    ``layout_proof`` says what shows that a table fits, None for a layout from the target itself. ``dll_locations`` is
-    the content of ``ompd_dll_locations``, ``dlls`` what became of each. ``keeps_states`` says whether the runtime
-    records thread states. ``plugin`` is the distribution whose plugin reads it, and where that is; None for one of
-    ompd itself.
+    its structures' layout (``published``, ``dwarf``, ``table``, or ``library``: an OMPD library knows it), and
+    ``layouts`` names structures of other sources; ``layout_proof`` says what shows that a table fits, None for a layout
+    from the target itself. ``dll_locations`` is the content of ``ompd_dll_locations``, ``dlls`` what became of each.
+    ``keeps_states`` says whether the runtime records thread states. ``plugin`` is the distribution whose plugin reads
+    it, and where that is, or the OMPD library that does; None for a plugin of ompd itself.
     """
 
     id: str
@@ -229,11 +229,11 @@ class ParallelRecord:
 @record
 class TaskFrame:
     """A frame of ``ompt_frame_t``: ``address`` on the stack; ``flags`` (OMPT's) say whose frame it is and what the
-    address is.
+    address is, None if a library does not tell them.
     """
 
     address: int
-    flags: int
+    flags: int | None
 
 
 @record

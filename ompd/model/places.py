@@ -74,7 +74,9 @@ class LocalRecord:
     not in memory. A reference is shown as what it refers to. ``sharing`` is how the frame's construct shares it, as far
     as the debug information says: ``shared``, ``firstprivate``, ``private`` (the thread's own, by any clause or
     declared inside), ``loop`` (the private variable of a worksharing loop, see ``iteration``), ``copy`` (the thread's
-    own copy, also of a shared variable that it only reads), else None. ``line`` is that of the declaration.
+    own copy, also of a shared variable that it only reads), or the clause that a name says which a preprocessor made
+    (``lastprivate``, ``firstlastprivate``, ``reduction``, ``threadprivate``, ``threadshared``, ``copyin``), else None.
+    ``line`` is that of the declaration.
     """
 
     name: str

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
 
 from ompd.model.openmp import Answer
-from ompd.model.places import Place, StackRecord
+from ompd.model.places import DistinctValue, Place, StackRecord
 from ompd.records import record
 
 CONFIDENCES = ("proven", "likely", "possible", "unknown")
@@ -30,7 +29,8 @@ class SystemWait:
     mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native id of the thread
     that holds it or that is joined; ``owner_source`` is ``runtime`` if that was read from the object, ``derived`` if it
     was reasoned out. ``is_owner_alive`` says whether the process still has that thread, None without an owner.
-    ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known.
+    ``descriptor`` is the file descriptor of an ``io`` wait, ``peer`` what it refers to where that is known, the process
+    of a ``child`` wait, or what is known of the other side of a call of MPI.
     ``is_timed`` is True for a wait that ends by itself; ``is_shared`` for a futex that other processes may wake; each
     None if it is unknown. ``is_recursive`` says whether the mutex may be locked again by its owner.
     """
@@ -161,6 +161,26 @@ class Link:
 
 
 @record(kw_only=True)
+class DifferingVariable:
+    """A variable of the function with the branch in front of a barrier, which differs between threads or may do so.
+
+    ``is_read`` says that the branch's line reads it: such ones come first. ``arrived`` are the values in threads at the
+    barrier, ``absent`` those in threads that did not come, as far as they have a frame of the function; of many threads
+    only some are looked at, and all values are those of now. ``line`` is that of the declaration. ``unavailable`` has
+    under ``arrived`` and ``absent`` why values are unknown.
+    """
+
+    name: str
+    type: str | None
+    function: str | None
+    line: int | None
+    is_read: bool
+    arrived: tuple[DistinctValue, ...] = ()
+    absent: tuple[DistinctValue, ...] = ()
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@record(kw_only=True)
 class VerdictRecord:
     """One reason why threads do not go on.
 
@@ -169,8 +189,9 @@ class VerdictRecord:
     the native ids of the threads on which the others depend, ``cycle`` the links of the cycle or chain that begins
     there. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` is what was not
     known and would have decided, ``what_if`` what would set threads free, ``next_step`` a command to type.
-    ``place`` is the line to look at first. ``variables`` are those that differ between a thread that waits and one that
-    did not come, where debug information shows them. ``stacks`` are at most two of the threads that the verdict names,
+    ``place`` is the line to look at first. ``branch`` is, for a barrier to which somebody does not come, the branch in
+    front of it whose other side leads to where that one is, None if none is seen; ``variables`` are those of its
+    function, where debug information shows them. ``stacks`` are at most two of the threads that the verdict names,
     with the user's frames only; empty for all but the first verdicts. In ``next_step`` the word ``TARGET`` stands for
     the target.
     """
@@ -187,7 +208,8 @@ class VerdictRecord:
     what_if: str | None = None
     next_step: str | None = None
     place: Place | None = None
-    variables: tuple[Mapping[str, Any], ...] = ()
+    branch: Place | None = None
+    variables: tuple[DifferingVariable, ...] = ()
     stacks: tuple[StackRecord, ...] = ()
 
 

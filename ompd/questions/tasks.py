@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ompd.contract.plugin import AddressSpace, Dependence, FrameAddress, ParallelHandle, TaskHandle, ThreadHandle
-from ompd.errors import LayoutUnavailable, OmpdError, Unavailable
+from ompd.errors import BadInput, LayoutUnavailable, OmpdError, Unavailable
 from ompd.model import Answer, DependenceRecord, RegionFunction, TaskFrame, TaskRecord, TaskWaitRecord
 from ompd.questions import places
 from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
@@ -189,7 +189,7 @@ class _Collector:
         try:
             if not self._space.icv("max-task-priority-var", self._space):
                 return ()
-        except Unavailable:
+        except (Unavailable, BadInput):
             pass
         return self._space.prioritized_tasks()
 
@@ -217,6 +217,9 @@ class _Collector:
         if "exit_frame" in facts.unavailable:
             facts.unavailable["enter_frame"] = facts.unavailable["exit_frame"]
         exit_frame, enter_frame = frames if frames is not None else (None, None)
+        for key, frame in (("exit_frame", exit_frame), ("enter_frame", enter_frame)):
+            if frame is not None and frame.flags is None:
+                facts.unavailable[f"{key}.flags"] = "the OMPD library does not tell them"
         thread = self._threads.get(task.id)
         if thread is None:
             thread = facts.get("thread", lambda: self._thread(task))

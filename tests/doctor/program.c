@@ -4,6 +4,7 @@
  *   nested N M    N threads have begun a region of M threads each
  *   overflow      the stack of thread 1 of 2 is overrun
  *   forked        fork() has made a child in a region of 3 threads
+ *   after         fork() has made a child after a region of 3 threads
  */
 #define _GNU_SOURCE
 #include <omp.h>
@@ -51,6 +52,14 @@ int main(int count, char **arguments) {
             volatile char first[1] = {1};
             result = deeper(first);
         }
+    } else if (!strcmp(way, "after")) {
+#pragma omp parallel num_threads(3)
+        {
+        }
+        if (!fork())
+            rest(1, getpid());
+        for (;;)
+            pause();
     } else {
 #pragma omp parallel num_threads(3)
         {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +55,17 @@ def read_words(path: Path) -> dict[int, dict[str, Any]]:
 
 
 @contextmanager
-def waiting(executable: Path, folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Words]]:
-    """Run a program until its first thread has said its words; it is killed at the end of the context."""
+def waiting(
+    executable: Path,
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    blocks: bool = False,
+) -> Iterator[tuple[subprocess.Popen[bytes], Words]]:
+    """Run a program until its first thread has said its words; it is killed at the end of the context.
+
+    :param blocks: whether that thread then waits in a system call, which it may not have come to when it says so
+    """
     words = folder / "words"
     with words.open("wb") as output, cores_allowed():
         process = subprocess.Popen(
@@ -63,7 +73,7 @@ def waiting(executable: Path, folder: Path, *arguments: str) -> Iterator[tuple[s
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            env=clean_environment(),
+            env={**clean_environment(), **(environment or {})},
             start_new_session=True,
         )
     try:
@@ -72,14 +82,31 @@ def waiting(executable: Path, folder: Path, *arguments: str) -> Iterator[tuple[s
             time.sleep(0.01)
         said = read_words(words)
         assert any(word["name"] == "main" for word in said.values()), (process.poll(), said)
+        if blocks:
+            until_it_waits(process.pid)
         yield process, Words(process.pid, said)
     finally:
         process.kill()
         process.wait()
 
 
-def until_asleep(process_id: int) -> None:
-    """Wait until all threads of a process sleep, and have slept since the look before: none has been switched to."""
+def interpreters() -> dict[str, Path]:
+    """Return the interpreters of this machine by their releases, the system's own among them."""
+    folders = [Path("/usr/bin"), Path("/usr/local/bin"), Path(sys.base_prefix, "bin")]
+    folders += sorted(Path.home().glob(".pyenv/versions/3.*/bin"))
+    return {
+        path.name.removeprefix("python"): path
+        for folder in folders
+        for path in folder.glob("python3.[0-9]*")
+        if path.name.removeprefix("python3.").isdigit()
+    }
+
+
+def until_asleep(process_id: int, restless: int | None = None) -> None:
+    """Wait until all threads of a process sleep, and have slept since the look before: none has been switched to.
+
+    :param restless: a thread that is only to sleep, as one of CPython that waits for the interpreter lock
+    """
     before: object = None
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
@@ -88,7 +115,7 @@ def until_asleep(process_id: int) -> None:
             [
                 line
                 for line in (task / "status").read_text().splitlines()
-                if line.startswith(("State", "volun", "nonvo"))
+                if line.startswith(("State",) if task.name == str(restless) else ("State", "volun", "nonvo"))
             ]
             for task in tasks
         ]
@@ -99,6 +126,19 @@ def until_asleep(process_id: int) -> None:
     raise AssertionError(f"process {process_id} does not come to rest")
 
 
+def until_it_waits(thread: int) -> None:
+    """Wait until the thread is in the same system call at two looks in a row."""
+    before = ""
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        now = Path(f"/proc/{thread}/syscall").read_text()
+        if now == before and not now.startswith("running"):
+            return
+        before = now
+        time.sleep(0.01)
+    raise AssertionError(f"thread {thread} does not wait")
+
+
 def core_of_outside(name: str, kind: str, flags: Sequence[str] = ()) -> Words:
     """Return a core of the program: ``kernel`` or ``gcore``."""
     if kind == "kernel":
@@ -106,7 +146,7 @@ def core_of_outside(name: str, kind: str, flags: Sequence[str] = ()) -> Words:
     executable = build_outside(name, flags)
 
     def make(folder: Path) -> None:
-        with waiting(executable, folder) as (process, _):
+        with waiting(executable, folder, blocks=True) as (process, _):
             if kind == "gcore":
                 write_gcore(process.pid, folder / "core")
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ompd.model import VerdictRecord, WhyAnswer
+from ompd.model import DistinctValue, VerdictRecord, WhyAnswer
 from tests.support.why import Hung, plain
 
 
@@ -27,7 +27,15 @@ def in_short(row: VerdictRecord) -> dict[str, Any]:
         "explains": list(row.explains),
         "cycle": [[link.thread, link.kind, link.object] for link in row.cycle],
         "place": place,
+        "branch": [plain(row.branch.function), row.branch.line] if row.branch is not None else None,
+        "variables": [
+            [variable.name, *map(_values, (variable.arrived, variable.absent))] for variable in row.variables
+        ],
     }
+
+
+def _values(values: Sequence[DistinctValue]) -> list[list[Any]]:
+    return [[value.text, list(value.threads)] for value in values]
 
 
 def false_proofs(hung: Hung, answer: WhyAnswer) -> list[str]:

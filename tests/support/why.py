@@ -79,7 +79,7 @@ WHYS: Mapping[str, Why] = {
         *_cases("self_lock", "lock section mutex"),
         *_cases("lock_abandoned", "idle returned jumped mutex"),
         *_cases("barrier_absent", "exited joins"),
-        *_cases("barrier_mismatch", "branch loop once"),
+        *_cases("barrier_mismatch", "branch loop once both"),
         # LLVM's runtime does not have what gcc calls for a detach clause.
         *_cases("event_unfulfilled", "taskwait barrier", compilers=("gcc",), runtimes=(GNU,)),
         *_cases("event_unfulfilled", "taskwait barrier", compilers=("clang",)),
@@ -89,7 +89,7 @@ WHYS: Mapping[str, Why] = {
         *_cases("laggard", "task", environment=STEADY),
         *_cases("external_wait", "read receive sleep condition semaphore flag"),
         *_cases("orphaned_worksharing", "single master task critical"),
-        Why("task_dependence_cycle", "lock", environment=STEADY),
+        *_cases("task_dependence_cycle", "lock group", environment=STEADY),
         Why("taskwait_starved", "semaphore"),
         *_cases("runtime_reentry", "section lock"),
         Why("runtime_reentry", "malloc", compilers=("gcc",), runtimes=(GNU,)),
@@ -99,6 +99,7 @@ WHYS: Mapping[str, Why] = {
         Why("duplicate_runtimes", "mutex", compilers=("gcc",), runtimes=(GNU,), second=("clang", LLVM)),
         Why("exception", "lock", compilers=("g++", "clang++")),
         *_cases("guards", "mutexes section", compilers=("g++", "clang++")),
+        *_cases("parted", "reference inlined jumped twice", compilers=("g++", "clang++")),
         *_cases("locks", "cycle branch", compilers=("gfortran",)),
     )
 }
@@ -152,15 +153,16 @@ class Hung:
         }
 
 
-def build_why(why: Why, compiler_name: str, runtime: str) -> Path:
-    """Return the executable of a program, with debug information and without optimization.
+def build_why(why: Why, compiler_name: str, runtime: str, level: str = "-O0") -> Path:
+    """Return the executable of a program with debug information.
 
+    :param level: the compiler's option for optimization
     :raises Missing: if the compiler or the runtime is not there
     """
     program, openmp, used = why.program, RUNTIMES[runtime], compiler(compiler_name)
     c_compiler = compiler(C_COMPILERS.get(compiler_name, compiler_name))
     source = next(path for suffix in SUFFIXES if (path := SOURCES / f"{program}{suffix}").exists())
-    compiling = ["-g", "-O0", "-Wall", "-Wextra", "-fopenmp", "-fPIE"]
+    compiling = ["-g", level, "-Wall", "-Wextra", "-fopenmp", "-fPIE"]
     headers = [*WITH_HEADERS, "-idirafter", str(intel_runtime() / "opt" / "compiler" / "include")]
     parts = {f"{program}.o": (used, source, () if source.suffix == ".F90" else headers)}
     parts["why.o"] = (c_compiler, SOURCES / "why.c", headers)
@@ -196,17 +198,19 @@ def hung(
     *,
     mode: str = "neither",
     kind: str = "kernel",
+    level: str = "-O0",
     environment: Mapping[str, str] | None = None,
 ) -> Hung:
     """Return a core of a program in its hang, from the cache or from a run.
 
     :param mode: ``debug`` or ``neither``: whether the runtime is to keep states for debuggers
     :param kind: ``kernel``, or ``gcore`` for gdb's
+    :param level: the compiler's option for optimization
     :param environment: variables to add
     """
     if kind == "kernel":
         require_kernel_cores()
-    executable = build_why(why, compiler_name, runtime)
+    executable = build_why(why, compiler_name, runtime, level)
     variables = _environment(why, mode, environment or {})
 
     def make(folder: Path) -> None:

@@ -332,7 +332,7 @@ class Named:
 @pytest.mark.parametrize(
     ("frames", "routine"),
     [
-        ([(LIBC, "poll"), (MPI, "opal_progress"), (MPI, "PMPI_Recv"), (PROGRAM, "main")], "PMPI_Recv"),
+        ([(LIBC, "poll"), (MPI, "opal_progress"), (MPI, "PMPI_Recv"), (PROGRAM, "main")], "MPI_Recv"),
         ([(MPI, "opal_progress"), (MPI, "PMPI_Wait"), (PROGRAM, "MPI_Wait"), (PROGRAM, "main")], "MPI_Wait"),
         ([(MPI, None), (MPI, "mpi_recv_"), (PROGRAM, "MAIN__")], "mpi_recv_"),
         ([(MPI, None), (MPI, "pmpi_allreduce__"), (PROGRAM, "MAIN__")], "pmpi_allreduce__"),

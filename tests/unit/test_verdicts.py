@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from ompd.analysis import roots
 from ompd.analysis.answers import concluded
 from ompd.analysis.moment import Moment
 from ompd.model import (
@@ -34,7 +37,7 @@ def thread(native: int, wait: Wait | None = None, **more: Any) -> ThreadRecord:
         "wait": wait,
         "parallel": "region",
         "task": f"task{native}",
-        "where": Place(0x1000 + native, "work", "work.c", 10 + native),
+        "where": Place(0x1000 + native, "work", "work.c", 10 + native) if more.get("state") != "idle" else None,
     }
     return ThreadRecord(**{**facts, **more})
 
@@ -171,11 +174,26 @@ def test_what_a_thread_slept_on_outside_of_openmp_has_changed() -> None:
 def test_members_that_come_and_go_are_not_lost() -> None:
     region = ParallelRecord("region", "libgomp", 1, 1, 3, None, None, (0, 1, None))
     rows = [thread(n, barrier(None), team_size=3) for n in range(2)]
-    assert judged(*rows, regions=(region,)) == ("barrier_absent", "proven", "proven")
+    assert judged(*rows, regions=(region,), gone={"libgomp": 1}) == ("barrier_absent", "proven", "proven")
     # One that is awake may be starting the others, or those may have left after the last barrier.
-    assert judged(rows[0], thread(1), regions=(region,))[1] != "proven"
+    assert judged(rows[0], thread(1), regions=(region,), gone={"libgomp": 1})[1] != "proven"
     # A thread that has just been made is not known to the runtime.
-    assert judged(*rows, thread(7, runtime=None, state=None, parallel=None), regions=(region,))[1] != "proven"
+    assert (
+        judged(*rows, thread(7, runtime=None, state=None, parallel=None), regions=(region,), gone={"libgomp": 1})[1]
+        != "proven"
+    )
+    # The runtime's list of its threads names as many.
+    assert judged(*rows, regions=(region,))[0] != "barrier_absent"
+    assert (
+        judged(*rows, thread(7, state="idle", runtime=None), regions=(region,), gone={"libgomp": 1})[0] == "undecided"
+    )
+
+
+def test_an_idle_thread_in_the_code_of_the_program_may_do_anything() -> None:
+    rows = [thread(n, lock("&a", how="blocked")) for n in range(2)]
+    assert judged(*rows, thread(2, state="idle"), how={2: "blocked"})[1] == "proven"
+    inside = Place(0x1000, "work", "work.c", 1)
+    assert judged(*rows, thread(2, state="idle", where=inside))[1] == "possible"
 
 
 def test_a_laggard_is_no_hang() -> None:
@@ -215,18 +233,18 @@ def test_a_member_that_has_ended() -> None:
 def test_members_that_a_fork_did_not_copy() -> None:
     region = ParallelRecord("region", "libgomp", 1, 1, TEAM, None, None, (0, None, None, None))
     row = thread(0, barrier(None), unavailable={"wait.missing": "the team has 4 threads, the process 1"})
-    assert judged(row, regions=(region,), is_fork=True) == ("fork_child", "proven", "proven")
+    assert judged(row, regions=(region,), gone={"libgomp": 3}, is_fork=True) == ("fork_child", "proven", "proven")
     # One that spins may be free already: its barrier's word was not compared.
     spinning = replace(row, wait=barrier(None, how="spinning"))
-    assert judged(spinning, regions=(region,), is_fork=True)[1:] != ("proven", "proven")
+    assert judged(spinning, regions=(region,), gone={"libgomp": 3}, is_fork=True)[1:] != ("proven", "proven")
 
 
 def test_a_member_that_may_be_a_thread_of_which_nothing_is_known_has_not_ended() -> None:
     region = ParallelRecord("region", "libgomp", 1, 1, TEAM, None, None, (0, 1, 2, None))
     rows = [thread(n, barrier(None)) for n in range(3)]
-    assert judged(*rows, regions=(region,))[:2] == ("barrier_absent", "proven")
+    assert judged(*rows, regions=(region,), gone={"libgomp": 1})[:2] == ("barrier_absent", "proven")
     lost = ThreadRecord(native_thread_id=9, thread_type=None, unavailable={"runtime": "its page is lost"})
-    assert judged(*rows, lost, regions=(region,))[1] != "proven"
+    assert judged(*rows, lost, regions=(region,), gone={"libgomp": 1})[1] != "proven"
 
 
 def test_an_event_that_nobody_fulfils() -> None:
@@ -263,6 +281,54 @@ def test_queued_tasks_that_nobody_can_execute() -> None:
         points={0: SchedulingRecord(native_thread_id=0, kind="taskwait", task="task0", takes="children")},
     )
     assert (kind, stuck) == ("lock_cycle", "proven")
+
+
+@pytest.mark.parametrize("how", ["spinning", "blocked", None])
+def test_a_task_on_no_thread_may_have_been_taken_by_who_is_awake(how: str | None) -> None:
+    # Between the queue and the thread that takes it out, a task is nowhere.
+    tasks = [task(f"task{n}", None, n, "executing") for n in range(2)]
+    tasks += [task(f"child{n}", f"task{n}", None, "unknown") for n in range(2)]
+    rows = [thread(n, Wait("taskwait", how=how), team_size=2) for n in range(2)]
+    points = {
+        n: SchedulingRecord(
+            native_thread_id=n, kind="taskwait", task=f"task{n}", takes="any", count=1, tasks=(f"child{n}",)
+        )
+        for n in range(2)
+    }
+    assert (judged(*rows, tasks=tuple(tasks), points=points)[1] == "proven") == (how == "blocked")
+
+
+@pytest.mark.parametrize("executes", [True, False])
+def test_who_holds_pythons_lock_is_reasoned_out(executes: bool) -> None:
+    waits = SystemWait(kind="gil", is_timed=False, unavailable={"owner": "of this release it is not known"})
+    found = first(
+        thread(0, barrier((1,), 2)),
+        thread(1),
+        system={1: waits},
+        how={1: "blocked"},
+        may_hold_interpreter=frozenset((0,) if executes else ()),
+    )
+    kinds = ("lock_cycle", "likely") if executes else ("external_wait", "likely")
+    assert (found.kind, found.confidence, found.stuck) == (*kinds, "proven")
+
+
+def test_a_lock_for_which_a_thread_waits_that_no_runtime_knows() -> None:
+    other = {"runtime": None, "parallel": None, "thread_num": None}
+    waits = {n: SystemWait(kind="futex", object=0x10 * (2 - n)) for n in range(2)}
+    held = {n: (HeldRecord(kind="lock", object=0x10 * (n + 1), symbol=f"&lock{n}"),) for n in range(2)}
+    found = first(
+        *(thread(n, **other) for n in range(2)), system=waits, held=held, how=dict.fromkeys((0, 1), "blocked")
+    )
+    assert (found.kind, found.stuck, found.confidence) == ("lock_cycle", "proven", "likely")
+    assert [link.object for link in found.cycle] == ["&lock1", "&lock0"]
+
+
+def test_nobody_works() -> None:
+    calls = {0: SystemWait(kind="child", routine="waitpid", peer="process 7")}
+    found = first(thread(0), thread(1, state="idle"), system=calls)
+    assert (found.kind, found.stuck, found.roots) == ("external_wait", "possible", (0,))
+    assert found.summary == "no thread works: thread 0 (0) is in waitpid for process 7"
+    assert first(thread(0), thread(1), system=calls).kind == "no_stall"
 
 
 def test_no_task_waits_for_itself_at_the_end_of_its_own_group() -> None:
@@ -366,3 +432,19 @@ def test_several_causes_are_ranked() -> None:
     )
     verdicts, _, _ = concluded(Moment(threads=rows))
     assert [verdict.kind for verdict in verdicts] == ["lock_cycle", "laggard"]
+
+
+def test_thousands_of_causes_take_no_more_than_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Any thread might release a lock without a recorded owner: then all go on, and that is found out once.
+    monkeypatch.setattr(roots, "_MOST_STEPS", 40_000)
+    waits = [Wait("lock", object=16 * n, symbol=f"&lock[{n}]", how="blocked") for n in range(1, 4001)]
+    verdicts, _, _ = concluded(Moment(threads=tuple(thread(n, wait) for n, wait in enumerate(waits))))
+    assert len(verdicts) == len(waits)
+    assert {(verdict.what_if or "").partition(", ")[2] for verdict in verdicts} == {
+        "4000 of 4000 waiting threads would go on"
+    }
+
+
+def test_what_would_take_too_long_to_find_out_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roots, "_MOST_STEPS", -1)
+    assert first(thread(0, lock("&b", 1)), thread(1, lock("&a", 0))).what_if is None

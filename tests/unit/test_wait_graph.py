@@ -7,7 +7,10 @@ from itertools import product
 
 import pytest
 
-from ompd.analysis.graph import Need, Node, Outlook, View, WaitGraph, components
+from ompd.analysis.graph import Need, Node, Outlook, Release, View, WaitGraph, components
+from ompd.analysis.moment import Moment
+from ompd.analysis.nodes import ThreadNodes
+from ompd.analysis.roots import Solved
 from tests.support.machine import FULL
 
 _GRAPHS = 4_000 if FULL else 400
@@ -111,6 +114,51 @@ def test_releasing_a_node_releases_no_less() -> None:
         before = graph.released(View.REASONED)
         for node in range(len(graph)):
             assert before | {node} <= graph.released(View.REASONED, (node,))
+
+
+def test_what_a_simulation_sets_free_is_what_is_free_in_the_whole_graph() -> None:
+    for seed in range(_GRAPHS):
+        choose = random.Random(seed)
+        graph = _random_graph(seed)
+        size = len(graph)
+        for view in View:
+            release = Release(graph, view)
+            before = graph.released(view)
+            for _ in range(6):
+                nodes = choose.sample(range(size), choose.randint(0, min(3, size)))
+                more = graph.released(view, nodes) - before
+                found = release.more(nodes)
+                assert found is not None and len(found) == len(more) and set(found) == more
+                stop = choose.randrange(size)
+                stopped = release.more(nodes, stop=stop)
+                assert (stopped is None) == (stop in more) and (stopped is None or set(stopped) == more)
+            assert release.released == before
+
+
+def test_how_many_are_set_free_is_what_the_whole_graph_has() -> None:
+    for seed in range(_GRAPHS):
+        choose = random.Random(seed)
+        graph = _random_graph(seed)
+        nodes = ThreadNodes(Moment(threads=()))
+        nodes.graph, nodes.everybody = graph, choose.randrange(len(graph))
+        nodes.waiting = {n: n for n, node in enumerate(graph.nodes) if node.outlook is Outlook.WAITS}
+        solved, before = Solved(nodes), graph.released(View.REASONED)
+        for _ in range(6):
+            wanted = choose.sample(range(len(graph)), choose.randint(1, min(3, len(graph))))
+            more = (graph.released(View.REASONED, wanted) - before) & nodes.waiting.keys()
+            assert solved.freed(wanted) == len(more)
+
+
+def test_a_simulation_takes_no_more_work_than_what_it_sets_free() -> None:
+    # Pairs that wait for each other: each is set free alone.
+    graph, pairs = WaitGraph(), 4_000
+    for index in range(2 * pairs):
+        graph.add(Node(str(index), "thread", str(index)))
+    for index in range(2 * pairs):
+        graph.need(index, Need((index ^ 1,), 1))
+    release = Release(graph, View.REASONED)
+    assert all(release.more((2 * pair,)) == [2 * pair, 2 * pair + 1] for pair in range(pairs))
+    assert release.steps == 4 * pairs
 
 
 def test_components_are_those_of_reachability() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 from ompd.binary.elf.elf import Header, parse_header
 from ompd.debugger.architecture import ARCHITECTURES
 from ompd.errors import BadFile, MalformedFile
 from ompd.safety.reading import read_head
 
 _MAX_HEADER = 64
+_OWN = "/proc/self/exe"  # what `sys.executable` names in a debugger may be anything
 
 
 def unsuitable(path: str) -> str | None:
@@ -25,7 +24,7 @@ def unsuitable(path: str) -> str | None:
         return f"it {error.fault}" if error.fault.startswith("is ") else f"it cannot be read: {error.fault}"
     except MalformedFile as error:
         return str(error)
-    own = _header(sys.executable)
+    own = _header(_OWN)
     if header.ident_class != own.ident_class:
         return f"a library of {header.ident_class} bits, and this program has {own.ident_class}"
     if (header.e_machine, header.byte_order) != (own.e_machine, own.byte_order):

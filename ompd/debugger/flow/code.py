@@ -9,10 +9,12 @@ from ompd.binary.cfi.handlers import CallSite, read_call_sites
 from ompd.binary.elf.elf import PT_GNU_RELRO
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Location
-from ompd.debugger.flow.instructions import Processor
+from ompd.debugger.flow.instructions import Instruction, Processor
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
+
+_MAX_CODE = 1 << 20  # of one function
 
 
 class Code:
@@ -45,6 +47,10 @@ class Code:
         except MalformedFile:
             return None
         return (row.function_start + loaded.bias, row.function_end + loaded.bias) if row is not None else None
+
+    def module_at(self, address: int) -> LoadedModule | None:
+        """Return the module that an address is in."""
+        return self._modules.at(address)
 
     def start(self, address: int) -> int | None:
         """Return where the function, or part of one, with an address begins, None if that is unknown."""
@@ -121,6 +127,10 @@ class Code:
         ):
             yield CallSite(site.start + bias, site.end + bias, site.pad + bias if site.pad is not None else None)
 
+    def of(self, entry: int, processor: Processor) -> FunctionCode:
+        """Return the code of the function that begins at *entry*."""
+        return FunctionCode(self, self._memory, entry, processor)
+
     def constant(self, address: int) -> int | None:
         """Return the word at an address where nobody writes but the loader, None elsewhere: so code finds what is in
         other modules.
@@ -137,3 +147,38 @@ class Code:
                     self.taken.add(found)
                 return found
         return None
+
+
+class FunctionCode:
+    """The instructions of one function, with the parts of it that a compiler put elsewhere."""
+
+    def __init__(self, code: Code, memory: TargetMemory, entry: int, processor: Processor) -> None:
+        self._code, self._memory, self._entry, self._processor = code, memory, entry, processor
+        self._parts: dict[int, bytes] = {}
+        self._own: dict[int, bool] = {}
+        self._left = _MAX_CODE
+
+    def __call__(self, address: int) -> Instruction | None:
+        """Return the instruction at an address, None if none is there.
+
+        :raises Unavailable: if the function has more code than is read
+        """
+        extent = self._code.extent(address)
+        if extent is None:
+            return None
+        start, end = extent
+        if start not in self._parts:
+            self._left -= end - start
+            if self._left < 0:
+                raise Unavailable("the function has more code than is followed")
+            self._parts[start] = self._memory.read_code(start, end - start)
+        return self._processor.decode(self._parts[start], address - start, address)
+
+    def is_own(self, target: int) -> bool:
+        """Return whether an address is in this function."""
+        start = self._code.start(target)
+        if start is None:
+            return False
+        if start not in self._own:
+            self._own[start] = start == self._entry or not self._code.is_function(start)
+        return self._own[start]

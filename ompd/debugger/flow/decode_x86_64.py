@@ -219,6 +219,12 @@ def _clobbers(r: _Reader) -> dict[str, object]:
     return {"stores": True, "operand": r.placed(), "width": 8}
 
 
+def _compares(r: _Reader) -> dict[str, object]:
+    # The field reg with the field rm.
+    registers = (_NUMBERS[r.reg], _NUMBERS[r.rm]) if r.mode == 3 else (_NUMBERS[r.reg],)
+    return {"compares": registers, "operand": r.placed()}
+
+
 def _moves(r: _Reader, opcode: int, immediate: int) -> dict[str, object]:
     reg, rm = _NUMBERS[r.reg], _NUMBERS[r.rm]
     low = _NUMBERS[opcode & 7 | (r.rex & 1) << 3]
@@ -233,10 +239,10 @@ def _moves(r: _Reader, opcode: int, immediate: int) -> dict[str, object]:
             return {"does": "copy", "to": reg, "source": rm, "width": width}
         return {"does": "load", "to": reg, "operand": r.placed(), "width": width}
     if opcode == 0x63:
-        return {"clobbers": (reg,)}
+        return {"clobbers": (reg,), "operand": r.placed()}
     if opcode == 0x8D:
         if r.width != 8:
-            return {"clobbers": (reg,)}
+            return {"clobbers": (reg,), "operand": r.placed()}
         return {"does": "address", "to": reg, "operand": r.placed(), "width": 8}
     if opcode in (0xC6, 0xC7):
         width = 1 if opcode == 0xC6 else r.width
@@ -273,18 +279,20 @@ def _computes(r: _Reader, opcode: int, immediate: int) -> dict[str, object]:
         operation, form = opcode >> 3, opcode & 7
         if operation == 7:
             width = 1 if form == 4 else r.width
-            return {"does": "compare", "source": _RAX, "value": immediate, "width": width} if form >= 4 else {}
+            if form >= 4:
+                return {"does": "compare", "source": _RAX, "value": immediate, "width": width}
+            return _compares(r)
         if operation == 6 and form in (1, 3) and r.mode == 3 and r.reg == r.rm:
             return {"does": "constant", "to": rm, "value": 0, "width": r.width}
         if form == 4 and operation == 6 and immediate in (1, -1):
             return {"does": "flip", "to": _RAX, "value": immediate}
         if form >= 4:
             return {"clobbers": (_RAX,)}
-        return {"clobbers": (reg,)} if form >= 2 else _clobbers(r)
+        return {"clobbers": (reg,), "operand": r.placed()} if form >= 2 else _clobbers(r)
     if opcode in (0x84, 0x85):
         if r.mode == 3 and r.reg == r.rm:
             return {"does": "compare", "source": rm, "width": 1 if opcode == 0x84 else r.width}
-        return {}
+        return _compares(r)
     if opcode in (0xA8, 0xA9):
         return {"does": "bit", "source": _RAX} if immediate == 1 else {}
     if opcode in (0x69, 0x6B):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ompd import naming
@@ -11,13 +12,14 @@ from ompd.binary.elf.elf import PF_X, PT_LOAD
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame, Location, Shape
 from ompd.debugger.architecture import Architecture
+from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.follow import Called, Function
 from ompd.debugger.flow.instructions import Instruction, Processor
 from ompd.debugger.flow.processors import processor_of
 from ompd.debugger.flow.state import Released, State, Value
 from ompd.debugger.memory import TargetMemory
-from ompd.debugger.modules.modules import ModuleList
+from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.callsites import CallSites
 from ompd.errors import OmpdError, Unavailable
 from ompd.naming import Routine
@@ -35,6 +37,8 @@ _ENDS = frozenset(
     )
 )
 _OF_FORTRAN = re.compile(r"(?:_25|_30)?_$")
+# Which of these a library lets go of needs not be known: C libraries record who holds them.
+_KEPT_BY_OTHERS = frozenset(("mutex",))
 _TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "getcontext"))
 
 
@@ -89,6 +93,11 @@ class Functions:
         self._is_loose_known = False
         self._begins: dict[int, bool] = {}
 
+    @cached_property
+    def branches(self) -> Branches:
+        """Where the ways of functions part."""
+        return Branches(self._memory, self._code, self._processor, lambda found: self._called(found, True), self._spend)
+
     # What frames have begun
 
     def begun(self, frame: Frame) -> tuple[Begun, ...]:
@@ -115,6 +124,37 @@ class Functions:
             )
             for site, held in sorted(place.state.held.items())
         )
+
+    def arguments(self, frame: Frame) -> tuple[int | None, ...]:
+        """Return the first arguments, numbers or pointers, of the call in which *frame* is: those that its code shows.
+
+        :raises Unavailable: if its code cannot be followed to that call
+        """
+        function = self._function(self._code.entry(frame.call_site), is_alone=True)
+        at, processor = self._place(function, frame), self._processor
+        place = function.at(at) if at is not None else None
+        if place is None or processor is None:
+            raise Unavailable("no way through its function is seen that leads to where it is")
+        known = (place.state.registers.get(register) for register in processor.arguments)
+        return tuple(self._read(value, frame, place.state, function) for value in known)
+
+    def wanted(self, frame: Frame) -> int | None:
+        """Return the address of the object that the routine begins something with in which *frame*'s function is, None
+        if it is in no such routine, or the object is unknown.
+
+        :raises Unavailable: if its code cannot be followed to the place where it is
+        """
+        function = self._function(self._code.entry(frame.call_site), is_alone=False)
+        at = self._place(function, frame)
+        place = function.at(at) if at is not None else None
+        found = function.instruction(at) if at is not None else None
+        if place is None or found is None or self._processor is None:
+            raise Unavailable("no way through its function is seen that leads to where it is")
+        routine = self._called(found, is_alone=True).routine
+        if routine is None or not routine.begins or routine.argument is None:
+            return None
+        value = place.state.registers.get(self._processor.arguments[routine.argument])
+        return self._read(value, frame, place.state, function)
 
     def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
         """Return what the function of *frame*, until it came to the place where it is, may have ended that others had
@@ -153,6 +193,21 @@ class Functions:
         except OmpdError:
             return None
         return frozenset((kind, _number(value)) for kind, value in ended) if ended is not None else None
+
+    def has_jumped(self, frame: Frame, inner: Frame | None) -> bool:
+        """Return whether a function of the user's that *frame* called by its name has left the stack by a jump.
+
+        :param inner: the user's frame that is there in its place, None for an innermost *frame*
+        """
+        if frame.call_site == frame.pc:
+            return False
+        try:
+            to = self._sites.target(frame.pc)
+            if to is None or not self._is_users(to) or self._sites.is_stub(to):
+                return False
+            return inner is None or self._code.entry(inner.call_site) != to
+        except OmpdError:
+            return True
 
     def _place(self, function: Function, frame: Frame) -> int | None:
         return frame.pc if frame.call_site == frame.pc else function.call_before(frame.pc)
@@ -219,39 +274,12 @@ class Functions:
         processor = self._processor
         if processor is None:
             raise Unavailable("code of this processor is not followed")
-        parts: dict[int, bytes] = {}
-        own: dict[int, bool] = {}
-        left = [_MAX_CODE]
-
-        def part_at(address: int) -> int | None:
-            extent = self._code.extent(address)
-            if extent is None:
-                return None
-            start, end = extent
-            if start not in parts:
-                left[0] -= end - start
-                if left[0] < 0:
-                    raise Unavailable("the function has more code than is followed")
-                parts[start] = self._memory.read_code(start, end - start)
-            return start
-
-        def is_own(target: int) -> bool:
-            start = self._code.start(target)
-            if start is None:
-                return False
-            if start not in own:
-                own[start] = start == entry or not self._code.is_function(start)
-            return own[start]
-
-        def code(address: int) -> Instruction | None:
-            start = part_at(address)
-            return processor.decode(parts[start], address - start, address) if start is not None else None
-
+        code = self._code.of(entry, processor)
         return Function(
             entry,
             code,
             processor,
-            is_own,
+            code.is_own,
             lambda found: self._called(found, is_alone),
             self._code.pads_of,
             self._code.constant,
@@ -360,8 +388,13 @@ class Functions:
         ends: dict[int, bool] = {}
         words: dict[int, bool] = {}
         calls, loads = re.compile(processor.calls), re.compile(processor.loads)
+        loose: frozenset[Released] = frozenset()
         for loaded in self._modules:
             if loaded.elf is None or loaded.record.is_system_library or naming.is_runtime_file(loaded.name):
+                continue
+            kinds = self._ended_by(loaded)
+            if kinds is not None and kinds <= _KEPT_BY_OTHERS:
+                loose |= {(kind, None) for kind in kinds}
                 continue
             for segment in loaded.elf.segments:
                 if segment.p_type != PT_LOAD or not segment.p_flags & PF_X:
@@ -390,10 +423,17 @@ class Functions:
                         starts.add(start)
         if len(starts) > _MAX_FUNCTIONS:
             raise Unavailable("there are more functions than are looked at")
-        loose: frozenset[Released] = frozenset()
         for start in starts:
             loose |= self._own(start)
         return loose
+
+    def _ended_by(self, loaded: LoadedModule) -> set[str] | None:
+        # What kinds of things a library may end, by the names in it: most do nothing of OpenMP, and interpreters are
+        # large. None for the program itself, whose names may be gone.
+        if loaded.record.is_program or loaded.symbols is None:
+            return None
+        ending = [name for name, routine in self._routines.items() if not routine.begins]
+        return {self._routines[name].kind for name in loaded.symbols.mentions(ending)}
 
     def _ends_something(self, at: int) -> bool:
         # Whether that is a routine, or with a minus sign where its address is, that ends something.

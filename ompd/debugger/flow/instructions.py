@@ -35,7 +35,8 @@ class Instruction(NamedTuple):
     (the lowest one of ``source`` with 0), ``set`` (whether the last comparison found ``value``: 1 for equal); ``""`` is
     anything else. A call by a pointer has that in ``source``, or at ``operand``. ``clobbers`` are the registers whose
     values are unknown then; ``stores`` says that memory at ``operand`` is, or that anywhere without one.
-    ``keeps_flags`` says that the result of the last comparison is still there.
+    ``keeps_flags`` says that the result of the last comparison is still there. ``compares`` are further registers that
+    it compares; what else it does with memory is at ``operand``, too.
     """
 
     address: int
@@ -53,6 +54,7 @@ class Instruction(NamedTuple):
     clobbers: tuple[int, ...] = ()
     stores: bool = False
     keeps_flags: bool = False
+    compares: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:

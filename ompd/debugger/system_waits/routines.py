@@ -161,6 +161,8 @@ def _mpi(names: Sequence[tuple[Module | None, str | None]]) -> str | None:
         return None
     library, routine = names[found[-1]]
     inside = (module for module, name in names[: found[-1]] if name is None or not _MPI.fullmatch(name))
-    if library is None or not library.is_program:
-        return None if any(module is not None and module.is_program for module in inside) else routine
-    return routine
+    is_library = library is None or not library.is_program
+    if is_library and any(module is not None and module.is_program for module in inside):
+        return None
+    # A library has its routines under two names, one for tools: the outermost one was called by the first.
+    return routine.removeprefix("P") if routine is not None and routine.startswith("PMPI_") else routine

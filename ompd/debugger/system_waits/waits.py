@@ -203,6 +203,8 @@ class SystemWaits:
         peer, reasons = self._peer(descriptors) if descriptors else (None, {})
         if timed is None and meaning.is_timed is None and peer is not None and not peer.startswith(_SOCKETS):
             timed = False
+        if kind == "child" and call.name in ("wait4", "waitpid") and (call.signed(0) or 0) > 0:
+            peer = f"process {call.signed(0)}"
         wait = ThreadWait(kind=kind, routine=callers.routine, system_call=call.name, is_timed=timed, peer=peer)
         if descriptors is not None and len(descriptors) == 1:
             wait = replace(wait, descriptor=descriptors[0])

@@ -52,8 +52,8 @@ class LocalValue(NamedTuple):
     ``line`` is where it is declared. An ``is_artificial`` one is the compiler's, by its own word; ``is_copy`` marks one
     that a function around declares, too, in the same place. ``derefs`` is how it is reached through the argument of
     gcc's code of a construct: 0 for a part of what that points to, 1 for one that a pointer there leads to; None
-    otherwise. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or
-    ``""`` if that is unknown.
+    otherwise. ``register`` is the number of the register that it is in as a whole, None elsewhere. ``storage`` is
+    ``frame``, ``static``, ``thread`` for thread-local storage, or ``""`` if that is unknown.
     """
 
     name: str
@@ -69,6 +69,7 @@ class LocalValue(NamedTuple):
     is_copy: bool
     derefs: int | None
     storage: str
+    register: int | None
 
 
 @record
@@ -160,8 +161,10 @@ class _ModuleLocals:
         code = self._code(address - self._module.bias)
         return {row.told.name for rows in code.scopes for row in rows if row.told.name}
 
-    def variables(self, frame: Frame, thread: int | None) -> list[FunctionLocals]:
-        """Return the variables of each function that the frame is in, innermost first.
+    def variables(
+        self, frame: Frame, thread: int | None, holds_address: Callable[[str], bool] | None
+    ) -> list[FunctionLocals]:
+        """Return the variables of each function that the frame is in, innermost first; see :meth:`Locals.of_frame`.
 
         :raises OmpdError: if the debug information does not have them
         """
@@ -186,7 +189,7 @@ class _ModuleLocals:
         self._types.bound = partial(self._bound, context, code.known)
         try:
             return [
-                FunctionLocals(tuple(self._value(row, context) for row in rows if row.told.name))
+                FunctionLocals(tuple(self._value(row, context, holds_address) for row in rows if row.told.name))
                 for rows in code.scopes
             ]
         finally:
@@ -302,6 +305,7 @@ class _ModuleLocals:
             is_copy=(variable.name, variable.line) in outer,
             derefs=derefs,
             storage=_storage(expression) if variable.location is not None else "",
+            register=_register(expression),
         )
 
     def _referred(self, place: Place) -> Place | None:
@@ -319,9 +323,12 @@ class _ModuleLocals:
 
     # What the frame gives
 
-    def _value(self, row: _Prepared, context: FrameContext) -> LocalValue:
+    def _value(self, row: _Prepared, context: FrameContext, holds_address: Callable[[str], bool] | None) -> LocalValue:
         try:
             place, source = self._source(row, context)
+            if holds_address is not None and holds_address(row.told.name):
+                place, source = self._pointed_to(place, source)
+                row = row._replace(told=row.told._replace(type=type_name(self._info, place)))
             address = source if isinstance(source, int) else None
         except OmpdError as error:
             return row.told._replace(fault=str(error))
@@ -338,6 +345,15 @@ class _ModuleLocals:
         if variable.type is None:
             raise Unavailable("no debug information describes its type")
         return self._types.follow(variable.type, self._raw(row, variable.type, context))
+
+    def _pointed_to(self, place: Place, source: int | bytes) -> tuple[Place, int]:
+        found, tag, attributes, _ = self._types.resolve(place)
+        if tag != dw.DW_TAG_POINTER_TYPE or dw.DW_AT_TYPE not in attributes:
+            raise Unsupported("its name says that it holds an address, and its type that it does not")
+        size = self._memory.pointer_size
+        raw = self._memory.read_data(source, size) if isinstance(source, int) else source[:size]
+        target = self._info.target(found.unit, attributes[dw.DW_AT_TYPE])
+        return target, int.from_bytes(raw, self._memory.byte_order)
 
     def _raw(self, row: _Prepared, type_: Place, context: FrameContext) -> int | bytes:
         variable = row.variable
@@ -399,6 +415,11 @@ def _storage(expression: bytes | None) -> str:
     return "static" if expression[0] in _ADDRESS_OPERATIONS else "frame"
 
 
+def _register(expression: bytes | None) -> int | None:
+    is_one = expression is not None and len(expression) == 1 and dw.DW_OP_REG0 <= expression[0] <= dw.DW_OP_REG31
+    return expression[0] - dw.DW_OP_REG0 if is_one and expression is not None else None
+
+
 class Locals:
     """The variables of the frames of one stop. What files tell is kept for other frames at the same address.
 
@@ -428,10 +449,13 @@ class Locals:
         except OmpdError:
             return ()
 
-    def of_frame(self, frame: Frame, thread: int | None = None) -> Sequence[FunctionLocals]:
+    def of_frame(
+        self, frame: Frame, thread: int | None = None, holds_address: Callable[[str], bool] | None = None
+    ) -> Sequence[FunctionLocals]:
         """Return the variables of each function that a frame is in, one for each of ``source_frames(frame.call_site)``.
 
         :param thread: the native id of the thread that the frame is of, for thread-local variables
+        :param holds_address: whether a pointer of that name stands for what it points to
         """
         count = len(self._places.source_frames(frame.call_site))
         try:
@@ -439,7 +463,7 @@ class Locals:
                 raise Unavailable("the frame is a guess, by which no variable is found for certain")
             if frame.is_signal_frame:
                 raise Unavailable("the frame is the kernel's")
-            found = self._in_module(frame).variables(frame, thread)
+            found = self._in_module(frame).variables(frame, thread, holds_address)
         except OmpdError as error:
             return [FunctionLocals((), str(error))] * count
         missing = FunctionLocals((), "no debug information describes the variables of its function")

@@ -8,6 +8,7 @@ from ompd.errors import OmpdError, Unavailable
 from ompd.machine.report import Report
 from ompd.model import ThreadRecord
 from ompd.questions.facts.damage import is_fork
+from ompd.questions.why.points import gone_threads
 from ompd.session import Session, face
 
 _SMALL_STACK = 1 << 20
@@ -250,9 +251,20 @@ def _size(count: int) -> str:
 def _fork(session: Session, report: Report, threads: Sequence[ThreadRecord]) -> None:
     if not is_fork(session):
         return
-    for row in threads:
-        if row.team_size is None or row.team_size < 2:
-            continue
+    inside = [row for row in threads if row.team_size is not None and row.team_size > 1]
+    gone = {} if inside else gone_threads(session)
+    for runtime, pool in gone.items():
+        count = len(pool)
+        report.add(
+            "fork_child",
+            "warning",
+            f"process {session.target.process_id}",
+            f"the process has one thread, and {runtime} keeps {count} more in its pool: fork() made it after a region",
+            "the next region waits for these threads for ever",
+            "no fork() once OpenMP is used; in Python multiprocessing.set_start_method('spawn') or 'forkserver'",
+        )
+    for row in inside:
+        assert row.team_size is not None
         others = row.team_size - 1
         report.add(
             "fork_child",

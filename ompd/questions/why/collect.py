@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.words import counted
@@ -12,8 +13,11 @@ from ompd.errors import OmpdError
 from ompd.model import Answer, HeldRecord, ParallelRecord, SystemWait, TaskRecord, ThreadRecord
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.damage import is_damaged, is_fork
-from ompd.questions.why.held import held
-from ompd.questions.why.points import queued_threads, scheduling_points
+from ompd.questions.waits import lock_symbol
+from ompd.questions.why.held import held, wanted
+from ompd.questions.why.points import gone_threads, queued_threads, scheduling_points
+from ompd.questions.why.python import may_hold_interpreter
+from ompd.questions.why.reentry import reentered
 from ompd.questions.why.system import system_wait
 from ompd.session import Session
 from ompd.session.face import processors
@@ -34,19 +38,23 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     system, unread = _system_waits(session, answer.rows)
     waiting = {row.native_thread_id for row in answer.rows if row.wait is not None and row.wait.kind in _TASK_WAITS}
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
+    held_by = _held(session, answer.rows, system)
+    rows = _named(session, answer.rows, held_by)
     moment = Moment(
         points=points,
-        held=_held(session, answer.rows),
+        held=held_by,
+        may_hold_interpreter=_may_hold_interpreter(session, answer.rows, system),
         how=_how(session, answer.rows),
         queued=queued_threads(session, answer.rows),
         handlers=_in_handlers(session, answer.rows),
-        threads=answer.rows,
+        threads=rows,
         system=system,
         unread=unread,
         processor_ns=_processor_times(session) if has_times else {},
         outside=from_outside(session),
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
+        gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
         has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
         is_fork=is_fork(session),
         processors=_processors(session),
@@ -83,11 +91,56 @@ def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None
     return found
 
 
-def _held(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, tuple[HeldRecord, ...]]:
+def _may_hold_interpreter(
+    session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]
+) -> frozenset[int]:
+    waiting = {thread for thread, wait in system.items() if wait.kind == "gil" and wait.owner is None}
+    if not waiting:
+        return frozenset()
+    own = {row.native_thread_id for row in rows if row.wait is None and row.state != "idle"}
+    at_work = {thread for thread in own if thread is not None and thread not in system}
+    return may_hold_interpreter(session, waiting, at_work)
+
+
+def _named(
+    session: Session, rows: Sequence[ThreadRecord], held: dict[int, tuple[HeldRecord, ...]]
+) -> tuple[ThreadRecord, ...]:
+    # Where no variable is known that stands for the runtime's own object of a lock, as of gfortran's, which are plain
+    # integers: the one that was passed to the routine in which the thread waits is it, for whoever has set it, too.
+    objects: dict[int, set[int]] = {}
+    variables: dict[int | None, tuple[int, str | None]] = {}
+    for row in rows:
+        wait, native = row.wait, row.native_thread_id
+        if native is None or wait is None or wait.kind != "lock" or wait.symbol is not None or wait.object is None:
+            continue
+        with suppress(OmpdError):
+            variable = wanted(session, native)
+            if variable is not None:
+                variables[native] = variable, lock_symbol(session, "lock", variable)
+                objects.setdefault(variable, set()).add(wait.object)
+    same = {variable: next(iter(some)) for variable, some in objects.items() if len(some) == 1}
+    if len(set(same.values())) < len(objects):
+        return tuple(rows)  # one object for two variables, or the other way round: not all is as it seems
+    for native, records in held.items():
+        held[native] = tuple(
+            replace(record, object=same[record.object]) if record.kind == "lock" and record.object in same else record
+            for record in records
+        )
+    return tuple(
+        replace(row, wait=replace(row.wait, symbol=variables[row.native_thread_id][1]))
+        if row.wait is not None and row.native_thread_id in variables
+        else row
+        for row in rows
+    )
+
+
+def _held(
+    session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]
+) -> dict[int, tuple[HeldRecord, ...]]:
     # Only where it may decide something: who holds a lock of which no owner is recorded, and what barriers are inside
     # of where one region's threads wait at several.
     barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
-    is_wanted = False
+    is_wanted = any(wait.kind in ("futex", "mutex") and wait.owner is None for wait in system.values())
     for row in rows:
         wait = row.wait
         if wait is not None and wait.kind == "barrier":
@@ -105,6 +158,9 @@ def _held(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, tuple[Hel
             continue
         with suppress(OmpdError):
             found[row.native_thread_id] = held(session, row.native_thread_id)
+    for row, record in reentered(session, rows):
+        if row.native_thread_id is not None:
+            found[row.native_thread_id] = (record, *found.get(row.native_thread_id, ()))
     return found
 
 
@@ -136,7 +192,7 @@ def _sent_by_others() -> set[int]:
 
 
 def from_outside(session: Session) -> tuple[str, ...]:
-    """Return what may act on a live process though all of its threads sleep; empty for a core, which does not say."""
+    """Return what may act on a process though all of its threads sleep; of a core no more than pending signals."""
     found: list[str] = []
     with suppress(OmpdError):
         count = len(session.process.system.timers())
@@ -147,7 +203,20 @@ def from_outside(session: Session) -> tuple[str, ...]:
         names = [signal.Signals(n).name if n in set(signal.Signals) else f"signal {n}" for n in handled[:_MOST_NAMES]]
         if names:
             found.append(f"the program has a handler for {', '.join(names)}, which may do anything")
+    if session.target.kind != "live" and not found:
+        found += _pending(session)
     return tuple(found)
+
+
+def _pending(session: Session) -> Iterator[str]:
+    # A core does not say which signals have handlers; one that is pending and not blocked is about to come.
+    for thread in session.process.threads():
+        with suppress(OmpdError):
+            pending = session.process.system.pending_signals(thread)
+            coming = sorted((pending.thread | (pending.process or frozenset())) - pending.blocked)
+            if coming:
+                yield f"signal {coming[0]} is about to reach thread {thread}, whose handler may do anything"
+                return
 
 
 def _processors(session: Session) -> int | None:

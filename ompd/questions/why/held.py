@@ -7,7 +7,7 @@ to be not certain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ompd import naming
@@ -120,31 +120,15 @@ def _place(session: Session, address: int) -> Place:
     return Place(address, outlined.parent if outlined is not None else function, file, line)
 
 
-def acquired_by(
-    held_by: Mapping[int, Sequence[HeldRecord]], kind: str, variable: int | None, symbol: str | None = None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the threads that hold a lock by :func:`held`, and those that may: where it is not certain, or not seen
-    which lock it is that they hold.
+def wanted(session: Session, thread: int) -> int | None:
+    """Return the address of the variable that a thread has passed to the routine of the runtime in which it is, None if
+    that is unknown: which lock it waits for where the runtime names an object of its own.
 
-    None in either does not mean that nobody holds it.
-
-    :param held_by: what each thread holds
-    :param kind: as in :class:`HeldRecord`
-    :param variable: the address of the user's variable, None if it is unknown
-    :param symbol: the lock's name as a thread's wait has it
+    :param thread: its native id
     """
-    certain: list[int] = []
-    possible: list[int] = []
-    for thread, records in held_by.items():
-        same = [record for record in records if record.kind == kind]
-        is_it = [
-            record
-            for record in same
-            if (record.object is not None and record.object == variable)
-            or (record.symbol is not None and record.symbol == symbol)
-        ]
-        if any(record.is_certain for record in is_it):
-            certain.append(thread)
-        elif is_it or any(record.object is None and record.symbol is None for record in same):
-            possible.append(thread)
-    return tuple(certain), tuple(possible)
+    functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
+    for frame in session.process.stack(thread).frames:
+        owner = places.code_owner(session, frame.call_site)
+        if owner not in (RUNTIME, SYSTEM):
+            return functions.wanted(frame) if owner == USER else None
+    return None

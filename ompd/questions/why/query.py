@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ompd.analysis.answers import concluded
 from ompd.model import GraphRecord, WhyAnswer
+from ompd.questions.why.branches import add_branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
 from ompd.questions.why.stacks import add_stacks
@@ -20,7 +21,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     found, nodes, edges = (
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
-    verdicts, stacks = add_stacks(session, found)
+    verdicts, stacks = add_stacks(session, add_branches(session, found, moment.threads))
     complete, warnings = threads.complete, threads.warnings
     if stacks is not None:
         complete = complete and stacks.complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os.path import normpath
@@ -10,6 +11,7 @@ from ompd.model import Answer, Place, StackRecord, VerdictRecord
 from ompd.questions import stacks
 from ompd.session import Session
 
+_INTERPRETS = re.compile("_?Py")
 _VERDICTS = 3  # how many of the first verdicts get stacks
 _STACKS = 2  # how many stacks a verdict has
 _SYSTEM = ("/usr/include/", "/usr/lib/")  # headers of the C and C++ libraries, and of compilers
@@ -48,7 +50,8 @@ def _in_source(verdict: VerdictRecord, found: Mapping[int | None, StackRecord]) 
     callers: dict[Place, Place] = {}
     links = []
     for link in verdict.cycle:
-        caller = _caller(link.where, found.get(link.thread))
+        stack = found.get(link.thread)
+        caller = _caller_of_interpreter(stack) if link.kind == "gil" else _caller(link.where, stack)
         if caller is not None and link.where is not None:
             callers[link.where] = caller
         links.append(replace(link, where=caller or link.where))
@@ -61,6 +64,16 @@ def _caller(place: Place | None, stack: StackRecord | None) -> Place | None:
         return None
     own = (f for f in stack.frames if f.file is not None and not _is_system(f.file))
     return next((Place(f.address, f.function, f.file, f.line, f.unproven) for f in own), None)
+
+
+def _caller_of_interpreter(stack: StackRecord | None) -> Place | None:
+    # Who needs the interpreter lock: the code that called the interpreter, if it is another file's, with its own line.
+    frames = stack.frames if stack is not None else ()
+    module = frames[0].module if frames else None
+    own = next((f for f in frames if f.module != module), None)
+    if own is None or own.file is None or _INTERPRETS.match(own.function or ""):
+        return None
+    return Place(own.address, own.function, own.file, own.line, own.unproven)
 
 
 def _is_system(file: str) -> bool:

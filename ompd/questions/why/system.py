@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ompd.errors import OmpdError
 from ompd.model.stalls import SystemWait
+from ompd.questions.why.mpi import other_side
 from ompd.session import Session
 
 # How programs call the types of these objects, and what lies behind.
@@ -26,7 +27,12 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
     found = session.process.system_wait(thread)
     if found is None:
         return None
-    symbol, unavailable = None, dict(found.unavailable)
+    symbol, unavailable, peer = None, dict(found.unavailable), found.peer
+    if found.kind == "mpi" and found.routine is not None:
+        try:
+            peer = other_side(session, thread, found.routine)
+        except OmpdError as error:
+            unavailable["peer"] = str(error)
     if found.object is not None and found.kind in (*_TYPES, "futex"):
         symbol = _symbol(session, found.kind, found.object)
         if symbol is None:
@@ -41,7 +47,7 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
         owner_source="runtime" if found.owner is not None else None,
         is_owner_alive=found.is_owner_alive,
         descriptor=found.descriptor,
-        peer=found.peer,
+        peer=peer,
         is_timed=found.is_timed,
         is_shared=found.is_shared,
         is_recursive=found.is_recursive,

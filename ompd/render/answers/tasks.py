@@ -118,4 +118,6 @@ def _unfinished(row: TaskRecord, children: Sequence[TaskRecord]) -> Iterator[str
 
 def _frame(row: TaskRecord, key: str) -> str:
     frame: TaskFrame | None = getattr(row, key)
-    return format_field(row, key) if frame is None else f"{frame.address:#x} (flags {frame.flags:#x})"
+    if frame is None:
+        return format_field(row, key)
+    return f"{frame.address:#x}" + (f" (flags {frame.flags:#x})" if frame.flags is not None else "")

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from ompd.model import Answer, Evidence, Link, StackRecord, TargetRecord, VerdictRecord
+from ompd.model import (
+    Answer,
+    DifferingVariable,
+    DistinctValue,
+    Evidence,
+    Link,
+    StackRecord,
+    TargetRecord,
+    VerdictRecord,
+)
 from ompd.render.answers.stacks import stack_lines
-from ompd.render.words import UNKNOWN, format_count, format_place, format_threads
+from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, format_place, format_threads
 
 _FULL = 3  # verdicts that are not in one line each
 _BRIEF = 8  # verdicts in one line each; of more it is said how many they are
@@ -16,6 +25,7 @@ _FRAMES = 8
 _UNKNOWNS = 3
 _WIDEST = 40  # of what a thread does
 _STEPS = 6  # of waits for tasks
+_VALUES, _LONGEST = 4, 60  # values of a variable, and characters of one
 _LABEL = 10  # width of the column of labels
 
 _STUCK = {
@@ -183,8 +193,10 @@ def _notes(
         # The tasks between threads are no links of their own.
         for item in verdict.evidence[:_STEPS]:
             yield _labelled("because", item.text)
-    for variable in verdict.variables:
-        yield _labelled("differs", ", ".join(f"{key} {value}" for key, value in variable.items()))
+    if verdict.branch is not None and (is_first or whole):
+        at = format_place(verdict.branch, verbose=verbose)
+        yield _labelled("branch", f"{at}: one side leads to the barrier, the other does not")
+        yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
     for unknown in verdict.unknowns[:most]:
         decides = "; that would decide it" if verdict.stuck != "proven" and verdict.kind != "no_stall" else ""
@@ -195,6 +207,36 @@ def _notes(
         yield _labelled("evidence", _evidence(item))
     if verdict.next_step is not None and (is_first or whole):
         yield _labelled("next", _command(verdict.next_step, target))
+
+
+def _variables(variables: Sequence[DifferingVariable], *, verbose: bool) -> Iterator[str]:
+    # What the branch does not read is a loop's variable, or the thread's number.
+    for variable in variables:
+        if not variable.is_read and not verbose:
+            continue
+        parts = [
+            *_values(variable.arrived, "at the barrier"),
+            *_values(variable.absent, "that did not come"),
+            *(f"unknown {_SIDES.get(key, key)}: {clean(reason)}" for key, reason in variable.unavailable.items()),
+        ]
+        differs = len({value.text for value in (*variable.arrived, *variable.absent)}) > 1
+        yield _labelled("differs" if differs else "reads", f"{clean(variable.name)} = {'; '.join(parts)}")
+
+
+_SIDES = {"arrived": "at the barrier", "absent": "elsewhere"}
+
+
+def _values(values: Sequence[DistinctValue], where: str) -> Iterator[str]:
+    if not values:
+        return
+    count = format_count(sum(len(value.threads) for value in values), "thread")
+    numbers = [value.value for value in values if isinstance(value.value, int) and not isinstance(value.value, bool)]
+    if len(numbers) == len(values) and min(numbers) >= 0:
+        shown = abridge_ranges(numbers)
+    else:
+        shown = ", ".join(clean(value.text)[:_LONGEST] for value in values[:_VALUES])
+        shown += f", … ({len(values)} values)" if len(values) > _VALUES else ""
+    yield f"{shown} in {count} {where}"
 
 
 def _evidence(item: Evidence) -> str:

@@ -150,6 +150,9 @@ class Barriers:
             return JOIN_BARRIER in names
         if region.thread(0).address == thread.address:
             return False
+        if self._is_beginning(region):
+            # Its primary thread lets one after the other go: this one has not begun it, or has come to its end already.
+            return None
         if self._unnamed is not None:
             return True
         let_go = self._is_let_go(thread, frames)
@@ -157,6 +160,13 @@ class Barriers:
             how = self._runtime.process.progress(thread.native_thread_id())
             return {"blocked": True, "released": False}.get(how or "")
         return not let_go
+
+    def _is_beginning(self, region: Region) -> bool:
+        stack = self._stacks.hosted(self._runtime.thread_at(region.member(0)))
+        if region not in stack.places or stack.places[region] is not None:
+            return False
+        names = {self._code.routine_of(frame) for frame in _around_end(stack, region)}
+        return FORK_BARRIER in names and JOIN_BARRIER not in names
 
     def _is_let_go(self, thread: Thread, frames: Sequence[Frame]) -> bool | None:
         # By the flag on its stack: the address of a word among its own of this barrier, and the count that it waits

@@ -1,0 +1,355 @@
+"""Where the ways of a function part: the branches of which one side leads to a call and the other does not.
+
+A way ends at a barrier: of two threads of a team that are at different places, neither has passed one since their ways
+parted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ompd import naming
+from ompd.contract.memory import read_pointer
+from ompd.contract.process import Frame
+from ompd.debugger.flow.blocks import find_blocks
+from ompd.debugger.flow.code import Code
+from ompd.debugger.flow.follow import Called
+from ompd.debugger.flow.instructions import Instruction, Operand, Processor
+from ompd.debugger.memory import TargetMemory
+from ompd.errors import OmpdError, Unavailable
+
+_MAX_INSTRUCTIONS = 1 << 15
+_MAX_BRANCHES = 32
+_LONGEST_CALL = 16
+EXIT, ANYWHERE, STOP = -1, -2, -3
+"""In place of addresses: the function's end, what its code does not show, and a call that ends the thread."""
+
+
+class Branch(NamedTuple):
+    """A branch at ``address``; ``block`` are the instructions that come before it whenever it is reached, in order."""
+
+    address: int
+    block: tuple[int, ...]
+
+
+class Reads(NamedTuple):
+    """What some instructions name: ``addresses`` of memory, and ``registers`` by their numbers in unwind tables."""
+
+    addresses: frozenset[int]
+    registers: frozenset[int]
+
+
+class Branches:
+    """The branches of the functions of one process.
+
+    :param called: what a call does
+    :param spend: is called with a number of instructions before these are followed, and may refuse by Unavailable
+    """
+
+    def __init__(
+        self,
+        memory: TargetMemory,
+        code: Code,
+        processor: Processor | None,
+        called: Callable[[Instruction], Called],
+        spend: Callable[[int], None],
+    ) -> None:
+        self._memory, self._code, self._processor = memory, code, processor
+        self._called, self._spend = called, spend
+        self._graphs: dict[int, Ways | OmpdError] = {}
+
+    def entry(self, frame: Frame) -> int:
+        """Return where the function of a frame begins.
+
+        :raises Unavailable: if that is unknown
+        """
+        return self._code.entry(frame.call_site)
+
+    def parting(self, frame: Frame, other: Frame | None, *, has_returned: bool = False) -> tuple[Branch, ...]:
+        """Return the branches of which one side leads to the call that *frame* is in, and the other one only to where
+        somebody else is, the nearest first.
+
+        :param other: the frame of the other one in this function, None if it has none
+        :param has_returned: whether that one is behind this function; if not, and without a frame, it has ended
+        :raises Unavailable: if the code cannot be followed
+        """
+        graph = self._graph(frame)
+        to, place = graph.instruction_of(frame), graph.instruction_of(other) if other is not None else None
+        if place is not None or has_returned:
+            found = tuple(graph.parting(to, place if place is not None else EXIT))
+        else:
+            found = tuple(graph.parting(to, STOP)) or tuple(graph.parting(to, None))
+        if not found and graph.is_open:
+            raise Unavailable("a jump of the function may lead anywhere")
+        return found
+
+    def leads_on(self, frame: Frame, other: Frame) -> bool:
+        """Return whether a way leads from behind the call that *frame* is in to where *other* is in this function.
+
+        :raises Unavailable: if the code cannot be followed
+        """
+        graph = self._graph(frame)
+        place = graph.instruction_of(other)
+        found = graph.reached_behind(graph.instruction_of(frame), place)
+        return place in found or ANYWHERE in found
+
+    def read_by(self, frame: Frame, branch: Branch, is_wanted: Callable[[int], bool]) -> Reads:
+        """Return what instructions of a branch's block in the function of *frame* name, as far as the frame says where
+        that is.
+
+        :param is_wanted: says by its address whether an instruction counts; the comparison does in any case
+        :raises Unavailable: if the code cannot be followed
+        """
+        graph, processor = self._graph(frame), self._processor
+        assert processor is not None
+        last = next((at for at in branch.block[-2::-1] if not graph.instructions[at].keeps_flags), None)
+        instructions = [at for at in branch.block if at == last or is_wanted(at)]
+        known = {processor.stack_pointer: frame.registers.get(processor.stack_pointer)}
+        if self._has_frame_pointer(instructions):
+            known[processor.frame_pointer] = frame.registers.get(processor.frame_pointer)
+        addresses: set[int] = set()
+        registers: set[int] = set()
+        for at in instructions:
+            found = graph.instructions[at]
+            address = _address(found.operand, known)
+            if address is not None:
+                addresses.add(address)
+            base = found.operand.base if found.operand is not None else None
+            registers.update(found.clobbers, found.compares, (r for r in (found.source, base) if r is not None))
+            self._carry_out(found, address, known)
+        return Reads(frozenset(addresses), frozenset(registers))
+
+    def tested(self, frame: Frame, branch: Branch) -> str:
+        """Return the name of the routine whose result a branch compares with 0 and nothing else, ``""`` if there is
+        none.
+
+        :raises Unavailable: if the code cannot be followed
+        """
+        graph, processor = self._graph(frame), self._processor
+        assert processor is not None
+        block = [graph.instructions[at] for at in branch.block]
+        comparison = next((found for found in block[-2::-1] if not found.keeps_flags), None)
+        if block[-1].on_zero is None or comparison is None or comparison.does != "compare":
+            return ""
+        if comparison.source != processor.result or comparison.value:
+            return ""
+        for found in block[block.index(comparison) - 1 :: -1] if block.index(comparison) else ():
+            if found.flow == "call":
+                return self._called(found).name
+            if processor.result in found.clobbers or found.to == processor.result:
+                return ""
+        return ""
+
+    def _has_frame_pointer(self, instructions: Sequence[int]) -> bool:
+        loaded, processor = self._code.module_at(instructions[0]) if instructions else None, self._processor
+        row = loaded.row(instructions[0] - loaded.bias) if loaded is not None else None
+        return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
+
+    def _carry_out(self, found: Instruction, address: int | None, known: dict[int, int | None]) -> None:
+        # As far as it takes to follow the pointers by which compilers reach a construct's variables.
+        assert self._processor is not None
+        lost = self._processor.lost if found.flow == "call" else found.clobbers
+        for register in lost:
+            known.pop(register, None)
+        if found.to is None:
+            return
+        value = None
+        if found.does == "load" and found.width == self._memory.pointer_size and address is not None:
+            try:
+                value = read_pointer(self._memory, address)
+            except OmpdError:
+                value = None
+        elif found.does == "copy" and found.source is not None and found.width == self._memory.pointer_size:
+            value = known.get(found.source)
+        elif found.does == "address":
+            value = address
+        known[found.to] = value
+
+    def _graph(self, frame: Frame) -> Ways:
+        entry = self._code.entry(frame.call_site)
+        if entry not in self._graphs:
+            try:
+                self._graphs[entry] = self._make(entry)
+            except OmpdError as error:
+                self._graphs[entry] = error
+        found = self._graphs[entry]
+        if isinstance(found, OmpdError):
+            raise found
+        return found
+
+    def _make(self, entry: int) -> Ways:
+        if self._processor is None:
+            raise Unavailable("code of this processor is not followed")
+        code = self._code.of(entry, self._processor)
+        graph = Ways(entry, code, code.is_own, self._called)
+        self._spend(len(graph.instructions))
+        return graph
+
+
+class Ways:
+    """The ways through one function.
+
+    :param entry: where it begins
+    :param code: returns the instruction at an address, None if none is there
+    :param is_own: says whether an address is in the function
+    :param called: what a call does
+    :raises Unavailable: if there is more code than is followed, or some that is not understood
+    """
+
+    def __init__(
+        self,
+        entry: int,
+        code: Callable[[int], Instruction | None],
+        is_own: Callable[[int], bool],
+        called: Callable[[Instruction], Called],
+    ) -> None:
+        self._entry, self._is_own, self._called = entry, is_own, called
+        self._blocks, self._block_of = find_blocks(entry, code, self._jumps, self._goes_on, _MAX_INSTRUCTIONS)
+        self.instructions = {found.address: found for block in self._blocks.values() for found in block}
+        self._next = {leader: tuple(self._successors(block)) for leader, block in self._blocks.items()}
+        self._barriers: dict[int, list[int]] = {}
+        for found in self.instructions.values():
+            if found.flow == "call" and self._called(found).name in naming.BARRIERS:
+                self._barriers.setdefault(self._block_of[found.address], []).append(found.address)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a way from the function's beginning leads to where its code does not show."""
+        return ANYWHERE in self._reached(self._entry, (), None)
+
+    def _jumps(self, found: Instruction) -> Sequence[int]:
+        is_own = found.flow in ("jump", "branch") and found.target is not None and self._is_own(found.target)
+        return (found.target,) if is_own and found.target is not None else ()
+
+    def _goes_on(self, found: Instruction) -> bool:
+        if found.flow == "call":
+            return not self._called(found).ends
+        return found.flow in ("next", "branch") and self._is_own(found.end)
+
+    def _successors(self, block: Sequence[Instruction]) -> Iterator[int]:
+        last = block[-1]
+        if last.flow == "computed":
+            yield ANYWHERE
+        elif last.flow == "return":
+            yield EXIT
+        elif last.flow in ("jump", "branch"):
+            yield next(iter(self._jumps(last)), EXIT)
+        elif not self._goes_on(last):
+            yield STOP
+        if self._goes_on(last):
+            yield last.end
+
+    def instruction_of(self, frame: Frame) -> int:
+        """Return where the call begins that a caller's frame is in, or the instruction of one that runs or has jumped.
+
+        :raises Unavailable: if no way that is followed leads there
+        """
+        if frame.call_site == frame.pc:
+            # Of a function that ended by a jump it is any byte of that.
+            for size in range(_LONGEST_CALL):
+                inside = self.instructions.get(frame.pc - size)
+                if inside is not None and inside.end > frame.pc:
+                    return inside.address
+        else:
+            for size in range(2, _LONGEST_CALL):
+                found = self.instructions.get(frame.pc - size)
+                if found is not None and found.flow == "call" and found.end == frame.pc:
+                    return frame.pc - size
+        raise Unavailable("no way through its function is seen that leads to where it is")
+
+    def parting(self, to: int, other: int | None) -> Iterator[Branch]:
+        """Yield the branches of which one side alone leads to the call at *to*, or to one of the same function, and the
+        other to *other*: an address, or :data:`EXIT` or :data:`STOP`; None for any. The nearest comes first.
+        """
+        alike = self._alike(to)
+        for leader in self._branches_before(to):
+            block = self._blocks[leader]
+            sides = [self._reached(side, (to, other), leader) for side in self._next[leader]]
+            for one, another in zip(sides, (1, 0), strict=True):
+                elsewhere = sides[another]
+                if to not in one or {to, ANYWHERE} & elsewhere or not (other is None or other in elsewhere):
+                    continue
+                if not alike or not alike & self._reached(self._next[leader][another], (to, other, *alike), leader):
+                    yield Branch(block[-1].address, tuple(found.address for found in block))
+
+    def _alike(self, to: int) -> set[int]:
+        # Other calls of a function with the barrier, and jumps to it: they lead to the same one.
+        called = self.instructions[to].target
+        if to in self._barriers.get(self._block_of[to], ()):
+            return set()
+        return {
+            found.address
+            for found in self.instructions.values()
+            if found.target is not None
+            and found.target == called
+            and found.address != to
+            and (found.flow == "call" or (found.flow == "jump" and not self._is_own(found.target)))
+        }
+
+    def reached_behind(self, call: int, other: int) -> set[int]:
+        """Return what of *other*, the end and anywhere is reached from behind a call."""
+        leader = self._block_of[call]
+        events = [at for at in self._events(leader, (other,)) if at > call]
+        if events:
+            return {events[0]}
+        found: set[int] = set()
+        for side in self._next[leader]:
+            found |= self._reached(side, (other,), None)
+        return found
+
+    def _branches_before(self, to: int) -> list[int]:
+        # The blocks that end with a branch from which the call is reached, the nearest first.
+        before: dict[int, list[int]] = {}
+        for leader, following in self._next.items():
+            for each in following:
+                before.setdefault(each, []).append(leader)
+        start = self._block_of[to]
+        seen, found = {start}, []
+        front = [start]
+        for leader in front:
+            for each in before.get(leader, ()):
+                if each not in seen:
+                    seen.add(each)
+                    front.append(each)
+                    if self._blocks[each][-1].flow == "branch" and len(set(self._next[each])) == 2:
+                        found.append(each)
+        last = self._blocks[start][-1]
+        if last.flow == "branch" and start not in found and len(set(self._next[start])) == 2:
+            found.append(start)  # behind the call, as at the end of a loop
+        return found[:_MAX_BRANCHES]
+
+    def _events(self, leader: int, goals: Sequence[int | None]) -> list[int]:
+        inside = {at for at in goals if at is not None and at >= 0 and self._block_of.get(at) == leader}
+        return sorted(inside.union(self._barriers.get(leader, ())))
+
+    def _reached(self, start: int, goals: Sequence[int | None], stop: int | None) -> set[int]:
+        # Which goals, or the end, ways lead to that pass no barrier, and not the block stop to its end.
+        found: set[int] = set()
+        seen = {start}
+        waiting = [start]
+        while waiting:
+            leader = waiting.pop()
+            if leader < 0:
+                found.add(leader)
+                continue
+            events = self._events(leader, goals)
+            if events:
+                found.add(events[0])
+                continue
+            if leader == stop:
+                continue
+            for each in self._next.get(leader, ()):
+                if each not in seen:
+                    seen.add(each)
+                    waiting.append(each)
+        return found
+
+
+def _address(operand: Operand | None, known: Mapping[int, int | None]) -> int | None:
+    if operand is None or operand.is_indexed:
+        return None
+    if operand.base is None:
+        return operand.displacement
+    base = known.get(operand.base)
+    return base + operand.displacement if base is not None else None

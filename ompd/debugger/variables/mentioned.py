@@ -1,0 +1,59 @@
+"""Which variables of a function instructions name: by where these are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from ompd.contract.process import Frame
+from ompd.debugger.flow.branches import Reads
+from ompd.debugger.variables.locals import FunctionLocals, Locals, LocalValue
+
+
+class _Elsewhere(NamedTuple):
+    # A frame as it is at another place of its function, where the stack has not changed.
+    pc: int
+    call_site: int
+    sp: int
+    cfa: int | None
+    registers: Mapping[int, int]
+    function_start: int | None
+    is_signal_frame: bool
+    how: str
+    guessed: bool
+
+
+def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[FunctionLocals]:
+    """Return the variables that the function of *frame* has at another address of its code: where they are kept there,
+    not what they had then.
+    """
+    there = _Elsewhere(
+        address,
+        address,
+        frame.sp,
+        frame.cfa,
+        frame.registers,
+        frame.function_start,
+        frame.is_signal_frame,
+        frame.how,
+        frame.guessed,
+    )
+    return locals.of_frame(there)
+
+
+def mentioned(locals: Locals, frame: Frame, address: int, reads: Reads) -> Collection[tuple[str, int | None]]:
+    """Return the names, and the lines of declaration, of the variables that are named by what instructions at an
+    address of the function of *frame* read.
+    """
+    return {
+        (variable.name, variable.line)
+        for function in variables_at(locals, frame, address)
+        for variable in function.variables
+        if _is_read(variable, reads)
+    }
+
+
+def _is_read(variable: LocalValue, reads: Reads) -> bool:
+    if variable.register is not None:
+        return variable.register in reads.registers
+    return variable.address is not None and variable.address in reads.addresses

@@ -1,0 +1,378 @@
+"""The branch in front of a barrier to which a member of the team did not come, and the variables that it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from ompd import naming
+from ompd.analysis.sentences import as_orphaned
+from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
+from ompd.contract.process import Frame
+from ompd.errors import OmpdError
+from ompd.model import DifferingVariable, DistinctValue, LocalRecord, Place, StackFrame, ThreadRecord, VerdictRecord
+from ompd.questions import places, stacks
+from ompd.session import Session
+
+if TYPE_CHECKING:
+    from ompd.session.face import Branch, Functions
+
+_KINDS = frozenset(("barrier_absent", "barrier_mismatch", "orphaned_worksharing"))
+_VERDICTS = 3  # how many of the first verdicts are looked at
+_THREADS = 32  # whose variables are read: of those at the barrier, and of those that did not come
+_OTHERS = 12  # variables that the branch's line does not read
+_MAX_FRAMES = 64
+_ENDED = "ended"
+_ELSEWHERE = "not in {}"
+_OF_SOME = "only {} of {} threads were looked at"
+
+
+_Frames = Mapping[tuple[int | None, int | None, int | None], list[StackFrame]]
+"""Frames as the source has them, by their thread, address and frame address."""
+
+
+_Key = tuple[int, str, "int | None"]
+"""A variable: how many functions that were inlined are around its own, its name and its line."""
+
+
+class _Left(NamedTuple):
+    # The frame of a function that ended by jumping to where the thread is: nothing of it is left.
+    pc: int
+    call_site: int
+    sp: int = 0
+    cfa: int | None = None
+    registers: Mapping[int, int] = MappingProxyType({})
+    function_start: int | None = None
+    is_signal_frame: bool = False
+    how: str = "tail-call"
+    guessed: bool = False
+
+
+class _Side(NamedTuple):
+    # Threads, with their frames of the region's code, outermost first; None for one that has ended.
+    frames: Mapping[int | None, Sequence[Frame] | None]
+    size: int
+
+
+class _Found(NamedTuple):
+    # A branch in the function of a frame, that frame's depth, and the variables that its line reads.
+    branch: Branch
+    depth: int
+    read: frozenset[tuple[str, int | None]]
+
+
+def add_branches(
+    session: Session, verdicts: Sequence[VerdictRecord], rows: Sequence[ThreadRecord]
+) -> tuple[VerdictRecord, ...]:
+    """Return the verdicts, the first ones with the branch in front of the barrier that they are about.
+
+    :param rows: the threads of the same stop
+    """
+    by_native = {row.native_thread_id: row for row in rows if row.native_thread_id is not None}
+    return tuple(
+        _with_branch(session, verdict, by_native) if number < _VERDICTS and verdict.kind in _KINDS else verdict
+        for number, verdict in enumerate(verdicts)
+    )
+
+
+def _with_branch(session: Session, verdict: VerdictRecord, rows: Mapping[int, ThreadRecord]) -> VerdictRecord:
+    arrived, absent = _sides(verdict, rows)
+    if not arrived or not absent:
+        return verdict
+    try:
+        return Parting(session, rows, arrived, absent).added_to(verdict)
+    except OmpdError:
+        return verdict  # code that cannot be followed shows no branch
+
+
+def _sides(verdict: VerdictRecord, rows: Mapping[int, ThreadRecord]) -> tuple[Sequence[int], Sequence[int | None]]:
+    # Those at a barrier inside of the region, and those who are missed there; None for who is not of the process.
+    for link in verdict.cycle:
+        row = rows.get(link.thread or 0)
+        if row is None or row.wait is None or row.wait.kind != "barrier" or not _is_inside(row):
+            continue
+        others = [n for other in verdict.cycle if other is not link for n in (other.threads or (other.thread,))]
+        missing = row.wait.missing if row.wait.missing is not None else others
+        return [native for native in link.threads if native in rows], list(missing)
+    return (), ()
+
+
+def _is_inside(row: ThreadRecord) -> bool:
+    return row.where is not None and row.at_end_of is None
+
+
+class Parting:
+    """Where the ways of threads have parted.
+
+    :param arrived: native ids of threads at a barrier
+    :param absent: those of threads that did not come
+    """
+
+    def __init__(
+        self, session: Session, rows: Mapping[int, ThreadRecord], arrived: Sequence[int], absent: Sequence[int | None]
+    ) -> None:
+        self._session, self._rows = session, rows
+        self._functions: Functions = session.process.functions(
+            naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER
+        )
+        chosen = arrived[:_THREADS], absent[:_THREADS]
+        wanted = {native for side in chosen for native in side if native is not None and native in rows}
+        self._records = self._stacks(wanted)
+        self._arrived = _Side({native: self._frames(native) for native in chosen[0]}, len(arrived))
+        self._absent = _Side({native: self._frames(native) for native in chosen[1]}, len(absent))
+
+    def _frames(self, native: int | None) -> Sequence[Frame] | None:
+        # Of the code of the innermost construct, without what it has called in the runtime and the C library.
+        row = self._rows.get(native) if native is not None else None
+        if row is None or native is None:
+            return None
+        if not _is_inside(row):
+            return ()
+        found: list[Frame] = []
+        try:
+            frames = self._session.process.stack(native).frames
+        except OmpdError:
+            return ()
+        for number, frame in enumerate(frames):
+            if number == _MAX_FRAMES:
+                return ()  # frames are compared from the outermost one on, which is not among these
+            owner = places.code_owner(self._session, frame.call_site)
+            if owner == RUNTIME and found:
+                break
+            if found or owner not in (RUNTIME, SYSTEM):
+                found.append(frame)
+        return self._with_left(native, found[::-1])
+
+    def _stacks(self, wanted: Container[int]) -> _Frames:
+        found: dict[tuple[int | None, int | None, int | None], list[StackFrame]] = {}
+        for row in stacks.ask(self._session, threads=wanted, locals=True).rows:
+            for frame in row.frames:
+                found.setdefault((frame.thread, frame.address, frame.cfa), []).append(frame)
+        return found
+
+    def _with_left(self, native: int, frames: Sequence[Frame]) -> Sequence[Frame]:
+        # With the functions that ended by jumps, each inside of who called it, where it is known which jumps.
+        left: dict[tuple[int | None, int | None], list[Frame]] = {}
+        jumped: list[Frame] = []
+        is_known = True
+        for (thread, address, cfa), rows in self._records.items():
+            if thread != native or rows[0].kind != USER:
+                continue
+            if rows[0].how == "tail-call":
+                is_known = is_known and address is not None
+                jumped.append(_Left(address or 0, address or 0))
+                continue
+            left[address, cfa] = jumped[::-1] if is_known else []
+            jumped, is_known = [], True
+        if not frames:
+            return jumped[::-1] if is_known and not left else []
+        return [each for frame in frames for each in (frame, *left.get((frame.pc, frame.cfa), ()))]
+
+    def added_to(self, verdict: VerdictRecord) -> VerdictRecord:
+        """Return the verdict with branch and variables."""
+        own = next((frames for frames in self._arrived.frames.values() if frames), None)
+        if own is None:
+            return verdict
+        rows = self._records
+        first: tuple[_Found, tuple[DifferingVariable, ...]] | None = None
+        for found in self._branches(own):
+            variables = tuple(self._variables(own, found, rows))
+            if first is None:
+                first = found, variables
+            if not self._is_contradicted(own, found, variables, rows):
+                first = found, variables
+                break
+        if first is None:
+            return verdict
+        found, variables = first
+        branch = self._place(found, rows)
+        if verdict.kind == "barrier_mismatch" and self._is_of_primary(own[found.depth], found.branch):
+            # gcc makes of master and masked nothing else.
+            verdict = as_orphaned(verdict, f"{(branch.file or '').rpartition('/')[2]}:{branch.line}")
+        return replace(verdict, branch=branch, variables=variables)
+
+    def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
+        # Whether the branch compares the thread's number with 0, and the primary thread alone is at the barrier.
+        numbers, others = (
+            {self._rows[native].thread_num for native in side.frames if native is not None and native in self._rows}
+            for side in (self._arrived, self._absent)
+        )
+        try:
+            routine = self._functions.branches.tested(frame, branch)
+        except OmpdError:
+            return False
+        return numbers == {0} and 0 not in others and routine == "omp_get_thread_num"
+
+    # The branch
+
+    def _branches(self, own: Sequence[Frame]) -> Iterator[_Found]:
+        other = next(iter(self._absent.frames.values()))
+        branches = self._functions.branches
+        depth = self._depth(own, other or ())
+        met = other[depth] if other and depth < len(other) and self._is_same(own, other, depth) else None
+        depths: Sequence[int] = range(len(own) - 1, depth - 1, -1)
+        if met is not None and depth < len(own) and not branches.leads_on(own[depth], met):
+            depths = (depth,)  # it has never come into the functions inside of this one
+        for at in depths:
+            inner = own[at + 1] if at + 1 < len(own) else None
+            if depths != (depth,) and self._functions.has_jumped(own[at], inner):
+                return  # their ways may have parted in a function that is not there any more
+            try:
+                found = branches.parting(own[at], met if at == depth else None, has_returned=other is not None)
+            except OmpdError:
+                return  # they may have parted in this function
+            for number, branch in enumerate(found):
+                yield _Found(branch, at, self._read(own[at], branch, found[number + 1 :]))
+
+    def _depth(self, one: Sequence[Frame], other: Sequence[Frame]) -> int:
+        # How many frames, from the outermost on, are at the same place.
+        count = 0
+        for mine, yours in zip(one, other, strict=False):
+            if mine.call_site != yours.call_site:
+                break
+            count += 1
+        return count
+
+    def _is_same(self, one: Sequence[Frame], other: Sequence[Frame], depth: int) -> bool:
+        # Whether frames of the same depth are of the same function, called from the same place.
+        if depth >= len(one) or depth >= len(other) or self._depth(one[:depth], other[:depth]) < depth:
+            return False
+        branches = self._functions.branches
+        try:
+            return branches.entry(one[depth]) == branches.entry(other[depth])
+        except OmpdError:
+            return False
+
+    def _read(self, frame: Frame, branch: Branch, others: Iterable[Branch]) -> frozenset[tuple[str, int | None]]:
+        # What the branch reads, and what the other branches of its line do: a && b is two of them.
+        process = self._session.process
+        line = process.line_of(branch.address)
+        found: set[tuple[str, int | None]] = set()
+        if line[1] is None:
+            return frozenset()
+        for each in (branch, *others):
+            if process.line_of(each.address) != line:
+                continue
+            try:
+                reads = self._functions.branches.read_by(frame, each, lambda at: process.line_of(at) == line)
+                found.update(process.variables_read(frame, each.address, reads))
+            except OmpdError:
+                continue
+        return frozenset(found)
+
+    def _place(self, found: _Found, rows: _Frames) -> Place:
+        process, address = self._session.process, found.branch.address
+        function = process.source_frames(address)[0].function
+        if naming.parse_outlined(function or "") is not None:
+            # As stacks have it: the function that the construct is in.
+            own = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
+            frame = own[1][found.depth]
+            known = rows.get((own[0], frame.pc, frame.cfa))
+            function = known[-1].function if known else None
+        file, line = process.line_of(address)
+        return Place(address, function, file, line, places.unproven_at(self._session, address))
+
+    # Variables
+
+    def _variables(self, own: Sequence[Frame], found: _Found, rows: _Frames) -> Iterator[DifferingVariable]:
+        names: dict[_Key, tuple[LocalRecord, str | None]] = {}
+        sides = []
+        reasons: list[set[str]] = []
+        function = self._place(found, rows).function
+        for side in (self._arrived, self._absent):
+            values: dict[_Key, dict[int | None, LocalRecord]] = {}
+            why: set[str] = set()
+            for native, frames in side.frames.items():
+                records = self._of_depth(own, frames, found.depth, native, rows)
+                if records is None:
+                    why.add(_ENDED if frames is None else _ELSEWHERE.format(function))
+                for number, record in enumerate(reversed(records or ())):
+                    for variable in record.locals or ():
+                        key = number, variable.name, variable.line
+                        names.setdefault(key, (variable, record.function))
+                        values.setdefault(key, {}).setdefault(native, variable)
+            sides.append(values)
+            reasons.append(why)
+        made = []
+        for key, (variable, name) in names.items():
+            is_read = key[1:] in found.read
+            if variable.sharing == "shared":
+                continue  # it is one for all of them
+            one = self._made(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
+            if one is not None:
+                made.append(one)
+        made.sort(key=lambda one: not one.is_read)
+        count = sum(one.is_read for one in made)
+        yield from made[: count + _OTHERS]
+
+    def _of_depth(
+        self,
+        own: Sequence[Frame],
+        frames: Sequence[Frame] | None,
+        depth: int,
+        native: int | None,
+        rows: _Frames,
+    ) -> list[StackFrame] | None:
+        if not frames or not self._is_same(own, frames, depth):
+            return None
+        return rows.get((native, frames[depth].pc, frames[depth].cfa))
+
+    def _made(
+        self,
+        variable: LocalRecord,
+        function: str | None,
+        is_read: bool,
+        values: Sequence[Mapping[int | None, LocalRecord]],
+        reasons: Sequence[Collection[str]],
+    ) -> DifferingVariable | None:
+        grouped = [tuple(_grouped(each)) for each in values]
+        texts = {value.text for group in grouped for value in group}
+        unknown = [_unknown(each, why) for each, why in zip(values, reasons, strict=True)]
+        if len(texts) < 2 and (not is_read or not any(unknown)):
+            return None  # it is the same in all of them, or of no interest
+        unavailable = {}
+        for name, side, reason in zip(("arrived", "absent"), (self._arrived, self._absent), unknown, strict=True):
+            some = _OF_SOME.format(len(side.frames), side.size) if side.size > len(side.frames) else None
+            if reason or some:
+                unavailable[name] = "; ".join(filter(None, (reason, some)))
+        return DifferingVariable(
+            name=variable.name,
+            type=variable.type,
+            function=function,
+            line=variable.line,
+            is_read=is_read,
+            arrived=grouped[0],
+            absent=grouped[1],
+            unavailable=unavailable,
+        )
+
+    def _is_contradicted(
+        self,
+        own: Sequence[Frame],
+        found: _Found,
+        variables: Sequence[DifferingVariable],
+        rows: _Frames,
+    ) -> bool:
+        # Whether all that the branch reads is the same in who is here and who is not: then it has not parted them.
+        if any(one.is_read for one in variables) or not found.read:
+            return False
+        native, frames = next(iter(self._absent.frames.items()))
+        return self._of_depth(own, frames, found.depth, native, rows) is not None
+
+
+def _grouped(values: Mapping[int | None, LocalRecord]) -> Iterator[DistinctValue]:
+    groups: dict[str, list[int | None]] = {}
+    for native, variable in values.items():
+        if variable.text is not None:
+            groups.setdefault(variable.text, []).append(native)
+    for text, natives in groups.items():
+        yield DistinctValue(values[natives[0]].value, text, tuple(natives))
+
+
+def _unknown(values: Mapping[int | None, LocalRecord], reasons: Collection[str]) -> str:
+    # Why the values of some are unknown.
+    found = dict.fromkeys(sorted(reasons))
+    found.update(dict.fromkeys(v.unavailable.get("value", "") for v in values.values() if v.text is None))
+    return "; ".join(filter(None, found))

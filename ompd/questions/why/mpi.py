@@ -1,0 +1,100 @@
+"""The other side of a call of MPI: which rank, and by which tag, as the code of the caller shows it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ompd import naming
+from ompd.contract.code_owners import USER
+from ompd.contract.process import Frame, Module
+from ompd.errors import OmpdError, Unavailable
+from ompd.questions import places
+from ompd.session import Session
+
+_MAX_FRAMES = 64
+_INT = 1 << 32
+_ANY_TAG = -1  # of Open MPI and of MPICH
+_ANY_SOURCE_OF_OPEN_MPI, _ANY_SOURCE_OF_MPICH = -1, -2
+# Open MPI's communicators are addresses of variables, MPICH's are numbers.
+_OF_OPEN_MPI = "ompi_mpi_comm_world"
+_WORLD = (_OF_OPEN_MPI, 0x44000000)
+
+
+class _Arguments(NamedTuple):
+    """Which arguments of a routine name the other rank, the tag and the communicator, None without one."""
+
+    link: str
+    rank: int | None
+    tag: int | None
+    communicator: int
+
+
+_ROUTINES = {
+    **dict.fromkeys(("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend"), _Arguments("to", 3, 4, 5)),
+    "MPI_Recv": _Arguments("from", 3, 4, 5),
+    **dict.fromkeys(("MPI_Probe", "MPI_Mprobe"), _Arguments("from", 0, 1, 2)),
+    "MPI_Bcast": _Arguments("from or to", 3, None, 4),
+    "MPI_Allreduce": _Arguments("", None, None, 5),
+    "MPI_Barrier": _Arguments("", None, None, 0),
+}
+
+
+def other_side(session: Session, thread: int, routine: str) -> str | None:
+    """Return with whom a thread communicates in a call of MPI, as ``from rank 1, tag 7, of MPI_COMM_WORLD``; None if
+    the call names nobody, or is not one of those that are known.
+
+    :raises Unavailable: if the code of the caller does not show it, which is so where these are not constants
+    """
+    known = _ROUTINES.get(routine)
+    if known is None:
+        return None
+    caller, library = _caller(session, thread, routine)
+    functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
+    values = functions.arguments(caller)
+    at = values[known.communicator] if known.communicator < len(values) else None
+    parts = []
+    if known.rank is not None:
+        parts.append(_rank(known, _int(values, known.rank), _any_source(session, library, at)))
+    tag = _int(values, known.tag) if known.tag is not None else None
+    if tag is not None:
+        parts.append("any tag" if tag == _ANY_TAG else f"tag {tag}")
+    if at is not None and (at == _WORLD[1] or session.process.locate(at).symbol == _WORLD[0]):
+        parts.append("of MPI_COMM_WORLD")
+    return ", ".join(parts) or None
+
+
+def _caller(session: Session, thread: int, routine: str) -> tuple[Frame, Module | None]:
+    frames = session.process.stack(thread).frames[:_MAX_FRAMES]
+    names = (routine, f"P{routine}")
+    found = [n for n, frame in enumerate(frames) if session.process.locate(frame.call_site).symbol in names]
+    if not found or found[-1] + 1 >= len(frames):
+        raise Unavailable("who called it is not seen")
+    return frames[found[-1] + 1], session.process.locate(frames[found[-1]].call_site).module
+
+
+def _any_source(session: Session, library: Module | None, communicator: int | None) -> int | None:
+    # None where it is not known whose library it is: one has for any rank what the other has for none.
+    try:
+        if library is not None and session.process.symbol_in(library, _OF_OPEN_MPI) is not None:
+            return _ANY_SOURCE_OF_OPEN_MPI
+    except OmpdError:
+        return None
+    return _ANY_SOURCE_OF_MPICH if communicator == _WORLD[1] else None
+
+
+def _rank(known: _Arguments, rank: int | None, any_source: int | None) -> str:
+    if rank is None:
+        raise Unavailable("the code in front of the call does not show which rank is meant")
+    if rank >= 0:
+        return f"{known.link} rank {rank}"
+    if rank != any_source:
+        raise Unavailable(f"which rank {rank} stands for is not known")
+    return f"{known.link} any rank"
+
+
+def _int(values: tuple[int | None, ...], index: int) -> int | None:
+    value = values[index] if index < len(values) else None
+    if value is None:
+        return None
+    value %= _INT
+    return value - _INT if value >= _INT // 2 else value

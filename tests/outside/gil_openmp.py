@@ -1,0 +1,16 @@
+"""Threads that wait for Python's interpreter lock and for OpenMP: gil_openmp.py EXTENSION calls|keeps."""
+
+import ctypes
+import sys
+import threading
+import time
+
+sys.setswitchinterval(1000)  # so long one who waits for the lock sleeps at once
+extension = ctypes.PyDLL(sys.argv[1])  # whose functions keep the interpreter lock
+if sys.argv[2] == "calls":
+    extension.call_back()
+else:
+    threading.Thread(target=extension.keep_lock, daemon=True).start()
+    while not extension.is_locked():
+        time.sleep(0)  # gives up the interpreter lock
+    extension.want_lock()

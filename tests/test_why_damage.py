@@ -1,0 +1,168 @@
+"""``why`` on damaged cores: less is proven than of the whole one, and nothing else.
+
+A reader cannot know that a word was changed if nothing else says the same. So what is proven of a core of which one bit
+was flipped is proven of the whole one, too, or rests on the very word: evidence, or an object, is where the bit is.
+What is lost is known to be lost: there nothing may be proven that the whole core does not prove.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.memory import TargetMemory
+from ompd.debugger.targets.core import CoreTarget
+from ompd.errors import MemoryFault, OmpdError
+from ompd.model import VerdictRecord, WhyAnswer
+from ompd.questions import why as question
+from ompd.session import Session
+from tests.support import FULL
+from tests.support.damage import cut, loads_of
+from tests.support.products import sample
+from tests.support.why import GNU, LLVM, WHYS, Why, hung, named
+
+FLIPS = 150 if FULL else 6
+PAGES = 400 if FULL else 6
+PAGE, WORD, NEAR = 4096, 8, 64
+SMALL = 32  # bytes of a read that is for a member of a structure
+PERCENTS = (98, 90, 70, 50, 30, 10)
+# What reasoning makes of a verdict, which is right without it, too.
+INSTEAD = {"barrier_mismatch", "barrier_absent", "lock_cycle", "lock_abandoned", "external_wait", "laggard"}
+CASES = [
+    (why, compiler, runtime) for why in WHYS.values() for compiler, runtime in why.pairs() if runtime in (GNU, LLVM)
+]
+SOME = sample(CASES, lambda why, compiler, runtime: [why.program, (compiler, runtime)])
+every_case = pytest.mark.parametrize(("why", "compiler", "runtime"), SOME, ids=named)
+
+
+class Damaged(CoreTarget):
+    """A core of which a bit is flipped, or a page lost: ``flip`` is the bit's address and number."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.flip: tuple[int, int] | None = None
+        self.lost: int | None = None
+
+    def read(self, address: int, size: int) -> bytes:
+        data = super().read(address, size)
+        if self.lost is not None and address < self.lost + PAGE and self.lost < address + size:
+            raise MemoryFault(max(address, self.lost), size)
+        if self.flip is not None and address <= self.flip[0] < address + size:
+            at = self.flip[0] - address
+            data = data[:at] + bytes((data[at] ^ 1 << self.flip[1],)) + data[at + 1 :]
+        return data
+
+    def answer(self) -> WhyAnswer:
+        session = Session(self, FileFinder())
+        try:
+            return question.ask(session)
+        finally:
+            session.process.close()  # and not the target, of which more is asked
+
+
+def words_read(core: Damaged, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[WhyAnswer, list[int]]:
+    """Return the answer of the whole core, and the words of data on which it rests."""
+    read, words = TargetMemory.read, set()
+
+    def noting(self: TargetMemory, address: int, size: int) -> bytes:
+        if size <= SMALL:
+            words.update(range(address & -WORD, address + size, WORD))
+        return read(self, address, size)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TargetMemory, "read", noting)
+        whole = core.answer()
+    data = [(load.p_vaddr, load.p_vaddr + load.p_filesz) for load in loads_of(path) if load.p_flags & 2]
+    return whole, sorted(word for word in words if any(begin <= word < end for begin, end in data))
+
+
+def proofs(answer: WhyAnswer) -> list[VerdictRecord]:
+    return [row for row in answer.rows if row.stuck == "proven"]
+
+
+def wrong(answer: WhyAnswer, whole: WhyAnswer) -> Iterator[VerdictRecord]:
+    """Yield what is proven, and not of the whole core: other threads, or another cause."""
+    stuck = {node.thread for node in whole.graph.nodes if node.stuck == "proven"}  # those that are idle, too
+    kinds = {row.kind for row in proofs(whole)}
+    if any(row.confidence != "proven" for row in proofs(whole)):
+        kinds |= INSTEAD
+    for row in proofs(answer):
+        if not set(row.explains) <= stuck or (row.confidence == "proven" and row.kind not in kinds):
+            yield row
+
+
+def rests_on(row: VerdictRecord, answer: WhyAnswer, address: int) -> bool:
+    """Return whether a verdict's evidence, or an object for which threads wait, is where a bit is."""
+    known = [evidence.address for evidence in row.evidence]
+    known += [node.object for node in answer.graph.nodes]
+    return any(at is not None and at - NEAR < address < at + NEAR for at in known)
+
+
+@pytest.mark.timeout(3600)
+@every_case
+def test_a_flipped_bit_proves_nothing_else(
+    why: Why, compiler: str, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _core(why, compiler, runtime)
+    core, chance, found = Damaged(path), random.Random(f"{why.name} {compiler} {runtime}"), []
+    whole, words = words_read(core, path, monkeypatch)
+    for _ in range(FLIPS):
+        core.flip = chance.choice(words) + chance.randrange(WORD), chance.randrange(8)
+        try:
+            answer = core.answer()
+        except OmpdError:
+            continue
+        bad = [row for row in wrong(answer, whole) if not rests_on(row, answer, core.flip[0])]
+        found += [(f"{core.flip[0]:#x}", core.flip[1], row.kind, row.explains, row.summary) for row in bad]
+    assert found == []
+
+
+@pytest.mark.timeout(3600)
+@every_case
+def test_a_lost_page_proves_nothing_else(
+    why: Why, compiler: str, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _core(why, compiler, runtime)
+    core = Damaged(path)
+    whole, words = words_read(core, path, monkeypatch)
+    pages = sorted({word & -PAGE for word in words})
+    found = []
+    for page in _some(pages, PAGES):
+        core.lost = page
+        try:
+            found += [(hex(page), row.kind, row.explains, row.summary) for row in wrong(core.answer(), whole)]
+        except OmpdError:
+            continue
+    assert found == []
+
+
+@pytest.mark.timeout(3600)
+@every_case
+def test_a_core_that_is_cut_off_proves_nothing_else(why: Why, compiler: str, runtime: str, tmp_path: Path) -> None:
+    path = _core(why, compiler, runtime)
+    whole = Damaged(path).answer()
+    found = []
+    for percent in PERCENTS if FULL else PERCENTS[1::3]:
+        part = cut(path, tmp_path / f"{percent}", path.stat().st_size * percent // 100)
+        try:
+            answer = Damaged(part).answer()
+        except OmpdError:
+            continue
+        finally:
+            part.unlink()
+        found += [(percent, row.kind, row.explains, row.summary) for row in wrong(answer, whole)]
+    assert found == []
+
+
+def _core(why: Why, compiler: str, runtime: str) -> Path:
+    core = hung(why, compiler, runtime).core
+    assert core is not None
+    return core
+
+
+def _some(values: Sequence[int], most: int) -> Sequence[int]:
+    return values[:: -(-len(values) // most)]

@@ -1,0 +1,131 @@
+"""``why`` on programs of Python: children forked after OpenMP was used, and the interpreter lock between its waits.
+
+The interpreter says who holds its lock from CPython 3.13 on; before, that is reasoned out, and said to be.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+from ompd.model import VerdictRecord, WhyAnswer
+from ompd.questions import why as question
+from tests.support.build import compiler
+from tests.support.cache import entry, key_of
+from tests.support.machine import Missing, clean_environment, wheel_folder
+from tests.support.outside import LONG, SOURCES, Words, interpreters, until_asleep, waiting
+from tests.support.runs import write_gcore
+
+LOCK = "Python's interpreter lock"
+WAYS = pytest.mark.parametrize("kind", ["live", "core"])
+
+
+def interpreter(release: str) -> Path:
+    found = interpreters().get(release)
+    if found is None:
+        raise Missing(f"python{release}", "there is none", forbidden=True)
+    return found
+
+
+def extension() -> Path:
+    """Return the extension of ``gil_openmp.c``."""
+    gcc, source = compiler("gcc"), SOURCES / "gil_openmp.c"
+    options = ["-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-shared", "-fPIC"]
+
+    def make(folder: Path) -> None:
+        command = [str(gcc.path), *options, str(source), "-o", str(folder / "gil_openmp.so")]
+        subprocess.run(command, check=True, env=clean_environment())
+
+    return entry("programs", key_of("outside", source.read_text(), gcc.version, options), make) / "gil_openmp.so"
+
+
+def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
+    """Return the answer, of a process or of a core that is written of it."""
+    if kind == "live":
+        with ompd.attach(process_id, max_stop=LONG) as session:
+            return session.ask(question.ask)
+    write_gcore(process_id, folder / "core")
+    with ompd.open_core(folder / "core") as session:
+        return question.ask(session)
+
+
+def links_of(verdict: VerdictRecord) -> dict[int | None, tuple[str, str | None, str | None]]:
+    """Return for what each thread of the cycle waits, how the next one has that, and in which function it waits."""
+    return {link.thread: (link.object, link.holder, link.where and link.where.function) for link in verdict.cycle}
+
+
+@WAYS
+@pytest.mark.parametrize("release", ["3.11", "3.13"])
+def test_a_thread_of_openmp_waits_for_pythons_lock(release: str, kind: str, tmp_path: Path) -> None:
+    script = str(SOURCES / "gil_openmp.py")
+    with waiting(interpreter(release), tmp_path, script, str(extension()), "calls") as (process, words):
+        until_asleep(process.pid, words.thread("calls back"))
+        first = answer_of(process.pid, kind, tmp_path).rows[0]
+    main, caller = words.thread("main"), words.thread("calls back")
+    # The team waits for its member, and that one for what the primary thread has.
+    assert (first.kind, first.stuck) == ("lock_cycle", "proven")
+    assert set(first.explains) == set(words.said)
+    links = links_of(first)
+    assert set(links) == {main, caller}
+    assert links[caller][0] == LOCK and links[caller][2] == "call_back"
+    _check_holder(first, links[caller][1], release)
+
+
+@WAYS
+@pytest.mark.parametrize("release", ["3.11", "3.13"])
+def test_who_has_pythons_lock_waits_for_a_lock_of_openmp(release: str, kind: str, tmp_path: Path) -> None:
+    script = str(SOURCES / "gil_openmp.py")
+    with waiting(interpreter(release), tmp_path, script, str(extension()), "keeps") as (process, words):
+        until_asleep(process.pid, words.thread("keeps lock"))
+        first = answer_of(process.pid, kind, tmp_path).rows[0]
+    main, keeper = words.thread("main"), words.thread("keeps lock")
+    assert (first.kind, first.stuck, first.confidence) == ("lock_cycle", "proven", "likely")
+    assert set(first.explains) == {main, keeper}
+    links = links_of(first)
+    assert links[main][0] == "&lock" and "omp_set_lock(&lock)" in (links[main][1] or "")
+    assert links[main][2] == "want_lock"
+    assert links[keeper][0] == LOCK and links[keeper][2] == "keep_lock"
+    _check_holder(first, links[keeper][1], release)
+
+
+def _check_holder(verdict: VerdictRecord, holder: str | None, release: str) -> None:
+    if release == "3.11":
+        assert verdict.confidence == "likely"
+        assert holder == "no other thread that is in Python's code can have it"
+    else:
+        assert holder == "held_by"
+
+
+@contextmanager
+def with_scikit_learn(case: str, folder: Path) -> Iterator[tuple[int, Words]]:
+    """Run ``scikit_learn.py`` until its child sleeps; yields the parent's number."""
+    environment: dict[str, Any] = {"PYTHONPATH": str(wheel_folder("scikit-learn")), "OPENBLAS_NUM_THREADS": "1"}
+    script = str(SOURCES / "scikit_learn.py")
+    with waiting(Path(sys.executable), folder, script, case, environment=environment) as (process, words):
+        until_asleep(words.thread("child"))
+        yield process.pid, words
+
+
+@WAYS
+@pytest.mark.parametrize("case", ["fork", "multiprocessing"])
+def test_a_child_of_a_process_that_used_scikit_learn(case: str, kind: str, tmp_path: Path) -> None:
+    with with_scikit_learn(case, tmp_path) as (parent, words):
+        child = words.thread("child")
+        first = answer_of(child, kind, tmp_path).rows[0]
+        (tmp_path / "core").unlink(missing_ok=True)
+        above = answer_of(parent, kind, tmp_path).rows
+    assert (first.kind, first.stuck, first.confidence) == ("fork_child", "proven", "proven")
+    assert (first.roots, first.explains) == ((), (child,))
+    assert first.summary == "1 thread waits for threads that fork() did not copy into this process"
+    assert any("CyHalfSquaredError" in (frame.function or "") for frame in first.stacks[0].frames)
+    # The parent waits for its child, and says for which one.
+    (only,) = above
+    assert (only.kind, only.stuck, only.roots) == ("external_wait", "possible", (parent,))
+    assert only.summary.endswith(f" is in waitpid for process {child}")
