@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.stub.structures import written
 from tests.support import FULL, clean_environment, require, stopped, stub_cores
 from tests.support.budget import within
 from tests.support.build import compiler
+from tests.support.dmpl import hosted_instead
 from tests.support.m32 import m32_flags
 from tests.support.runs import ENVIRONMENT, cores_allowed
 from tests.support.stub import INCLUDE, stub_folder
@@ -55,12 +56,22 @@ def figure_8(mechanism: str, width: int = 64) -> Path:
     return core_of(built(*sources, machine=machine(width), **FIGURE_8[mechanism]))
 
 
-# Threadprivate variables
+# Threadprivate variables, by each of the runtime's DMPL libraries
+
+
+@pytest.fixture(params=["python", 64, 32])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.param == "python":
+        yield
+        return
+    with hosted_instead(request.param) as instead:
+        monkeypatch.setattr("ompd_stub.threadprivate.StubLibrary", instead)
+        yield
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("mechanism", FIGURE_8)
-def test_figure_8(mechanism: str, width: int) -> None:
+def test_figure_8(mechanism: str, width: int, library: None) -> None:
     with Session.open_core(figure_8(mechanism, width)) as session:
         rows = variables.ask(session, "a").rows
     assert [(row.thread_num, row.value, row.mechanism) for row in rows] == [
@@ -108,11 +119,11 @@ def wrong_of_private(width: int = 64) -> list[str]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_copies_that_the_runtime_keeps(width: int) -> None:
+def test_copies_that_the_runtime_keeps(width: int, library: None) -> None:
     assert wrong_of_private(width) == []
 
 
-def test_a_plain_variable_has_no_copies() -> None:
+def test_a_plain_variable_has_no_copies(library: None) -> None:
     core, _ = private()
     with Session.open_core(core) as session:
         assert {row.mechanism for row in variables.ask(session, "shared").rows} == {"global"}
@@ -122,7 +133,7 @@ def test_a_plain_variable_has_no_copies() -> None:
             runtime.space.threads()[0].threadprivate_address(0x7FFF0000)
 
 
-def test_what_nobody_has_used_has_no_storage() -> None:
+def test_what_nobody_has_used_has_no_storage(library: None) -> None:
     core = core_of(built("locations.c"))
     with Session.open_core(core) as session:
         with pytest.raises(NoAnswer, match="counter"):
@@ -131,7 +142,7 @@ def test_what_nobody_has_used_has_no_storage() -> None:
         assert runtime.space is not None and runtime.space.threadprivate_copies() == ()
 
 
-def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.MonkeyPatch, library: None) -> None:
     # Its own table tells where members of its records lie.
     def find_type(self: BoundCallbacks, name: str) -> Any:
         from ompd.errors import TypeNotFound  # noqa: PLC0415
@@ -142,7 +153,7 @@ def test_a_stub_without_debug_information_tells_the_same(monkeypatch: pytest.Mon
     assert wrong_of_private() == []
 
 
-def test_a_stripped_stub_tells_the_same() -> None:
+def test_a_stripped_stub_tells_the_same(library: None) -> None:
     stripped = stub_folder(flags=("-s",))
     program = built("figure8.c", "stop.c", flags=("-DBY_KEY",))
     core = core_of(program, environment={"LD_LIBRARY_PATH": str(stripped), "OMP_DEBUG": "on"})
@@ -204,7 +215,7 @@ def test_names_of_constructs_mean_functions_and_lines(compiler_name: str) -> Non
         assert library.demangle_name("nobody._omp_fn.7", 80, source_of).decl_line == 0
 
 
-def test_two_programs_at_once() -> None:
+def test_two_programs_at_once(library: None) -> None:
     # Of two widths, even.
     core, truth = private()
     with Session.open_core(core) as one, Session.open_core(figure_8("key", 32)) as other:
@@ -216,7 +227,7 @@ def test_two_programs_at_once() -> None:
                     assert counters[row["native"]] == row["address"]
 
 
-def test_copies_from_before_the_runtime_has_begun() -> None:
+def test_copies_from_before_the_runtime_has_begun(library: None) -> None:
     core = core_of(built("early.c"))
     with Session.open_core(core) as session:
         answer = variables.ask(session, "early")
@@ -257,7 +268,7 @@ def made_for_32_bits(folder: Path) -> Path:
 
 
 def test_of_the_libraries_it_names_one_suits(tmp_path: Path) -> None:
-    # By default it names one of 32 bits by its whole path, one in C beside the runtime, and a plugin of ours.
+    # By default it names those of 32 and 64 bits that are beside the runtime, by their whole paths, and a plugin.
     for name in ("libomp_stub.so", "libomp_stub_label.so"):
         shutil.copy(stub_folder() / name, tmp_path)
     made_for_32_bits(tmp_path)
@@ -268,7 +279,7 @@ def test_of_the_libraries_it_names_one_suits(tmp_path: Path) -> None:
     core = core_of(built("locations.c"), environment={"LD_LIBRARY_PATH": str(tmp_path)})
     with Session.open_core(core) as session:
         (row,) = runtimes.ask(session).rows
-    assert row.dll_locations == (str(tmp_path / "libompd_stub32.so"), "./libompd_stub.so", "ompd-stub")
+    assert row.dll_locations == (str(tmp_path / "libompd_stub32.so"), str(foreign), "ompd-stub")
     assert row.dlls is not None
     assert [(dll.suitable, dll.chosen, dll.plugin) for dll in row.dlls] == [
         *((False, False, None), (True, False, None), (True, True, "stub"))
@@ -284,6 +295,7 @@ def test_of_the_libraries_it_names_one_suits(tmp_path: Path) -> None:
     ("names", "chosen", "reasons"),
     [
         ("/nowhere/libompd.so.1:ompd-stub", 1, ("there is no such file here", "the plugin of ompd-stub ")),
+        ("./libompd_stub.so:ompd-stub", 1, ("which is not loaded", "the plugin of ompd-stub ")),
         ("ompd-stub:ompd-stub", 0, ("the plugin of ompd-stub ", "one before it serves")),
         (f"{FOLDER}/dll.c", None, ("not an ELF file",)),
         ("", None, ("",)),

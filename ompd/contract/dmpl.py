@@ -16,6 +16,11 @@ from ompd.records import record
 INTERFACE_COMPATIBILITY = 1
 """``XLD_INTERFACE_COMPATIBILITY``: version of the interface."""
 
+EXTENSION = 0x100
+"""Bit beside :data:`INTERFACE_COMPATIBILITY` in the version of a library that needs :class:`TypeFunctions`, for which
+the paper's table has no members (``DMPL_EXTENSION`` in ``runtime_stub/include/Dmpl.h``).
+"""
+
 VARINFO_NEEDS_DEREFERENCE = 0x8000
 """Bit that may be or-ed into any :class:`VarInfo`: the variable's storage holds its address."""
 
@@ -90,6 +95,17 @@ class RtlNames(NamedTuple):
     microtask_invoker: str
 
 
+class NamedVariable(NamedTuple):
+    """What a compiler-made name says of a variable: its name in the source, and how the construct shares it.
+
+    ``sharing`` is a :class:`VarInfo`. If ``is_address`` is True the storage holds the variable's address.
+    """
+
+    name: str
+    sharing: VarInfo
+    is_address: bool
+
+
 @record
 class CallbackTable:
     """``DMPL_callbacks_t``: what a debugger offers, in the header's order.
@@ -122,7 +138,8 @@ class CallbackTable:
 @record
 class TypeFunctions:
     """``DMPL_sizeof_ft`` and ``DMPL_field_offset_ft``: the header has their types and no member of the table for them,
-    so that they are handed over beside it. Both give -1 for what there is not. The second takes a member's name.
+    so that they are handed over beside it, and in C behind it. Both give -1 for what there is not. The second takes a
+    member's name.
     """
 
     sizeof: Callable[[DmplType], int]
@@ -159,7 +176,9 @@ class Library(Protocol):
         """Take the callbacks. ``DMPL_initialise``; the paper's figures spell it ``DMPL_initialize``."""
 
     def version_compatibility(self) -> int:
-        """Return the version of the interface that the library implements, :data:`INTERFACE_COMPATIBILITY`."""
+        """Return the version of the interface that the library implements: :data:`INTERFACE_COMPATIBILITY`, with
+        :data:`EXTENSION` if it needs that.
+        """
 
     def version_string(self) -> str:
         """Return what the library calls itself."""

@@ -29,6 +29,9 @@ Answer = TypeVar("Answer")
 
 # A library asks for storage of its own records.
 _MAX_ALLOCATION = 1 << 20
+_MAX_PIECES = 1 << 16
+# What a library prints is for people.
+_MAX_PRINTED, _MAX_TEXT = 100, 500
 _NO_SIZES = TargetTypeSizes(0, 0, 0, 0, 0)
 
 _MEANINGS = {
@@ -72,13 +75,17 @@ class _Thread:
 
 
 class Debugger:
-    """The callbacks for libraries, and what they have put."""
+    """The callbacks for libraries, and what they have put.
 
-    def __init__(self) -> None:
+    :param warn: gets what libraries print, without control characters
+    """
+
+    def __init__(self, warn: Callable[[str], None] = lambda text: None) -> None:
+        self._warn = warn
         self._processes: list[_Process] = []
         self._allocated: dict[int, Info] = {}
         self.printed: list[str] = []
-        """What libraries have printed."""
+        """What libraries have printed, as far as it is kept."""
 
     @property
     def table(self) -> CallbackTable:
@@ -98,7 +105,7 @@ class Debugger:
             self._malloc,
             self._free,
             error_text,
-            self.printed.append,
+            self._prints,
         )
 
     @property
@@ -133,14 +140,20 @@ class Debugger:
         """
         known = _process(process)
         for thread in known.threads.values():
-            if thread.info is not None:
-                library.destroy_thread_info(thread.info)
-                thread.info = None
-        if known.info is not None:
-            library.destroy_process_info(known.info)
-            known.info = None
+            info, thread.info = thread.info, None
+            self._destroy(library.destroy_thread_info, info)
+        info, known.info = known.info, None
+        self._destroy(library.destroy_process_info, info)
         if known in self._processes:
             self._processes.remove(known)
+
+    def _destroy(self, destroy: Callable[[Info], int], info: Info | None) -> None:
+        if info is None:
+            return
+        try:
+            destroy(info)
+        except OmpdError:
+            self._free(info)  # its process has ended
 
     # The callbacks, in the table's order
 
@@ -205,7 +218,7 @@ class Debugger:
         return _thread(thread).process.callbacks.to_host(data, len(data))
 
     def _malloc(self, size: int) -> Info | None:
-        if not 0 <= size <= _MAX_ALLOCATION:
+        if not 0 <= size <= _MAX_ALLOCATION or len(self._allocated) >= _MAX_PIECES:
             return None
         storage = Info(size)
         self._allocated[id(storage)] = storage
@@ -213,6 +226,11 @@ class Debugger:
 
     def _free(self, storage: Info) -> None:
         self._allocated.pop(id(storage), None)
+
+    def _prints(self, text: str) -> None:
+        if len(self.printed) < _MAX_PRINTED:
+            self.printed.append(text)
+            self._warn("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
 
 
 def _answer(process: _Process, ask: Callable[[], Answer], failed: Answer) -> tuple[int, Answer]:

@@ -47,6 +47,13 @@ extern uintptr_t __omp_stub_tls_key;
 /* The calling thread's copy. */
 #define OMP_STUB_PRIVATE(variable) (*(__typeof__(variable) *)omp_stub_private(&omp_stub_private_##variable))
 
+/* Names for the variables of a construct in code that a preprocessor writes: `clause` is the one that lists the variable
+ * (private, shared, firstprivate, lastprivate, firstlastprivate, reduction, threadprivate, threadshared, copyin). Debuggers
+ * are given it and the variable's own name by DMPL_demangle_name. The storage of the second kind holds the address of the
+ * variable. */
+#define OMP_STUB_VARIABLE(clause, variable) omp_stub_var_##clause##_##variable
+#define OMP_STUB_VARIABLE_AT(clause, variable) omp_stub_at_##clause##_##variable
+
 void omp_stub_register_private(struct omp_stub_private *record, void *variable, size_t size, size_t alignment);
 void *omp_stub_private(const struct omp_stub_private *record);
 

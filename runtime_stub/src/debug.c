@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 bool debug_wanted, construct_met;
 
@@ -60,22 +61,28 @@ static const char **locations_of_environment(const char *names)
     return locations;
 }
 
+/* Libraries for debuggers of 32 and of 64 bits are built beside this one. What is not there is not named. */
 static const char **default_locations(void)
 {
-    const char **locations = allocate(4 * sizeof *locations);
+    static const char *const names[] = {"libompd_stub32.so", "libompd_stub.so"};
+    enum { COUNT = sizeof names / sizeof *names };
+    const char **locations = allocate((COUNT + 2) * sizeof *locations);
     Dl_info library;
     const char *file = dladdr((void *)&omp_stub_layout, &library) && library.dli_fname ? library.dli_fname : "";
     char *absolute = realpath(file, NULL);
-    const char *known = absolute ? absolute : file;
-    const char *slash = strrchr(known, '/');
-    size_t length = slash ? (size_t)(slash - known) : 0;
-    size_t room = length + sizeof "/libompd_stub32.so";
-    char *first = allocate(room);
-    snprintf(first, room, "%.*s/libompd_stub32.so", (int)length, known);
+    const char *slash = absolute ? strrchr(absolute, '/') : NULL;
+    size_t found = 0;
+    for (size_t at = 0; at < COUNT && slash; at++) {
+        size_t length = (size_t)(slash - absolute) + 1, room = length + strlen(names[at]) + 1;
+        char *name = allocate(room);
+        snprintf(name, room, "%.*s%s", (int)length, absolute, names[at]);
+        if (!access(name, R_OK))
+            locations[found++] = name;
+        else
+            free(name);
+    }
     free(absolute);
-    locations[0] = first;
-    locations[1] = "./libompd_stub.so";
-    locations[2] = "ompd-stub";
+    locations[found] = "ompd-stub";
     return locations;
 }
 

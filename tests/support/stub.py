@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.cache import CHECKOUT, entry, key_of
+from tests.support.m32 import m32_flags, m32_version
 from tests.support.machine import clean_environment, require, tomllib
 
 SOURCES = CHECKOUT / "runtime_stub"
@@ -21,7 +22,8 @@ DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
 @cache
 def sources_key() -> str:
     """Return what tells the stub's sources from others."""
-    files = [SOURCES / "Makefile", *sorted(SOURCES.glob("src/*")), *sorted(SOURCES.glob("include/*"))]
+    folders = ("src", "include", "dmpl", "ompd")
+    files = [SOURCES / "Makefile", *(path for folder in folders for path in sorted((SOURCES / folder).iterdir()))]
     return key_of(*((path.name, path.read_text()) for path in files))
 
 
@@ -40,6 +42,22 @@ def stub_folder(compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
         run_make(folder, f"CC={path}", f"CFLAGS={shlex.join(flags)}")
 
     return entry("stub", key_of(sources_key(), version, flags), make)
+
+
+@cache
+def host32(name: str) -> Path:
+    """Return the program of 32 bits that hosts libraries of 32 bits: ``dmpl_host32`` or ``ompd_host32``.
+
+    :raises Missing: if such programs cannot be built or run here
+    """
+    path, flags = require("gcc"), m32_flags()
+    sources = [source.read_text() for source in sorted((SOURCES / "host").iterdir())]
+
+    def make(folder: Path) -> None:
+        options = shlex.join((*flags.compile, *flags.link))
+        run_make(folder, f"CC={path}", f"HOST32_CFLAGS={options}", targets=[name])
+
+    return entry("stub-host32", key_of(name, sources, sources_key(), m32_version()), make) / name
 
 
 def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:

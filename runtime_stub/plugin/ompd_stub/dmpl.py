@@ -1,4 +1,4 @@
-"""The stub's DMPL library: what ``runtime_stub`` would ship as a shared object, written against DMPL's callbacks alone.
+"""The stub's DMPL library in Python, written against DMPL's callbacks alone: ``runtime_stub/dmpl`` is the same in C.
 
 Its threadprivate variables lie in storage that every thread has under a POSIX thread key, as the paper's Figure 10
 sketches: the key is in ``__omp_stub_tls_key``, its value in a thread points at that thread's storage, and a variable
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ompd.contract.dmpl import (
+    EXTENSION,
     INTERFACE_COMPATIBILITY,
     CallbackTable,
     DemangledName,
@@ -29,6 +30,7 @@ from ompd.contract.dmpl import (
     SourceOf,
     ThreadRef,
     TypeFunctions,
+    VarInfo,
 )
 from ompd.contract.helpers import demangling
 from ompd.contract.memory import StructLayout
@@ -38,8 +40,13 @@ from ompd_stub import structures
 KEY = "__omp_stub_tls_key"
 PROCESS = "omp_stub_process"
 RECORD = "omp_stub_private"
-# What a record of a variable is called.
-VARIABLES = (re.compile(r"omp_stub_private_(?P<name>\w+)"),)
+# What a record of a threadprivate variable is called, and what variables are that OMP_STUB_VARIABLE names.
+_NAME = r"(?P<name>[0-9A-Za-z_\x80-\U0010ffff]+)"
+_CLAUSES = "|".join(info.name.lower() for info in VarInfo if info)
+VARIABLES = (
+    re.compile(rf"omp_stub_private_{_NAME}"),
+    re.compile(rf"omp_stub_(?:var|(?P<address>at))_(?P<clause>{_CLAUSES})_{_NAME}"),
+)
 _MEMBERS = ("next", "variable", "size", "offset", "number")
 
 NO_MEMORY = Result.FIRST_USER_CODE
@@ -53,7 +60,7 @@ _MEANINGS = {
     Result.NAME_TOO_LONG: "the name is longer than the buffer",
     Result.NAME_UNCHANGED: "no compiler made this name",
     NO_MEMORY: "the debugger gives no memory",
-    NOT_THREADPRIVATE: "the runtime keeps no copies of what lies there",
+    NOT_THREADPRIVATE: "the runtime keeps no copies of what is there",
     DAMAGED: "the runtime's list of threadprivate variables is damaged",
     _NOT_INITIALISED: "the library has not been initialised",
 }
@@ -119,7 +126,7 @@ class StubLibrary:
 
     def version_compatibility(self) -> int:
         """See :meth:`Library.version_compatibility`."""
-        return INTERFACE_COMPATIBILITY
+        return INTERFACE_COMPATIBILITY | EXTENSION
 
     def version_string(self) -> str:
         """See :meth:`Library.version_string`."""
@@ -129,7 +136,7 @@ class StubLibrary:
         """See :meth:`Library.error_string`; a callback's code has the debugger's text."""
         own = _MEANINGS.get(code)
         if own is not None or self._callbacks is None:
-            return own or f"code {code}"
+            return own or "a code that is not this library's"
         return self._callbacks.error_string(code)
 
     def destroy_process_info(self, info: Info) -> int:
@@ -296,8 +303,5 @@ class _Lookup:
 
     def _check(self, code: int) -> None:
         if code != Result.OK:
-            self._callbacks.prints(f"{_NAME}: {self._callbacks.error_string(code)}")
+            self._callbacks.prints(f"DMPL for libomp_stub: {self._callbacks.error_string(code)}")
             raise Failed(code)
-
-
-_NAME = "DMPL for libomp_stub"

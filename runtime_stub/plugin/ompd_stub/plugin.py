@@ -6,7 +6,7 @@ where code is on native stacks is asked besides.
 
 from __future__ import annotations
 
-from ompd.contract.dmpl import RtlNames
+from ompd.contract.dmpl import NamedVariable, RtlNames
 from ompd.contract.helpers import demangling
 from ompd.contract.memory import StructView
 from ompd.contract.plugin import AddressSpace
@@ -50,3 +50,7 @@ class StubPlugin:
     def demangle_name(self, name: str) -> str | None:
         """See :meth:`Plugin.demangle_name`."""
         return demangling.source_name(name, VARIABLES)
+
+    def named_variable(self, name: str) -> NamedVariable | None:
+        """See :meth:`Plugin.named_variable`."""
+        return demangling.variable_of(StubLibrary().demangle_name(name, 1 << 16))

@@ -43,7 +43,7 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
         if at is None:
             raise CorruptState(task.address, f"no frame of its thread's stack holds {exit_frame.address:#x}")
         # Code of a region that is not called, but executed by the function that met it, has that one's frame.
-        outermost = at if exit_frame.flags & FrameFlag.APPLICATION else at - 1
+        outermost = at if (exit_frame.flags or 0) & FrameFlag.APPLICATION else at - 1
         if outermost < 0:
             continue  # the runtime's routine is about to call it
         if found and outermost < found[-1].frame:

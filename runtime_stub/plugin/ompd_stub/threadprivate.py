@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import finalize
 
 from ompd.contract.dmpl import Result
 from ompd.contract.dmpl_debugger import Debugger
@@ -24,6 +25,8 @@ class Threadprivate:
         self._library = StubLibrary()
         self._library.initialise(self._debugger.table, self._debugger.types)
         self._process = self._debugger.add_process(runtime.callbacks)
+        # What the library keeps with the process is destroyed when nobody asks about this stop any more.
+        finalize(self, self._debugger.release, self._process, self._library).atexit = False
 
     def address(self, thread: int, address: int) -> int | None:
         """Return where a thread has its copy of the variable at *address*, None if it has no storage yet.

@@ -1,0 +1,309 @@
+/* States, internal control variables, and the words of tools. */
+#include "internal.h"
+
+/* A text that the tool frees. */
+ompd_rc_t text_copy(const char *text, const char **copy)
+{
+    size_t size = 1;
+    void *memory = NULL;
+    while (text[size - 1])
+        size++;
+    ompd_rc_t rc = allocate(size, &memory);
+    if (rc == ompd_rc_ok) {
+        for (size_t at = 0; at < size; at++)
+            ((char *)memory)[at] = text[at];
+        *copy = memory;
+    }
+    return rc;
+}
+
+/* States */
+
+/* OpenMP 5's states by those of 2015, in which the stub keeps them. Of both kinds of locks it has one. */
+static const struct {
+    uint32_t kept, number;
+    char name[36];
+} STATES[] = {
+    {0x00, 0x000, "ompt_state_work_serial"},
+    {0x01, 0x001, "ompt_state_work_parallel"},
+    {0x02, 0x002, "ompt_state_work_reduction"},
+    {0x10, 0x100, "ompt_state_idle"},
+    {0x20, 0x101, "ompt_state_overhead"},
+    {0x40, 0x010, "ompt_state_wait_barrier"},
+    {0x41, 0x013, "ompt_state_wait_barrier_implicit"},
+    {0x42, 0x014, "ompt_state_wait_barrier_explicit"},
+    {0x50, 0x020, "ompt_state_wait_taskwait"},
+    {0x51, 0x021, "ompt_state_wait_taskgroup"},
+    {0x60, 0x041, "ompt_state_wait_lock"},
+    {0x62, 0x042, "ompt_state_wait_critical"},
+    {0x63, 0x043, "ompt_state_wait_atomic"},
+    {0x64, 0x044, "ompt_state_wait_ordered"},
+    {0x70, 0x080, "ompt_state_wait_target"},
+    {0x71, 0x081, "ompt_state_wait_target_map"},
+    {0x72, 0x082, "ompt_state_wait_target_update"},
+    {0x80, 0x102, "ompt_state_undefined"},
+    {0x61, 0x041, ""}, /* a nest lock: not a state of its own */
+};
+enum { STATE_COUNT = sizeof STATES / sizeof *STATES, STATE_NAMES = STATE_COUNT - 1 };
+
+EXPORT ompd_rc_t ompd_enumerate_states(ompd_address_space_handle_t *space, ompd_word_t current, ompd_word_t *next,
+                                       const char **name, ompd_word_t *more)
+{
+    size_t at = 0;
+    if (!space)
+        return ompd_rc_stale_handle;
+    if (!next || !name || !more)
+        return ompd_rc_bad_input;
+    /* ompt_state_undefined begins; it comes last itself. */
+    if (current != 0x102) {
+        while (at < STATE_NAMES && STATES[at].number != (uint64_t)current)
+            at++;
+        if (++at >= STATE_NAMES)
+            return ompd_rc_bad_input;
+    }
+    *next = STATES[at].number;
+    *more = at + 1 < STATE_NAMES;
+    return text_copy(STATES[at].name, name);
+}
+
+EXPORT ompd_rc_t ompd_get_state(ompd_thread_handle_t *thread, ompd_word_t *state, ompd_wait_id_t *wait_id)
+{
+    int32_t kept = 0;
+    if (!thread)
+        return ompd_rc_stale_handle;
+    if (!state)
+        return ompd_rc_bad_input;
+    ompd_rc_t rc = keeps_states(thread->space);
+    if (rc == ompd_rc_ok)
+        rc = read_int(thread->space, thread->address, stub_thread_state, &kept);
+    if (rc == ompd_rc_ok && wait_id)
+        rc = read_wide(thread->space, thread->address, stub_thread_wait_id, wait_id);
+    for (size_t at = 0; rc == ompd_rc_ok && at < STATE_COUNT; at++)
+        if (STATES[at].kept == (uint32_t)kept) {
+            *state = STATES[at].number;
+            return ompd_rc_ok;
+        }
+    return rc == ompd_rc_ok ? ompd_rc_error : rc;
+}
+
+/* Internal control variables */
+
+/* What a variable is read of. */
+enum from { OF_PROCESS_WIDE, OF_PROCESS_INT, OF_TASK, OF_THREADS_TASK, OF_TEAM, THREAD_NUM, IS_FINAL, IS_IMPLICIT, SCHEDULE };
+
+static const struct {
+    char name[24];
+    uint8_t scope, from;
+    uint16_t member;
+} ICVS[] = {
+    {"dyn-var", ompd_scope_thread, OF_THREADS_TASK, stub_icvs_dynamic},
+    {"run-sched-var", ompd_scope_task, SCHEDULE, 0},
+    {"stacksize-var", ompd_scope_address_space, OF_PROCESS_WIDE, stub_process_stack_size},
+    {"cancel-var", ompd_scope_address_space, OF_PROCESS_INT, stub_process_cancellation},
+    {"max-task-priority-var", ompd_scope_address_space, OF_PROCESS_INT, stub_process_max_task_priority},
+    {"debug-var", ompd_scope_address_space, OF_PROCESS_WIDE, stub_process_debug_enabled},
+    {"nthreads-var", ompd_scope_thread, OF_THREADS_TASK, stub_icvs_nthreads},
+    {"default-device-var", ompd_scope_thread, OF_THREADS_TASK, stub_icvs_default_device},
+    {"thread-limit-var", ompd_scope_task, OF_TASK, stub_icvs_thread_limit},
+    {"max-active-levels-var", ompd_scope_task, OF_TASK, stub_icvs_max_active_levels},
+    {"bind-var", ompd_scope_task, OF_TASK, stub_icvs_proc_bind},
+    {"num-procs-var", ompd_scope_address_space, OF_PROCESS_INT, stub_process_num_procs},
+    {"ompd-num-procs-var", ompd_scope_address_space, OF_PROCESS_INT, stub_process_num_procs},
+    {"levels-var", ompd_scope_parallel, OF_TEAM, stub_team_level},
+    {"active-levels-var", ompd_scope_parallel, OF_TEAM, stub_team_active_level},
+    {"thread-num-var", ompd_scope_thread, THREAD_NUM, 0},
+    {"ompd-thread-num-var", ompd_scope_thread, THREAD_NUM, 0},
+    {"final-task-var", ompd_scope_task, IS_FINAL, 0},
+    {"ompd-final-var", ompd_scope_task, IS_FINAL, 0},
+    {"ompd-final-task-var", ompd_scope_task, IS_FINAL, 0},
+    {"implicit-task-var", ompd_scope_task, IS_IMPLICIT, 0},
+    {"ompd-implicit-var", ompd_scope_task, IS_IMPLICIT, 0},
+    {"ompd-implicit-task-var", ompd_scope_task, IS_IMPLICIT, 0},
+    {"team-size-var", ompd_scope_parallel, OF_TEAM, stub_team_size},
+    {"ompd-team-size-var", ompd_scope_parallel, OF_TEAM, stub_team_size},
+};
+enum { ICV_COUNT = sizeof ICVS / sizeof *ICVS };
+
+/* Numbers begin at 1: 0 stands for none. */
+EXPORT ompd_rc_t ompd_enumerate_icvs(ompd_address_space_handle_t *space, ompd_icv_id_t current, ompd_icv_id_t *next,
+                                     const char **name, ompd_scope_t *scope, int *more)
+{
+    if (!space)
+        return ompd_rc_stale_handle;
+    if (!next || !name || !scope || !more || current >= ICV_COUNT)
+        return ompd_rc_bad_input;
+    *next = current + 1;
+    *scope = (ompd_scope_t)ICVS[current].scope;
+    *more = current + 1 < ICV_COUNT;
+    return text_copy(ICVS[current].name, name);
+}
+
+static ompd_rc_t thread_num(const struct any_handle *thread, int32_t *number)
+{
+    ompd_address_space_handle_t *space = thread->space;
+    uint64_t team = 0, threads = 0, found = 0;
+    int32_t size = 0;
+    ompd_rc_t rc = read_pointer(space, thread->address, stub_thread_team, &team);
+    if (rc == ompd_rc_ok && !team)
+        return ompd_rc_unavailable;
+    if (rc == ompd_rc_ok)
+        rc = read_int(space, team, stub_team_size, &size);
+    if (rc == ompd_rc_ok)
+        rc = read_pointer(space, team, stub_team_threads, &threads);
+    if (rc == ompd_rc_ok && (!threads || size < 1 || size > MAX_THREADS))
+        return ompd_rc_error;
+    for (int32_t at = 0; rc == ompd_rc_ok && at < size; at++) {
+        rc = read_number(space, threads + (uint64_t)at * space->pointer_size, space->pointer_size, &found);
+        if (rc == ompd_rc_ok && found == thread->address) {
+            *number = at;
+            return ompd_rc_ok;
+        }
+    }
+    return rc == ompd_rc_ok ? ompd_rc_error : rc;
+}
+
+static ompd_rc_t task_icv(ompd_address_space_handle_t *space, uint64_t task, enum member member, int32_t *number)
+{
+    return task ? read_int(space, task + space->offsets[stub_task_icvs], member, number) : ompd_rc_unavailable;
+}
+
+EXPORT ompd_rc_t ompd_get_icv_from_scope(void *handle, ompd_scope_t scope, ompd_icv_id_t id, ompd_word_t *value)
+{
+    const struct any_handle *of = handle;
+    ompd_address_space_handle_t *space = handle;
+    uint64_t wide = 0;
+    int32_t number = 0;
+    ompd_rc_t rc;
+    if (!handle)
+        return ompd_rc_stale_handle;
+    if (!value || !id || id > ICV_COUNT || scope != (ompd_scope_t)ICVS[id - 1].scope)
+        return ompd_rc_bad_input;
+    enum member member = (enum member)ICVS[id - 1].member;
+    switch ((enum from)ICVS[id - 1].from) {
+    case OF_PROCESS_WIDE:
+        rc = read_wide(space, space->root, member, &wide);
+        *value = (ompd_word_t)wide;
+        return rc;
+    case OF_PROCESS_INT:
+        rc = read_int(space, space->root, member, &number);
+        break;
+    case OF_TASK:
+        rc = task_icv(of->space, of->address, member, &number);
+        break;
+    case OF_THREADS_TASK:
+        rc = read_pointer(of->space, of->address, stub_thread_task, &wide);
+        if (rc == ompd_rc_ok)
+            rc = task_icv(of->space, wide, member, &number);
+        break;
+    case OF_TEAM:
+        rc = read_int(of->space, of->address, member, &number);
+        break;
+    case THREAD_NUM:
+        rc = thread_num(of, &number);
+        break;
+    case IS_FINAL:
+        rc = read_int(of->space, of->address, stub_task_is_final, &number);
+        number = number != 0;
+        break;
+    case IS_IMPLICIT:
+        rc = read_int(of->space, of->address, stub_task_type, &number);
+        number = number == TASK_SERIAL || number == TASK_IMPLICIT; /* an initial task is an implicit one */
+        break;
+    default:
+        return ompd_rc_incompatible; /* a text */
+    }
+    *value = number;
+    return rc;
+}
+
+static char *append(char *at, const char *text)
+{
+    while (*text)
+        *at++ = *text++;
+    return at;
+}
+
+EXPORT ompd_rc_t ompd_get_icv_string_from_scope(void *handle, ompd_scope_t scope, ompd_icv_id_t id, const char **value)
+{
+    static const char kinds[][8] = {"", "static", "dynamic", "guided", "auto"};
+    const struct any_handle *task = handle;
+    char text[48], digits[12], *at = text;
+    int32_t kind = 0, chunk = 0;
+    size_t count = 0;
+    if (!handle)
+        return ompd_rc_stale_handle;
+    if (!value || !id || id > ICV_COUNT || scope != (ompd_scope_t)ICVS[id - 1].scope)
+        return ompd_rc_bad_input;
+    if (ICVS[id - 1].from != SCHEDULE)
+        return ompd_rc_unavailable; /* a number */
+    ompd_rc_t rc = task_icv(task->space, task->address, stub_icvs_schedule_kind, &kind);
+    if (rc == ompd_rc_ok)
+        rc = task_icv(task->space, task->address, stub_icvs_schedule_chunk, &chunk);
+    if (rc != ompd_rc_ok)
+        return rc;
+    uint32_t plain = (uint32_t)kind & 0x7fffffffu; /* the highest bit is omp_sched_monotonic */
+    if (!plain || plain >= sizeof kinds / sizeof *kinds)
+        return ompd_rc_error;
+    if (kind < 0)
+        at = append(at, "monotonic:");
+    at = append(at, kinds[plain]);
+    if (chunk > 0) {
+        *at++ = ',';
+        for (; chunk; chunk /= 10)
+            digits[count++] = (char)('0' + chunk % 10);
+        while (count)
+            *at++ = digits[--count];
+    }
+    *at = 0;
+    return text_copy(text, value);
+}
+
+/* The stub displays none. */
+EXPORT ompd_rc_t ompd_get_display_control_vars(ompd_address_space_handle_t *space, const char *const **variables)
+{
+    void *memory = NULL;
+    if (!space)
+        return ompd_rc_stale_handle;
+    if (!variables)
+        return ompd_rc_bad_input;
+    ompd_rc_t rc = allocate(sizeof(char *), &memory);
+    if (rc == ompd_rc_ok) {
+        *(char **)memory = NULL;
+        *variables = memory;
+    }
+    return rc;
+}
+
+EXPORT ompd_rc_t ompd_rel_display_control_vars(const char *const **variables)
+{
+    if (!variables || !*variables)
+        return ompd_rc_bad_input;
+    return ompd_callbacks ? ompd_callbacks->free_memory((void *)(uintptr_t)*variables) : ompd_rc_error;
+}
+
+/* Words of tools */
+
+EXPORT ompd_rc_t ompd_get_tool_data(void *handle, ompd_scope_t scope, ompd_word_t *value, ompd_address_t *pointer)
+{
+    const struct any_handle *of = handle;
+    uint64_t word = 0;
+    enum member member;
+    if (!handle)
+        return ompd_rc_stale_handle;
+    if (!value || !pointer)
+        return ompd_rc_bad_input;
+    switch (scope) {
+    case ompd_scope_thread: member = stub_thread_tool_data; break;
+    case ompd_scope_parallel: member = stub_team_tool_data; break;
+    case ompd_scope_implicit_task:
+    case ompd_scope_task: member = stub_task_tool_data; break;
+    default: return ompd_rc_unsupported;
+    }
+    ompd_rc_t rc = keeps_states(of->space);
+    if (rc == ompd_rc_ok)
+        rc = read_wide(of->space, of->address, member, &word);
+    *value = (ompd_word_t)word;
+    pointer->segment = OMPD_SEGMENT_UNSPECIFIED;
+    pointer->address = word;
+    return rc;
+}

@@ -1,0 +1,112 @@
+"""The stub through its library in C alone, of 64 and of 32 bits: what OMPD and DMPL have calls for is what the plugin
+reads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ompd.errors import LibraryError
+from ompd.questions import icvs, regions, stacks, threads, variables
+from ompd.runtimes.hosted import narrow
+from ompd.runtimes.hosted.dmpl.beside import Beside
+from ompd.session import Session
+from tests.stub.programs import built, core_of
+from tests.support.m32 import m32_flags
+from tests.support.stub import host32, stub_folder
+from tests.support.stub_cores import on_stub
+
+WIDTHS = (64, 32)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ompd_host32", "dmpl_host32"):
+        (tmp_path / name).symlink_to(host32(name))
+    monkeypatch.setattr(narrow, "FOLDER", tmp_path)
+
+
+def library(width: int) -> str:
+    return str(stub_folder() / ("libompd_stub32.so" if width == 32 else "libompd_stub.so"))
+
+
+def machine(width: int) -> tuple[str, ...]:
+    return m32_flags().compile + m32_flags().link if width == 32 else ()
+
+
+@pytest.mark.usefixtures("hosts")
+@pytest.mark.parametrize("of_program", WIDTHS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_copies_are_those_of_figure_8(width: int, of_program: int) -> None:
+    core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",), machine=machine(of_program)))
+    with Session.open_core(core) as session:
+        expected = [(row.native_thread_id, row.address, row.value) for row in variables.ask(session, "a").rows]
+    with Session.open_core(core, ompd_library=library(width)) as session:
+        answer = variables.ask(session, "a")
+        (runtime,) = session.runtimes
+        assert runtime.found.hosted is not None and runtime.found.hosted.file == library(width)
+    assert [(row.native_thread_id, row.address, row.value) for row in answer.rows] == expected
+    assert [(row.value, row.mechanism) for row in answer.rows] == [(3, "key"), (3, "key"), (2, "key"), (2, "key")]
+
+
+@pytest.mark.usefixtures("hosts")
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("program", ["nested", "task_stack"])
+def test_threads_regions_and_variables_are_those_of_the_plugin(program: str, width: int) -> None:
+    core = on_stub(program).core
+    with Session.open_core(core) as session:
+        own = threads.ask(session).rows, regions.ask(session).rows, icvs.ask(session).rows
+    with Session.open_core(core, ompd_library=library(width)) as session:
+        told = threads.ask(session).rows, regions.ask(session).rows, icvs.ask(session).rows
+    assert {row.native_thread_id: (row.thread_num, row.level, row.state) for row in told[0]} == {
+        row.native_thread_id: (row.thread_num, row.level, row.state) for row in own[0]
+    }
+    assert sorted((row.team_size, row.level, row.active_level) for row in told[1]) == sorted(
+        (row.team_size, row.level, row.active_level) for row in own[1]
+    )
+    assert len(told[2]) == len(own[2])
+
+
+@pytest.mark.usefixtures("hosts")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_names_of_variables_are_the_librarys(width: int) -> None:
+    with Session.open_core(core_of(built("preprocessed.c")), ompd_library=library(width)) as session:
+        (row,) = stacks.ask(session, locals=True).rows
+    (frame,) = (frame for frame in row.frames if frame.function == "code")
+    found = {each.name: (each.text, each.sharing) for each in frame.locals or ()}
+    assert found["total"] == ("2.5", "shared") and found["first"] == ("6", "firstprivate")
+
+
+def test_one_of_32_bits_without_its_program_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "FOLDER", tmp_path)
+    core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
+    with Session.open_core(core, ompd_library=library(32)) as session:
+        answer = threads.ask(session)
+    assert answer.rows[0].state == "overhead"  # by the plugin
+    assert any("ompd_host32 is not in" in text for text in answer.warnings)
+
+
+@pytest.mark.parametrize("is_refusing", [False, True])
+def test_one_whose_functions_of_dmpl_fail_is_started_once(is_refusing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Failing:
+        def __init__(self, name: str, *_: object, **__: object) -> None:
+            started.append(name)
+            if not is_refusing:
+                raise LibraryError(name, None, "crashed", has_ended=True)
+
+        def initialise(self, *_: object) -> int:
+            return 104
+
+        def error_string(self, code: int) -> str:
+            return f"code {code}"
+
+    monkeypatch.setattr("ompd.runtimes.hosted.dmpl.beside.HostedLibrary", Failing)
+    functions = Beside(library(64), lambda text: None)
+    for _ in range(3):
+        with pytest.raises(LibraryError, match="code 104 in DMPL_initialise" if is_refusing else "crashed"):
+            functions.rtl_names(ord("c"))
+    assert started == [library(64)]
