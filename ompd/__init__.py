@@ -35,6 +35,7 @@ def open_core(
     max_size: int = 32 << 30,
     progress: Callable[[str], None] | None = None,
     plugins: tuple[str | PathLike[str], ...] = (),
+    ompd_library: str | PathLike[str] | None = None,
 ) -> Inspection:
     """Return a session on the ELF core file *core*; close it, or use it in a ``with`` statement.
 
@@ -48,6 +49,8 @@ def open_core(
     :param max_size: largest size in bytes of a compressed core once it is unpacked
     :param progress: receives a line to show while something takes long: unpacking, downloading
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
+        one that the runtime itself names (docs/hosted.md)
     :raises BadFile: if *core* is not a readable core file, or a file it needs is another build
     :raises BadInput: if *debuginfod* is set and DEBUGINFOD_URLS names no server, or a folder has no plugin
     """
@@ -55,7 +58,11 @@ def open_core(
     from ompd.inspection import Inspection  # noqa: PLC0415
 
     return Inspection.open_core(
-        core, FileOptions(exe, sysroot, debug_dirs, debuginfod, progress), max_size=max_size, plugins=plugins
+        core,
+        FileOptions(exe, sysroot, debug_dirs, debuginfod, progress),
+        max_size=max_size,
+        plugins=plugins,
+        ompd_library=ompd_library,
     )
 
 
@@ -69,6 +76,7 @@ def attach(
     nonblocking: bool = False,
     max_stop: float | None = None,
     plugins: tuple[str | PathLike[str], ...] = (),
+    ompd_library: str | PathLike[str] | None = None,
 ) -> Inspection:
     """Return a session on the running process with that number; close it, or use it in a ``with`` statement.
 
@@ -82,6 +90,8 @@ def attach(
     :param nonblocking: never stop it: facts about different threads may then be of different moments
     :param max_stop: longest stop, in milliseconds; if None, 50, and 0.2 more for each thread above 256
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
+        one that the runtime itself names (docs/hosted.md)
     :raises BadInput: if *max_stop* is not positive, or is more than an hour, or a folder has no plugin
     :raises BadProcess: if there is no such process, or it may not be read; queries raise it if the process does not
         stop in time
@@ -95,15 +105,23 @@ def attach(
         nonblocking=nonblocking,
         max_stop=max_stop,
         plugins=plugins,
+        ompd_library=ompd_library,
     )
 
 
-def from_lldb(process: Any, *, plugins: tuple[str | PathLike[str], ...] = ()) -> LldbInspection:
+def from_lldb(
+    process: Any,
+    *,
+    plugins: tuple[str | PathLike[str], ...] = (),
+    ompd_library: str | PathLike[str] | None = None,
+) -> LldbInspection:
     """Return a session on *process*, an ``lldb.SBProcess`` that is stopped or a core file. It stays LLDB's.
 
     The session belongs to this stop: once the process has run, queries raise :class:`~ompd.errors.StaleHandle`.
 
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
+        one that the runtime itself names (docs/hosted.md)
     :raises BadInput: if such a folder has no plugin
     :raises TargetGone: if there is no process, or it has ended
     :raises TargetError: if it is running
@@ -111,7 +129,7 @@ def from_lldb(process: Any, *, plugins: tuple[str | PathLike[str], ...] = ()) ->
     """
     from ompd.lldb.control import LldbInspection  # noqa: PLC0415
 
-    return LldbInspection(process, plugins=plugins)
+    return LldbInspection(process, plugins=plugins, ompd_library=ompd_library)
 
 
 def launch(
@@ -121,6 +139,7 @@ def launch(
     cwd: str | PathLike[str] | None = None,
     omp_debug: bool = True,
     plugins: tuple[str | PathLike[str], ...] = (),
+    ompd_library: str | PathLike[str] | None = None,
 ) -> LldbInspection:
     """Return a session on a program that is started under LLDB and stopped at its first instruction.
 
@@ -132,9 +151,11 @@ def launch(
     :param cwd: the folder in which it runs, by default that of this process
     :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which there are no events
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
+    :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
+        one that the runtime itself names (docs/hosted.md)
     :raises BadInput: if it cannot be started, or a folder has no plugin
     :raises Unsupported: if no LLDB is installed whose Python module fits this Python
     """
     from ompd.lldb.control import launch as launch_it  # noqa: PLC0415
 
-    return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug, plugins=plugins)
+    return launch_it(arguments, env=env, cwd=cwd, omp_debug=omp_debug, plugins=plugins, ompd_library=ompd_library)

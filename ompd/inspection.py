@@ -6,6 +6,7 @@ from os import PathLike
 
 from ompd.model import (
     Answer,
+    CheckAnswer,
     DoctorAnswer,
     IcvRecord,
     ParallelRecord,
@@ -82,6 +83,16 @@ class Inspection(Session):
     def ask_doctor(self) -> DoctorAnswer:
         """Return what keeps answers on this target from being better, the risks of the process, and what mends each."""
         return self.ask(doctor.ask)
+
+    def ask_check(self) -> CheckAnswer:
+        """Return where the library for debuggers that this session was opened with differs from our own plugin, and
+        which known difference explains it.
+
+        :raises NoAnswer: if no library serves a runtime of the program, or we have no plugin for it
+        """
+        from ompd.questions.check import answering  # noqa: PLC0415  no other query needs a library
+
+        return self.ask(answering.ask)
 
     def ask_variable(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None

@@ -207,6 +207,15 @@ _CPLUSPLUS = re.compile(r"_ZL?(\d{1,3})(\w+)")
 _OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
 
 
+BARRIERS = frozenset(
+    (
+        *("GOMP_barrier", "GOMP_barrier_cancel", "GOMP_loop_end", "GOMP_loop_end_cancel", "GOMP_sections_end"),
+        *("GOMP_sections_end_cancel", "__kmpc_barrier", "__kmpc_cancel_barrier"),
+    )
+)
+"""The entry points at which all threads of a team meet, as code of a region calls them."""
+
+
 class Routine(NamedTuple):
     """What a routine does with an object of a ``kind``: it ``begins`` or ends something, or does so if its result says.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import ompd
-from ompd.commands.options import OWN, own_option
+from ompd.commands.options import FOREIGN, OWN, own_option
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
 from ompd.commands.targets import is_target, open_target
@@ -85,13 +85,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         callback=_parse_size,
         help="Largest size of a compressed core once it is unpacked, as 500M or 2G; default 32G.",
     ),
-    click.option(
-        "--plugins",
-        metavar="DIR",
-        type=click.Path(readable=False),
-        multiple=True,
-        help="Folder with plugins for other OpenMP runtimes; may be repeated.",
-    ),
+    *FOREIGN,
     click.option("--nonblocking", is_flag=True, help="Do not stop a live process; facts may be of different moments."),
     click.option(
         "--max-stop",
@@ -189,6 +183,7 @@ class _Request:
     debuginfod: bool
     max_size: int
     plugins: tuple[str, ...]
+    ompd_library: str | None
     nonblocking: bool
     max_stop: float | None
     as_json: bool
@@ -216,6 +211,7 @@ class _Request:
                     max_stop=self.max_stop,
                     max_size=self.max_size,
                     plugins=self.plugins,
+                    ompd_library=self.ompd_library,
                 ) as session,
             ):
                 yield session
@@ -234,6 +230,8 @@ def _split(options: dict[str, Any]) -> tuple[_Request, dict[str, Any]]:
 
 def _run(command: Command, options: dict[str, Any]) -> None:
     request, own = _split(options)
+    if request.ompd_library is None:
+        request = replace(request, ompd_library=command.ompd_library)
     given = {name.removeprefix(OWN): value for name, value in own.items() if name.startswith(OWN)}
     try:
         printer = command.printer_of(given, as_json=request.as_json)

@@ -1,4 +1,4 @@
-"""The options that single commands have, as click has them."""
+"""Options as click has them: those that single commands have, and those that name code of others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ from ompd.commands.table import Option
 
 OWN = "own_"
 """Prefix of the names of parameters that only one command has."""
+
+FOREIGN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.option(
+        "--plugins",
+        metavar="DIR",
+        type=click.Path(readable=False),
+        multiple=True,
+        help="Folder with plugins for other OpenMP runtimes; may be repeated.",
+    ),
+    click.option(
+        "--ompd-library",
+        metavar="FILE|named",
+        type=click.Path(readable=False),
+        help="Let an OMPD library answer: FILE, or named, the one that the runtime itself names.",
+    ),
+)
+"""Which code of others may read a runtime."""
 
 _KINDS: dict[str, Any] = {"number": int, "seconds": click.FloatRange(0, 86_400), "text": str}
 

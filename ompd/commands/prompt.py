@@ -20,7 +20,10 @@ from ompd.records import record
 from ompd.render.json import format_answer
 from ompd.session import Session
 
-_OPTIONS = ("as_json", "unfold", "verbose", "debug")
+OMPD_LIBRARY = "ompd_library"
+"""The parameter that names an OMPD library."""
+
+_OPTIONS = ("as_json", "unfold", "verbose", "debug", OMPD_LIBRARY)
 
 
 @record
@@ -97,7 +100,9 @@ def parse_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(command: Command, flag: Flag, text: str) -> Any:
-    option = next(option for option in command.options if OWN + option.name == flag.name)
+    option = next((option for option in command.options if OWN + option.name == flag.name), None)
+    if option is None:
+        return text
     if option.kind == "number":
         if not (text.isascii() and text.isdecimal()):
             raise BadInput(f"--{flag.long}: {text!r} is not a number")
@@ -129,9 +134,9 @@ def format_reply(
     :param indices: the debugger's numbers of the threads, by native id
     :raises BadInput: if options exclude each other
     """
-    own = {name.removeprefix(OWN): value for name, value in given.items()}
+    own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
     printer = command.printer_of(own, as_json="as_json" in given)
-    answer = command.answer(session, own)
+    answer = session.ask(lambda session: command.answer(session, own))
     if "as_json" in given:
         return format_answer(
             command.name,

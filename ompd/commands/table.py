@@ -70,7 +70,9 @@ class Command:
     which is then optional: from the target as it was typed, None for none, and ``--nonblocking``; it returns None if
     the target is to be opened. ``look`` is what is done in a moment before the question's, with the options in its
     place; the question gets
-    its result; ``compare`` is the same for an earlier moment of the process in a target of its own.
+    its result; ``compare`` is the same for an earlier moment of the process in a target of its own. ``status`` returns
+    the exit code where the answer decides it, None where it does not. ``ompd_library`` is the library for debuggers
+    that is used unless the user names another one, None for none.
     """
 
     name: str
@@ -86,6 +88,8 @@ class Command:
     alone: Callable[[str | None, bool], Answer[Any] | None] | None = None
     look: Callable[..., Any] | None = None
     compare: Callable[[Session, Session], Any] | None = None
+    status: Callable[[Answer[Any]], int | None] | None = None
+    ompd_library: str | None = None
 
     def run(self, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Run the query in a moment of its own, after an earlier one if the command takes a look before; see
@@ -139,9 +143,9 @@ class Command:
         return chosen.printer
 
     def status_of(self, answer: Answer[Any], given: Mapping[str, Any]) -> int | None:
-        """Return the exit code that an option chooses for *answer*, None if none does."""
+        """Return the exit code that an option, or the command itself, chooses for *answer*, None if none does."""
         codes = (o.status(answer) for o in self.options if o.status is not None and given.get(o.name))
-        return next(codes, None)
+        return next(codes, self.status(answer) if self.status is not None else None)
 
 
 # A command imports its query when it runs, but for two: all need the first, and most people want the second.
@@ -227,6 +231,18 @@ def _ask_doctor_alone(target: str | None, nonblocking: bool) -> Answer[Any] | No
     import ompd.questions.doctor as doctor  # noqa: PLC0415
 
     return doctor.ask_alone(process_id, nonblocking=nonblocking)
+
+
+def _ask_check(session: Session) -> Answer[Any]:
+    import ompd.questions.check.answering as check  # noqa: PLC0415
+
+    return check.ask(session)
+
+
+def _status_of_check(answer: Any) -> int | None:
+    import ompd.questions.check.answering as check  # noqa: PLC0415
+
+    return 10 if check.is_news(answer) else None
 
 
 COMMANDS = (
@@ -442,6 +458,27 @@ COMMANDS = (
         "2 notes; 4 things are in order",
         alone=_ask_doctor_alone,
     ),
+    Command(
+        "check",
+        "An OMPD library compared with ompd itself, fact by fact.",
+        "Puts every question of OMPD to a library for debuggers and to ompd's own plugin, and shows where the answers"
+        " differ, and which known difference (docs/check.md) explains it. The library is the one that the runtime"
+        " names, or that of --ompd-library. The exit code is 10 if no known difference explains one of them, or if one"
+        " is not seen where the library's release should have it.",
+        _ask_check,
+        "print_check",
+        "libiomp5: libiomp5_db.so (Intel(R) OMP OMPD plugin compatible with OpenMP 5.0 (201811))\n"
+        "  library    /opt/lib/libiomp5_db.so\n"
+        "  known as   libiomp5_db.so of the wheel intel-openmp 2026.2.0\n"
+        "  compared   394 facts: 297 the same, 97 differ as known, 0 unexplained\n"
+        "\n"
+        "NO.  SEEN  KNOWN DIFFERENCE\n"
+        "4    4     The flags of frames are never written\n"
+        "6    4     A single value of nthreads-var or bind-var is called the first of a list",
+        folds=True,
+        status=_status_of_check,
+        ompd_library="named",
+    ),
 )
 
 DEFAULT = "threads"
@@ -450,7 +487,7 @@ DEFAULT = "threads"
 GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
     ("Share", ("snapshot", "schema")),
-    ("Libraries", ("runtimes", "layout")),
+    ("Libraries", ("runtimes", "check", "layout")),
     ("Set up", ("doctor", "lldb-init")),
 )
 """How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""

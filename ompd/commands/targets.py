@@ -45,9 +45,17 @@ def open_target(
     max_stop: float | None = None,
     max_size: int = MAX_SIZE,
     plugins: Sequence[str] = (),
+    ompd_library: str | None = None,
 ) -> Session:
     """Return a session on the core file or process that the user named *target*."""
     process_id = process_id_of(target)
     if process_id is not None:
-        return Session.attach(process_id, files, nonblocking=nonblocking, max_stop=max_stop, plugins=plugins)
-    return Session.open_core(target, files, max_size=max_size, plugins=plugins)
+        return Session.attach(
+            process_id,
+            files,
+            nonblocking=nonblocking,
+            max_stop=max_stop,
+            plugins=plugins,
+            ompd_library=ompd_library,
+        )
+    return Session.open_core(target, files, max_size=max_size, plugins=plugins, ompd_library=ompd_library)

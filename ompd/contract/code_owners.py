@@ -46,17 +46,18 @@ def construct_passed(process: Process, pc: int, routine: int | None) -> int | No
     return found.pop() if len(found) == 1 else None
 
 
-def owner(process: Process, runtimes: Collection[Module], address: int) -> str:
+def owner(process: Process, runtimes: Collection[Module], address: int, whole: Collection[Module] = ()) -> str:
     """Return whose code is at *address*: ``user``, ``runtime``, ``system``, or ``unknown`` if that is unknown.
 
     :param runtimes: the modules that hold an OpenMP runtime
+    :param whole: those of them that hold nothing else, whatever their functions are called
     """
     module = process.module_at(address)
     if module is None:
         return UNKNOWN
     if module.is_system_library:
         return SYSTEM
-    if naming.is_runtime_file(module.name):
+    if naming.is_runtime_file(module.name) or module in whole:
         return RUNTIME  # also if its file is not available
     if process.is_linkage(address):
         return SYSTEM

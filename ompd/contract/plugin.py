@@ -17,15 +17,15 @@ from ompd.errors import CorruptState
 from ompd.records import record
 
 if TYPE_CHECKING:  # no command needs the rest of it
-    from ompd.contract.dmpl import RtlNames
+    from ompd.contract.dmpl import NamedVariable, RtlNames
 
 
 @record
 class FrameAddress:
-    """A frame of ``ompt_frame_t``: its address and its ``ompt_frame_flag_t``."""
+    """A frame of ``ompt_frame_t``: its address and its ``ompt_frame_flag_t``, None if these are unknown."""
 
     address: int
-    flags: int
+    flags: int | None
 
 
 @record
@@ -249,7 +249,9 @@ class ThreadHandle(Protocol):
 
     @property
     def address(self) -> int:
-        """Address of the runtime's thread descriptor."""
+        """Address of the runtime's thread descriptor; of a hosted library, which does not tell it, any other number
+        that no other thread has.
+        """
 
     def native_id(self, kind: ThreadIdKind) -> int:
         """Return the thread's native identifier of that *kind*. ``ompd_get_thread_id``.
@@ -490,3 +492,8 @@ class Plugin(Protocol):
 
     def demangle_name(self, name: str) -> str | None:
         """Return a compiler-made function's name in the source, None if *name* is not one. ``DMPL_demangle_name``."""
+
+    def named_variable(self, name: str) -> NamedVariable | None:
+        """Return what a compiler-made name says of a variable, None if *name* does not say how it is shared.
+        ``DMPL_demangle_name``.
+        """

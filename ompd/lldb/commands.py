@@ -30,9 +30,10 @@ class ThreadCommand(Prompt):
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Select the thread, and return where it is."""
-        number, level = _parse_thread(words)
+        rest, library = _without_library(words)
+        number, level = _parse_thread(rest)
         process = process_of(debugger, exe_ctx)
-        session = self._state.session(process)
+        session = self._state.session(process, library)
         here = thread_of(process, exe_ctx)
         region = _region(session, here.GetThreadID(), level)
         native = _member(session, region, here.GetThreadID(), number)
@@ -49,7 +50,7 @@ class ThreadCommand(Prompt):
         return f"{known}\n{where.GetData()}"
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the only option."""
+        """Return the options."""
         return {
             "level": {
                 "short_option": "l",
@@ -59,7 +60,8 @@ class ThreadCommand(Prompt):
                 "completion_type": lldb.eNoCompletion,
                 "dest": "level",
                 "default": 0,
-            }
+            },
+            **_LIBRARY_OPTION,
         }
 
     def help(self) -> str:
@@ -69,11 +71,39 @@ class ThreadCommand(Prompt):
             " of its innermost region, or with --level that of an enclosing one.\n\n"
             f"  {PROMPT}ompd thread 2\n  {PROMPT}ompd thread --level 1 0\n\n"
             "Options:\n  -l, --level L    Take the team of the enclosing region at this level.\n"
+            f"      --ompd-library FILE|named   {_LIBRARY_HELP}\n"
         )
 
     def get_args_definition(self) -> list[list[dict[str, object]]]:
         """Return the only argument."""
         return [[{"arg_type": lldb.eArgTypeUnsignedInteger, "repeat": "plain"}]]
+
+
+_LIBRARY_HELP = "Let an OMPD library answer."
+_LIBRARY_OPTION: Mapping[str, Mapping[str, object]] = {
+    "ompd-library": {
+        "short_option": chr(FIRST_UNPRINTABLE + 1),
+        "required": False,
+        "help": _LIBRARY_HELP,
+        "value_type": lldb.eArgTypeName,
+        "dest": "ompd_library",
+    }
+}
+
+
+def _without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
+    # The other words, and the OMPD library that is to answer, None if none is named.
+    rest, library = [], None
+    waiting = list(words)
+    while waiting:
+        word, equals, value = waiting.pop(0).partition("=")
+        if word != "--ompd-library":
+            rest.append(word + equals + value)
+        elif equals or waiting:
+            library = value if equals else waiting.pop(0)
+        else:
+            raise BadInput("--ompd-library needs a value: --ompd-library FILE|named")
+    return rest, library
 
 
 def _parse_thread(words: Sequence[str]) -> tuple[int, int | None]:
@@ -143,23 +173,25 @@ class SnapshotCommand(Prompt):
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Write the file, and say what is in it."""
+        words, library = _without_library(words)
         keep = "--keep-env" in words
         rest = [word for word in words if word not in ("--keep-env", "--debug", "-o", "--output")]
         if len(rest) != 1 or rest[0].startswith("-"):
             raise BadInput("snapshot takes the name of the file to write", hint="ompd snapshot small.core")
-        session = self._state.session(process_of(debugger, exe_ctx))
+        session = self._state.session(process_of(debugger, exe_ctx), library)
         taken = session.snapshot(rest[0], keep_environment=keep)
         problems = [f"ompd: warning: {problem}" for problem in taken.problems]
         return "\n".join([describe_snapshot(taken), *problems])
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the only option."""
+        """Return the options."""
         return {
             "keep-env": {
                 "short_option": chr(FIRST_UNPRINTABLE),
                 "required": False,
                 "help": "Keep the whole environment and the folders in arguments.",
-            }
+            },
+            **_LIBRARY_OPTION,
         }
 
     def help(self) -> str:
@@ -169,6 +201,7 @@ class SnapshotCommand(Prompt):
             " command works on it, without those files.\n\n"
             f"  {PROMPT}ompd snapshot small.core\n\n"
             "Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n"
+            f"      --ompd-library FILE|named   {_LIBRARY_HELP}\n"
         )
 
     def get_args_definition(self) -> list[list[dict[str, object]]]:

@@ -60,8 +60,14 @@ class LldbInspection(Inspection):
 
     target: LldbTarget
 
-    def __init__(self, process: Any, run: LldbRun | None = None, plugins: Sequence[str | PathLike[str]] = ()) -> None:
-        super().__init__(LldbTarget(process), LldbFiles(process), plugins=plugins)
+    def __init__(
+        self,
+        process: Any,
+        run: LldbRun | None = None,
+        plugins: Sequence[str | PathLike[str]] = (),
+        ompd_library: str | PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(LldbTarget(process), LldbFiles(process), plugins=plugins, ompd_library=ompd_library)
         self._run = run
 
     def ask(self, question: Callable[[LldbInspection], _T]) -> _T:
@@ -243,6 +249,7 @@ def launch(
     cwd: str | PathLike[str] | None = None,
     omp_debug: bool = True,
     plugins: Sequence[str | PathLike[str]] = (),
+    ompd_library: str | PathLike[str] | None = None,
 ) -> LldbInspection:
     """Return a session on a program that was started; see :func:`ompd.launch`."""
     environment: dict[str, str | None] = {
@@ -256,7 +263,7 @@ def launch(
         fspath(cwd) if cwd is not None else None,
     )
     try:
-        return LldbInspection(run.process, run, plugins)
+        return LldbInspection(run.process, run, plugins, ompd_library)
     except BaseException:
         run.close()
         raise

@@ -11,7 +11,7 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.prompt import Screen, flags_of, format_help, format_reply, parse_words
+from ompd.commands.prompt import OMPD_LIBRARY, Screen, flags_of, format_help, format_reply, parse_words
 from ompd.commands.table import Command
 from ompd.debugger.targets.lldb.target import check_stopped, stop_of
 from ompd.errors import BadInput, OmpdError
@@ -34,22 +34,25 @@ class State:
     """What belongs to one debugger."""
 
     def __init__(self) -> None:
-        self.sessions: dict[int, tuple[tuple[int, ...], LldbInspection]] = {}
+        self.sessions: dict[tuple[int, str | None], tuple[tuple[int, ...], LldbInspection]] = {}
         self.auto = False
         self.hooked = False  # whether targets have our stop hook
         self.said: tuple[int, int] | None = None  # the stop that the line was printed at
         self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
 
-    def session(self, process: Any) -> LldbInspection:
-        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules."""
+    def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
+        """Return the session of this stop of *process*, the same one as long as it does not run or gets modules.
+
+        :param ompd_library: as for :func:`ompd.from_lldb`
+        """
         check_stopped(lldb, process)
         stop = (*stop_of(process), process.GetTarget().GetNumModules())
-        kept = self.sessions.pop(stop[0], None)
+        kept = self.sessions.pop((stop[0], ompd_library), None)
         if kept is not None and kept[0] != stop:
             kept[1].close()
             kept = None
-        session = kept[1] if kept is not None else LldbInspection(process)
-        self.sessions[stop[0]] = stop, session
+        session = kept[1] if kept is not None else LldbInspection(process, ompd_library=ompd_library)
+        self.sessions[stop[0], ompd_library] = stop, session
         while len(self.sessions) > _MAX_SESSIONS:
             self.sessions.pop(next(iter(self.sessions)))[1].close()
         return session
@@ -209,7 +212,7 @@ class Question(Prompt):
         """Return the answer."""
         given = parse_words(self.command, words)
         process = process_of(debugger, exe_ctx)
-        session = self._state.session(process)
+        session = self._state.session(process, given.get(OMPD_LIBRARY, self.command.ompd_library))
         indices = {thread.GetThreadID(): thread.GetIndexID() for thread in process}
         return format_reply(self.command, session, given, _screen(debugger), indices)
 

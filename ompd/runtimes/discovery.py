@@ -39,12 +39,21 @@ _UNKNOWN = "unknown"
 
 
 @record
+class HostedBy:
+    """A library for debuggers that answers in a plugin's place: its ``file``, and its ``version`` as it says itself."""
+
+    file: str
+    version: str
+
+
+@record
 class Found:
     """A module with an OpenMP runtime in it.
 
     ``locations_address`` is where its ``ompd_dll_locations`` lies, None in a runtime without OMPD or without symbols.
     ``plugin`` is the one for it, None if there is none, or for ``fault`` it cannot be used. ``selected`` is the one of
-    another distribution that serves, None for one of ours.
+    another distribution that serves, None for one of ours. ``hosted`` is the library behind the plugin, if the user
+    has named one that serves.
     """
 
     module: Module
@@ -52,11 +61,19 @@ class Found:
     locations_address: int | None
     plugin: Plugin | None = None
     selected: Selected | None = None
+    hosted: HostedBy | None = None
 
     @property
     def fault(self) -> OmpdError | None:
         """Why the plugin that there is for it cannot be used."""
         return self.selected.fault if self.selected is not None else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all code of the module is the runtime's: of one that nobody knows, in a library, which names its
+        library for debuggers.
+        """
+        return self.kind == _UNKNOWN and self.locations_address is not None and not self.module.is_program
 
     def served_by(self, name: str) -> bool:
         """Tell whether a name in ``ompd_dll_locations`` selects its plugin, or one of ours."""

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from ompd.contract import plugin as contract
 from ompd.contract import waits
-from ompd.contract.dmpl import RtlNames
+from ompd.contract.dmpl import NamedVariable, RtlNames
 from ompd.contract.plugin import Plugin
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError, PluginFault, Unavailable
@@ -51,7 +51,7 @@ def _members(protocol: type) -> Mapping[str, _Member]:
     for name, member in vars(protocol).items():
         function = member.fget if isinstance(member, property) else member
         if not name.startswith("_") and isinstance(function, types.FunctionType):
-            hints = get_type_hints(function, localns={"RtlNames": RtlNames})
+            hints = get_type_hints(function, localns={each.__name__: each for each in (NamedVariable, RtlNames)})
             found[name] = _Member(isinstance(member, property), hints["return"])
     return found
 

@@ -15,12 +15,15 @@ from ompd.debugger.environment import LONGEST_STACK_STRINGS, read_current_enviro
 from ompd.debugger.files.dll_files import unsuitable as unsuitable
 from ompd.debugger.signals import fault_address as fault_address
 from ompd.debugger.signals import has_failed as has_failed
-from ompd.errors import BadProcess, CorruptState, SymbolNotFound, Unavailable
+from ompd.errors import BadProcess, CorruptState, OmpdError, SymbolNotFound, Unavailable
+from ompd.safety.reading import read_head
 from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.binary.types.values.shown import Shown as Shown
+    from ompd.contract.plugin import AddressSpace
     from ompd.contract.process import Module
+    from ompd.debugger.flow.branches import Branch as Branch
     from ompd.debugger.flow.functions import Begun as Begun
     from ompd.debugger.flow.functions import Functions as Functions
     from ompd.debugger.snapshot.snapshot import Snapshot as Snapshot
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from ompd.debugger.variables.locals import LocalValue as LocalValue
     from ompd.debugger.variables.names import VariableName as VariableName
     from ompd.debugger.variables.reader import VariableReader as VariableReader
+    from ompd.runtimes.hosted.handles.space import HostedSpace as HostedSpace
+    from ompd.session.stop import LoadedRuntime
+
+_MAX_LIBRARY = 1 << 26
 
 
 def processors(session: Session) -> int | None:
@@ -177,3 +184,30 @@ def environment(session: Session) -> tuple[Mapping[str, str], bool]:
     if 0 <= process.auxiliary_vector().get(AT_RANDOM, 0) - start < LONGEST_STACK_STRINGS:
         process.environment()  # which verifies the kernel's pointers
     return found, True
+
+
+def hosted_space(runtime: LoadedRuntime) -> HostedSpace | None:
+    """Return the runtime as the library has it that the user named, None if none serves it."""
+    from ompd.runtimes.hosted.handles.space import HostedSpace  # noqa: PLC0415  only if the user named a library
+
+    return runtime.space if isinstance(runtime.space, HostedSpace) else None
+
+
+def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
+    """Return the runtime as the plugin has it that would serve it without a library, None if there is none.
+
+    :raises OmpdError: if that cannot read it
+    """
+    module = runtime.found.module
+    for found in session.own_runtimes(session.process):
+        if found.module is module and found.plugin is not None:
+            return found.plugin.process_initialize(session.process, module)
+    return None
+
+
+def library_bytes(file: str) -> bytes:
+    """Return what is in a library's file, empty if it cannot be read: by its digest it is known which one it is."""
+    try:
+        return read_head(file, _MAX_LIBRARY)
+    except OmpdError:
+        return b""

@@ -13,13 +13,14 @@ from ompd.debugger.files.opening import MAX_SIZE, unpack_core
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadFile, TargetGone
+from ompd.errors import BadFile, OmpdError, TargetGone
 from ompd.runtimes.discovery import Found, discover
 from ompd.session.stop import NAMES, LoadedRuntime, Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ompd.runtimes.hosted.libraries import Libraries
     from ompd.runtimes.installed import Plugins
     from ompd.session.live import Stopper
 
@@ -47,8 +48,11 @@ class Session:
         process: StoppedProcess | None = None,
         stopper: Stopper | None = None,
         plugins: Sequence[str | PathLike[str]] = (),
+        ompd_library: str | PathLike[str] | None = None,
     ) -> None:
         self.plugin_folders = _folders(plugins)
+        self.ompd_library = fspath(ompd_library) if ompd_library is not None else None
+        self._libraries: Libraries | None = None
         if self.plugin_folders:
             self.plugins  # noqa: B018  which have to be there
         self._is_open = True
@@ -68,6 +72,7 @@ class Session:
         *,
         max_size: int = MAX_SIZE,
         plugins: Sequence[str | PathLike[str]] = (),
+        ompd_library: str | PathLike[str] | None = None,
     ) -> Self:
         """Return a session on a core file; see :func:`ompd.open_core`."""
         finder = FileFinder(files)
@@ -82,7 +87,7 @@ class Session:
                 name, f"{unpacked.fault}; what there is of it {error.fault}", hint="copy the file again, whole"
             ) from error
         try:
-            session = cls(target, finder, plugins=plugins)
+            session = cls(target, finder, plugins=plugins, ompd_library=ompd_library)
         except BaseException:
             target.close()
             raise
@@ -99,13 +104,21 @@ class Session:
         nonblocking: bool = False,
         max_stop: float | None = None,
         plugins: Sequence[str | PathLike[str]] = (),
+        ompd_library: str | PathLike[str] | None = None,
     ) -> Self:
         """Return a session on a live process; see :func:`ompd.attach`."""
         from ompd.session.live import Stopper  # noqa: PLC0415  cores need neither ctypes nor threads
 
         stopper = Stopper.attach(process_id, files, nonblocking=nonblocking, max_stop=max_stop)
         try:
-            return cls(stopper.target, stopper.files, process=stopper.base, stopper=stopper, plugins=plugins)
+            return cls(
+                stopper.target,
+                stopper.files,
+                process=stopper.base,
+                stopper=stopper,
+                plugins=plugins,
+                ompd_library=ompd_library,
+            )
         except BaseException:
             stopper.close()
             raise
@@ -118,20 +131,52 @@ class Session:
 
         :raises TargetGone: if the session was closed, or the process ended
         """
-        if self._stopper is None or self._is_asking:
+        if self._is_asking or (self._stopper is None and self.ompd_library is None):
             return question(self)
         if not self._is_open:
             raise TargetGone(f"the session on {self.target.name} was closed")
         self._is_asking = True
         try:
-            return self._stopper.ask(self.begin_stop, lambda: question(self))
+            return self._ask(question)
         finally:
             self._is_asking = False
+
+    def _ask(self, question: Callable[[Self], _T]) -> _T:
+        # A library that fails while it is used is given up: the query begins anew, by our own plugin.
+        while True:
+            lost = self._lost_libraries
+            try:
+                if self._stopper is not None:
+                    result = self._stopper.ask(self.begin_stop, lambda: question(self))
+                else:
+                    result = question(self)
+            except OmpdError:
+                if self._lost_libraries == lost:
+                    raise
+            else:
+                if self._lost_libraries == lost:
+                    return result
+            if self._stopper is None:
+                self._begin(Stop(self.target, self.process, self._found_runtimes, self.stop.owners))
+
+    @property
+    def _lost_libraries(self) -> int:
+        return self._libraries.lost if self._libraries is not None else 0
+
+    @property
+    def hosted_faults(self) -> Sequence[OmpdError]:
+        """What went wrong with libraries that the user named, each of which has been given up."""
+        return self._libraries.faults if self._libraries is not None else ()
 
     @property
     def shortfalls(self) -> Sequence[str]:
         """Why what was asked last is not whole: what a stop of a live process left out. Empty for other targets."""
         return self._stopper.shortfalls if self._stopper is not None else ()
+
+    @property
+    def hosted_notes(self) -> Sequence[str]:
+        """What those libraries have printed, and why others that a runtime names were not taken."""
+        return self._libraries.notes if self._libraries is not None else ()
 
     def _begin(self, stop: Stop) -> Stop:
         self.stop, self.target, self.process = stop, stop.target, stop.process
@@ -146,8 +191,19 @@ class Session:
         owners = before.owners if before.process.module_list is process.module_list else None
         return self._begin(Stop(target, process, self._found_runtimes, owners))
 
-    def _found_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
+    def own_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
+        """Yield the runtimes of a process with the plugins that serve them where no library for debuggers does."""
         return discover(process, lambda: self.plugins, are_named=bool(self.plugin_folders))
+
+    def _found_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
+        found = self.own_runtimes(process)
+        if self.ompd_library is None:
+            return found
+        if self._libraries is None:
+            from ompd.runtimes.hosted.libraries import Libraries  # noqa: PLC0415  only if the user named one
+
+            self._libraries = Libraries(self.ompd_library, self.process.finder.resolve)
+        return self._libraries.over(process, found)
 
     def __enter__(self) -> Self:
         return self
@@ -158,6 +214,8 @@ class Session:
     def close(self) -> None:
         """Let go of the target. What was answered stays; asking on raises :class:`~ompd.errors.TargetGone`."""
         self._is_open = False
+        if self._libraries is not None:
+            self._libraries.close()
         self.process.close()
         self.target.close()
         if self._stopper is not None:

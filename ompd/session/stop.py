@@ -123,6 +123,15 @@ class Stop:
         return frozenset(runtime.found.module for runtime in self.runtimes)
 
     @cached_property
+    def whole_runtimes(self) -> frozenset[Module]:
+        """Those that hold nothing else, whatever their functions are called."""
+        return frozenset(
+            runtime.found.module
+            for runtime in self.runtimes
+            if runtime.found.hosted is not None and runtime.found.is_whole
+        )
+
+    @cached_property
     def lost_libraries(self) -> tuple[str, ...]:
         """Those of :attr:`lost_runtimes` that are called like an OpenMP runtime: one of it was surely there."""
         return tuple(fault for name, fault in self._lost if is_runtime_file(name))

@@ -9,7 +9,7 @@ from ompd.contract.process import Module, Process
 from ompd.errors import CorruptState
 
 if TYPE_CHECKING:
-    from ompd.contract.dmpl import RtlNames
+    from ompd.contract.dmpl import NamedVariable, RtlNames
 
 
 class Common:
@@ -28,6 +28,10 @@ class Common:
         import ompd.contract.helpers.demangling as demangling  # noqa: PLC0415
 
         return demangling.source_name(name)
+
+    def named_variable(self, name: str) -> NamedVariable | None:
+        """See :meth:`Plugin.named_variable`: gcc and clang give the variables of a construct their own names."""
+        return None
 
     def early_copies(self, process: Process, module: Module) -> None:
         """See :meth:`Plugin.early_copies`: threads get theirs from the runtime once it runs."""

@@ -8,10 +8,19 @@ for the user's say by their name what they are for.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ompd import naming
-from ompd.contract.dmpl import DemangledName, Language, Result, RtlNames, SourceOf, VarInfo
+from ompd.contract.dmpl import (
+    VARINFO_NEEDS_DEREFERENCE,
+    DemangledName,
+    Language,
+    NamedVariable,
+    Result,
+    RtlNames,
+    SourceOf,
+    VarInfo,
+)
 
 _MAX_NAME = 1 << 16
 
@@ -35,7 +44,9 @@ def demangle(
 ) -> DemangledName:
     """Return what the source calls what a compiler called *mangled*; see :meth:`ompd.contract.dmpl.Library`.
 
-    :param own: what else stands for a threadprivate variable with this runtime; the group ``name`` is the source's
+    :param own: what else stands for variables with this runtime: the group ``name`` is the source's, the group
+        ``clause``, if there is one, the clause that lists the variable (else it is threadprivate), and a group
+        ``address`` that matches says that the storage holds the variable's address
     """
     name, flags, line = _read(mangled, source_of, own)
     if name is None:
@@ -56,6 +67,25 @@ def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None
     return _read(mangled, None, own)[0]
 
 
+def named_variable(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> NamedVariable | None:
+    """Return what a compiler-made name says of a variable, None if it does not say how a construct shares it.
+
+    :param own: as that of :func:`demangle`
+    """
+    return variable_of(demangle(mangled, _MAX_NAME, None, own))
+
+
+def variable_of(told: DemangledName) -> NamedVariable | None:
+    """Return what a library says of a variable, None if it does not say how a construct shares it."""
+    try:
+        sharing = VarInfo(told.flags & ~VARINFO_NEEDS_DEREFERENCE)
+    except ValueError:
+        return None
+    if told.code != Result.OK or sharing == VarInfo.NONE:
+        return None
+    return NamedVariable(told.demangled, sharing, bool(told.flags & VARINFO_NEEDS_DEREFERENCE))
+
+
 def _read(mangled: str, source_of: SourceOf | None, own: Sequence[re.Pattern[str]]) -> tuple[str | None, int, int]:
     if len(mangled) > _MAX_NAME:
         return None, VarInfo.NONE, 0
@@ -69,5 +99,11 @@ def _read(mangled: str, source_of: SourceOf | None, own: Sequence[re.Pattern[str
     for pattern in (*_VARIABLES, *own):
         match = pattern.fullmatch(mangled)
         if match is not None:
-            return match["name"], VarInfo.THREADPRIVATE, 0
+            return match["name"], _flags(match.groupdict()), 0
     return None, VarInfo.NONE, 0
+
+
+def _flags(groups: Mapping[str, str | None]) -> int:
+    clause = groups.get("clause")
+    flags = VarInfo[clause.upper()] if clause else VarInfo.THREADPRIVATE
+    return flags | VARINFO_NEEDS_DEREFERENCE if groups.get("address") else flags

@@ -17,18 +17,22 @@ _MAX_WORDS = 1 << 13
 
 
 class CodeOwners:
-    """Whose code is where in *process*, for the runtime in *module*. Each address is looked up once."""
+    """Whose code is where in *process*, for the runtime in *module*. Each address is looked up once.
 
-    def __init__(self, process: Process, module: Module) -> None:
+    :param is_whole: whether the module holds nothing else than the runtime, whatever its functions are called
+    """
+
+    def __init__(self, process: Process, module: Module, *, is_whole: bool = False) -> None:
         self.process = process
         self.module = module
+        self._whole = (module,) if is_whole else ()
         self._known: dict[int, str] = {}
 
     def at(self, address: int) -> str:
         """Return whose code is at *address*; see :func:`ompd.contract.code_owners.owner`."""
         known = self._known.get(address)
         if known is None:
-            known = self._known[address] = owner(self.process, (self.module,), address)
+            known = self._known[address] = owner(self.process, (self.module,), address, self._whole)
         return known
 
     def of(self, frame: Frame) -> str:

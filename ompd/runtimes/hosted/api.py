@@ -1,0 +1,459 @@
+"""The routines of the OMPD interface (OpenMP 5.0 to 6.0) as methods that record calls of a hosted library.
+
+A method returns at once, with a :class:`Pending` result. A :class:`Batch` sends its calls together when the first of
+their results is wanted, in the order of recording, so that a thousand calls cost one exchange with the library's
+process. A handle that is the pending result of one call may be an argument of a later one of the same batch::
+
+    batch = library.batch()
+    thread = batch.get_thread_handle(space, ThreadIdKind.PTHREAD, 0x7F0000001740)
+    state = batch.get_state(thread)
+    region = batch.get_curr_parallel_handle(thread)
+    state.value().state  # sends all three
+
+Words of the interface keep their sign: an ``ompd_word_t`` is a signed number of 64 bits, an address, a size or a wait
+identifier an unsigned one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from ompd.contract.callbacks import Callbacks
+from ompd.contract.ompd import Scope, ThreadIdKind
+from ompd.errors import BadInput, LibraryError, Rc
+from ompd.runtimes.hosted.results import Row, clean
+from ompd.runtimes.hosted.signatures import UNWRITTEN, Function
+
+_T = TypeVar("_T")
+_R = TypeVar("_R", bound="Ref")
+
+
+class Ref:
+    """A handle of the library, which stays in the library's process: here it is a number.
+
+    It is released there when nobody has it any more, or with its address space.
+
+    :param number: names the handle in the library's process, and no other one, ever
+    :param release: is called with the number when nobody has the handle any more
+    :param space: the address space that it belongs to, which has to outlive it; of a device's, the process's
+    """
+
+    __slots__ = ("_release", "number", "space")
+
+    def __init__(self, number: int, release: Callable[[int], None], space: SpaceRef | None = None) -> None:
+        self.number = number
+        self.space = space
+        self._release = release
+
+    def __del__(self) -> None:
+        self._release(self.number)
+
+
+class SpaceRef(Ref):
+    """An address space (``ompd_address_space_handle_t *``)."""
+
+    __slots__ = ()
+
+
+class ThreadRef(Ref):
+    """A thread (``ompd_thread_handle_t *``)."""
+
+    __slots__ = ()
+
+
+class ParallelRef(Ref):
+    """A parallel region (``ompd_parallel_handle_t *``)."""
+
+    __slots__ = ()
+
+
+class TaskRef(Ref):
+    """A task (``ompd_task_handle_t *``)."""
+
+    __slots__ = ()
+
+
+class StateWords(NamedTuple):
+    """A thread's ``ompt_state_t``, and its wait identifier, which means something in states of waiting alone."""
+
+    state: int
+    wait_id: int
+
+
+class Icv(NamedTuple):
+    """An internal control variable: its number in this library, its name, and the scope of its handles.
+
+    ``scope`` is an ``int`` if OpenMP has no such scope.
+    """
+
+    number: int
+    name: str
+    scope: Scope | int
+
+
+class IcvWord(NamedTuple):
+    """A variable's value. It is the first of a list unless ``is_whole`` (``ompd_rc_incomplete``)."""
+
+    value: int
+    is_whole: bool
+
+
+class ToolData(NamedTuple):
+    """The ``ompt_data_t`` of a thread, region or task: one word, as a number and as an address."""
+
+    value: int
+    pointer: int
+
+
+class FrameInfo(NamedTuple):
+    """``ompd_frame_info_t``: an address, 0 for none, and what the library says are ``ompt_frame_flag_t``.
+
+    LLVM's and Intel's libraries never write the flag. It is None then.
+    """
+
+    address: int
+    flag: int | None
+
+
+class ThreadIdKindSize(NamedTuple):
+    """A kind of native thread identifiers that a device has, and their size in bytes."""
+
+    kind: int
+    size: int
+
+
+class Call(NamedTuple):
+    """One call: a function by its number, its arguments, in the order of what it takes, and the number that the handle
+    gets which it makes.
+    """
+
+    function: int
+    arguments: Sequence[Ref | int | bytes]
+    makes: int = 0
+
+
+class Outcome(NamedTuple):
+    """What became of a call: its words or rows, or the error.
+
+    ``rc`` is the library's return code; with ``ompd_rc_incomplete`` of ``ompd_get_icv_from_scope`` there is a value.
+    """
+
+    rc: int
+    words: Sequence[int]
+    rows: Sequence[Row]
+    error: LibraryError | None
+
+
+class Exchange(Protocol):
+    """Who makes calls."""
+
+    def run(self, calls: Sequence[Call]) -> Sequence[Outcome]:
+        """Return what became of each call.
+
+        :raises LibraryError: if the library's process has ended, or ends meanwhile
+        """
+
+    def new_number(self) -> int:
+        """Return a number for a handle."""
+
+    def release(self, number: int) -> None:
+        """Release a handle, some time."""
+
+    def add_context(self, callbacks: Callbacks, ahead: int) -> int:
+        """Return a number for a process or device, under which its callbacks are served. It is that of its address
+        space, too, and never 0.
+
+        :param ahead: see :meth:`Batch.process_initialize`
+        """
+
+
+class Pending(Generic[_T]):
+    """The result of a call that has or has not been made yet."""
+
+    __slots__ = ("_batch", "_make", "_outcome", "handle")
+
+    def __init__(self, batch: Batch, make: Callable[[Outcome], _T], handle: Ref | None = None) -> None:
+        self._batch = batch
+        self._make = make
+        self._outcome: Outcome | None = None
+        self.handle = handle
+
+    def settle(self, outcome: Outcome) -> None:
+        """Take what became of the call."""
+        self._outcome = outcome
+
+    def _settled(self) -> Outcome:
+        while self._outcome is None:
+            self._batch.run()  # settles all of its calls
+        return self._outcome
+
+    def error(self) -> LibraryError | None:
+        """Return why there is no value, None if there is one. Sends the batch if it has not been sent."""
+        return self._settled().error
+
+    def value(self) -> _T:
+        """Return the result. Sends the batch if it has not been sent.
+
+        :raises LibraryError: if the library refused (``error.rc`` is its return code), broke the rules of the
+            interface, or its process has ended (``error.has_ended``)
+        """
+        outcome = self._settled()
+        if outcome.error is not None:
+            raise outcome.error.with_traceback(None)
+        return self._make(outcome)
+
+
+Space = SpaceRef | Pending[SpaceRef]
+Thread = ThreadRef | Pending[ThreadRef]
+Parallel = ParallelRef | Pending[ParallelRef]
+Task = TaskRef | Pending[TaskRef]
+AnyRef = Ref | Pending[SpaceRef] | Pending[ThreadRef] | Pending[ParallelRef] | Pending[TaskRef]
+Argument = AnyRef | int | bytes
+
+
+class Batch:
+    """Calls that are made together. May be used again once it has run.
+
+    Errors are those of :meth:`Pending.value`, so that one failing call costs nothing but its own result; a call whose
+    argument is the result of a failed one is not made, and fails with the same code.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._calls: list[Call] = []
+        self._pending: list[Pending[object]] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def run(self) -> None:
+        """Make all calls that were recorded. Raises nothing: what becomes of each call, its result knows."""
+        calls, pending = self._calls, self._pending
+        self._calls, self._pending = [], []
+        if not calls:
+            return
+        try:
+            outcomes = self._exchange.run(calls)
+        except LibraryError as error:
+            outcomes = [Outcome(error.rc, (), (), error)] * len(calls)
+        for one, outcome in zip(pending, outcomes, strict=True):
+            one.settle(outcome)
+
+    # Address spaces
+
+    def process_initialize(self, callbacks: Callbacks, *, ahead: int = 0) -> Pending[SpaceRef]:
+        """Return the address space of a process, which the library reads by *callbacks*. It is one of this stop.
+
+        :param ahead: how many bytes may be read beyond what the library reads, where that costs nothing: of a core. 0
+            reads whole pages and no others, for targets that note what is read
+        """
+        context = self._exchange.add_context(callbacks, ahead)
+        return self._made(Function.PROCESS_INITIALIZE, SpaceRef, context, number=context)
+
+    def device_initialize(
+        self, process: Space, callbacks: Callbacks, kind: int, identifier: bytes, *, ahead: int = 0
+    ) -> Pending[SpaceRef]:
+        """Return the address space of a device of *process*, which the library reads by *callbacks*."""
+        context = self._exchange.add_context(callbacks, ahead)
+        return self._made(Function.DEVICE_INITIALIZE, SpaceRef, process, context, kind, identifier, number=context)
+
+    def get_omp_version(self, space: Space) -> Pending[int]:
+        """Return the version of OpenMP that the runtime implements, as ``_OPENMP`` has it."""
+        return self._word(Function.GET_OMP_VERSION, space)
+
+    def get_omp_version_string(self, space: Space) -> Pending[str]:
+        """Return the runtime's version as a text."""
+        return self._text(Function.GET_OMP_VERSION_STRING, space)
+
+    def get_device_thread_id_kinds(self, space: Space) -> Pending[Sequence[ThreadIdKindSize]]:
+        """Return the kinds of native thread identifiers of an address space (OpenMP 6.0)."""
+        return self._add(
+            Function.GET_DEVICE_THREAD_ID_KINDS,
+            lambda found: [ThreadIdKindSize(row.first, row.second) for row in found.rows],
+            space,
+        )
+
+    def enumerate_states(self, space: Space) -> Pending[Mapping[int, str]]:
+        """Return all states of the runtime: number and name, the names as the library spells them."""
+        return self._add(
+            Function.ENUMERATE_STATES, lambda found: {row.first: clean(row.text) for row in found.rows}, space
+        )
+
+    def enumerate_icvs(self, space: Space) -> Pending[Sequence[Icv]]:
+        """Return all variables that the library knows, in its order; several may have one number's meaning."""
+        return self._add(
+            Function.ENUMERATE_ICVS,
+            lambda found: [Icv(row.first, clean(row.text), _scope(row.second)) for row in found.rows],
+            space,
+        )
+
+    def get_display_control_vars(self, space: Space) -> Pending[Sequence[str]]:
+        """Return the texts ``NAME=VALUE`` of the runtime's settings."""
+        return self._add(Function.GET_DISPLAY_CONTROL_VARS, lambda found: [row.text for row in found.rows], space)
+
+    # Threads
+
+    def get_thread_handle(
+        self, space: Space, kind: int, identifier: int, size: int | None = None
+    ) -> Pending[ThreadRef]:
+        """Return the thread with a native identifier of that *kind*. Codes: ``bad_input`` (the size), ``unsupported``
+        (the kind), ``unavailable`` (no thread of OpenMP).
+
+        :param size: of the identifier in bytes; if None, that of a pointer for a pthread and 4 for the system's number
+        """
+        raw = identifier.to_bytes(size or id_size(kind), sys.byteorder)
+        return self._made(Function.GET_THREAD_HANDLE, ThreadRef, space, kind, raw)
+
+    def get_thread_in_parallel(self, region: Parallel, thread_num: int) -> Pending[ThreadRef]:
+        """Return the thread with that number in the region's team. Codes: ``bad_input`` (no such number).
+
+        What LLVM's library returns here has no context of the thread, and fails later
+        (:meth:`get_curr_parallel_handle`): use :meth:`get_thread_id` of it, and :meth:`get_thread_handle`.
+        """
+        return self._made(Function.GET_THREAD_IN_PARALLEL, ThreadRef, region, thread_num)
+
+    def get_thread_id(self, thread: Thread, kind: int, size: int | None = None) -> Pending[int]:
+        """Return a thread's native identifier of that *kind*. Codes: ``bad_input`` (size), ``unsupported`` (kind)."""
+        return self._word(Function.GET_THREAD_ID, thread, kind, size or id_size(kind))
+
+    def thread_handle_compare(self, one: Thread, other: Thread) -> Pending[int]:
+        """Return 0 for the same thread, else a number below or above it, which is not fit for sorting."""
+        return self._word(Function.THREAD_HANDLE_COMPARE, one, other)
+
+    def get_state(self, thread: Thread) -> Pending[StateWords]:
+        """Return a thread's state. Codes: ``needs_state_tracking``."""
+        return self._add(Function.GET_STATE, lambda found: StateWords(found.words[0], found.words[1]), thread)
+
+    def get_device_from_thread(self, thread: Thread) -> Pending[bool]:
+        """Return whether the library names an address space for a thread (OpenMP 6.0); the caller has it."""
+        return self._add(Function.GET_DEVICE_FROM_THREAD, lambda found: bool(found.words[0]), thread)
+
+    # Parallel regions
+
+    def get_curr_parallel_handle(self, thread: Thread) -> Pending[ParallelRef]:
+        """Return the region that a thread executes. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        return self._made(Function.GET_CURR_PARALLEL_HANDLE, ParallelRef, thread)
+
+    def get_enclosing_parallel_handle(self, region: Parallel) -> Pending[ParallelRef]:
+        """Return the region around a region. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        return self._made(Function.GET_ENCLOSING_PARALLEL_HANDLE, ParallelRef, region)
+
+    def get_task_parallel_handle(self, task: Task) -> Pending[ParallelRef]:
+        """Return the region of a task."""
+        return self._made(Function.GET_TASK_PARALLEL_HANDLE, ParallelRef, task)
+
+    def parallel_handle_compare(self, one: Parallel, other: Parallel) -> Pending[int]:
+        """Return 0 for the same region, else a number below or above it, which is not fit for sorting."""
+        return self._word(Function.PARALLEL_HANDLE_COMPARE, one, other)
+
+    # Tasks
+
+    def get_curr_task_handle(self, thread: Thread) -> Pending[TaskRef]:
+        """Return the task that a thread executes. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        return self._made(Function.GET_CURR_TASK_HANDLE, TaskRef, thread)
+
+    def get_generating_task_handle(self, task: Task) -> Pending[TaskRef]:
+        """Return the task whose code created a task. Codes: ``unavailable``, of LLVM's ``unsupported``: none."""
+        return self._made(Function.GET_GENERATING_TASK_HANDLE, TaskRef, task)
+
+    def get_scheduling_task_handle(self, task: Task) -> Pending[TaskRef]:
+        """Return the task that was suspended for a task. Codes: ``unavailable``: none."""
+        return self._made(Function.GET_SCHEDULING_TASK_HANDLE, TaskRef, task)
+
+    def get_task_in_parallel(self, region: Parallel, thread_num: int) -> Pending[TaskRef]:
+        """Return the implicit task of that thread of the region. Codes: ``bad_input`` (no such number)."""
+        return self._made(Function.GET_TASK_IN_PARALLEL, TaskRef, region, thread_num)
+
+    def task_handle_compare(self, one: Task, other: Task) -> Pending[int]:
+        """Return 0 for the same task, else a number below or above it, which is not fit for sorting."""
+        return self._word(Function.TASK_HANDLE_COMPARE, one, other)
+
+    def get_task_function(self, task: Task) -> Pending[int]:
+        """Return the address of a task's code. Codes: ``needs_state_tracking``."""
+        return self._word(Function.GET_TASK_FUNCTION, task)
+
+    def get_task_frame(self, task: Task) -> Pending[tuple[FrameInfo, FrameInfo]]:
+        """Return exit and enter frame of a task, in this order. Codes: ``needs_state_tracking``."""
+        return self._add(Function.GET_TASK_FRAME, _frames, task)
+
+    # Variables and tool data
+
+    def get_icv_from_scope(self, handle: AnyRef, scope: int, number: int) -> Pending[IcvWord]:
+        """Return a variable's value as a number. Codes: ``bad_input`` (no such number), ``incompatible`` (no number, or
+        the wrong scope).
+        """
+        return self._add(
+            Function.GET_ICV_FROM_SCOPE,
+            lambda found: IcvWord(found.words[0], found.rc != Rc.INCOMPLETE),
+            handle,
+            scope,
+            number,
+        )
+
+    def get_icv_string_from_scope(self, handle: AnyRef, scope: int, number: int) -> Pending[str]:
+        """Return a variable's value as a text. Codes: as for a number; of LLVM's ``unsupported`` for numbers."""
+        return self._text(Function.GET_ICV_STRING_FROM_SCOPE, handle, scope, number)
+
+    def get_tool_data(self, handle: AnyRef, scope: int) -> Pending[ToolData]:
+        """Return what a tool keeps with a thread, region or task. Codes: ``unsupported`` (a runtime without OMPT)."""
+        return self._add(
+            Function.GET_TOOL_DATA,
+            lambda found: ToolData(found.words[0], found.words[1]),
+            handle,
+            scope,
+        )
+
+    # How they are recorded
+
+    def _add(self, function: int, make: Callable[[Outcome], _T], *arguments: Argument) -> Pending[_T]:
+        return self._record(Call(function, [_plain(one) for one in arguments]), Pending(self, make))
+
+    def _word(self, function: int, *arguments: Argument) -> Pending[int]:
+        return self._add(function, lambda found: found.words[0], *arguments)
+
+    def _text(self, function: int, *arguments: Argument) -> Pending[str]:
+        return self._add(function, lambda found: found.rows[0].text, *arguments)
+
+    def _made(self, function: int, kind: type[_R], *arguments: Argument, number: int = 0) -> Pending[_R]:
+        plain = [_plain(one) for one in arguments]
+        origin = plain[0] if isinstance(plain[0], Ref) else None
+        space = origin if isinstance(origin, SpaceRef) else origin.space if origin is not None else None
+        made = kind(number or self._exchange.new_number(), self._exchange.release, space)
+        return self._record(Call(function, plain, made.number), Pending(self, lambda found: made, made))
+
+    def _record(self, call: Call, pending: Pending[_T]) -> Pending[_T]:
+        self._calls.append(call)
+        self._pending.append(pending)  # type: ignore[arg-type]
+        return pending
+
+
+def _plain(argument: Argument) -> Ref | int | bytes:
+    # The handle itself, so that it is not released before the call is made.
+    if not isinstance(argument, Pending):
+        return argument
+    if argument.handle is None:
+        raise BadInput("the result of this call is no handle")
+    return argument.handle
+
+
+def id_size(kind: int) -> int:
+    """Return the size of a native identifier of that kind, in bytes, as libraries of 64 bits have it."""
+    return 4 if kind == ThreadIdKind.LWP else 8
+
+
+def _scope(number: int) -> Scope | int:
+    try:
+        return Scope(number)
+    except ValueError:
+        return number
+
+
+def _frames(found: Outcome) -> tuple[FrameInfo, FrameInfo]:
+    exit_address, exit_flag, enter_address, enter_flag = found.words
+    return FrameInfo(exit_address, _flag(exit_flag)), FrameInfo(enter_address, _flag(enter_flag))
+
+
+def _flag(word: int) -> int | None:
+    return None if word == UNWRITTEN else word

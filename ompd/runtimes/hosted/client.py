@@ -1,0 +1,426 @@
+"""A library of others in a process of its own: starts it, makes its calls, serves its callbacks, ends it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from struct import error as struct_error
+from typing import TYPE_CHECKING, NoReturn
+
+from ompd.contract.callbacks import Callbacks
+from ompd.errors import LibraryError, OmpdError, Rc
+from ompd.runtimes.hosted import protocol
+from ompd.runtimes.hosted.api import Batch, Call, Outcome, Ref, SpaceRef
+from ompd.runtimes.hosted.process import Limits, Loadable, Loads, WorkerProcess, interpreters
+from ompd.runtimes.hosted.protocol import (
+    ANSWER,
+    BATCH,
+    BATCH_HEAD,
+    CALL,
+    CALLBACK,
+    CALLBACK_HEAD,
+    FINISH,
+    FINISHED,
+    NUMBER,
+    READY,
+    READY_HEAD,
+    RESULT,
+    RESULTS,
+    RESULTS_HEAD,
+    WARNING,
+)
+from ompd.runtimes.hosted.results import Malformed, Row, RowReader, clean
+from ompd.runtimes.hosted.serving import Server
+from ompd.runtimes.hosted.signatures import SIGNATURES, Function
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+__all__ = ["HostedLibrary", "Limits", "Loadable"]
+
+_MAX_CALLS = 20_000
+_MAX_WARNINGS = 40
+_SIGN = 1 << 63
+_STATES_HINT = "run the program with OMP_DEBUG=enabled, so that its runtime keeps this"
+_FAULTS = {
+    protocol.ABSENT: "not implemented",
+    protocol.NO_HANDLE: "success without a handle",
+    protocol.BAD_HANDLE: "a handle that is not valid here",
+    protocol.BAD_TEXT: "a result that cannot be read",
+    protocol.ENDLESS: "an enumeration without end",
+    protocol.BAD_SIZE: "a size that cannot be",
+}
+# What is in rows: any number of them, or one text
+_ROWS = ("r", "s")
+# Which words of a result are signed
+_SIGNED = {
+    function: tuple(
+        sign for letter in signature.gives for sign in ((False, True) if letter == "f" else (letter in "wi",))
+    )
+    for function, signature in SIGNATURES.items()
+}
+
+
+class HostedLibrary:
+    """A library that runs, initialised. Any number of processes can be inspected by it, one call at a time.
+
+    :param warn: gets what the library prints, cleaned, and what else it does that is not as it should be
+    :param waits: whether it is ready when this returns; else it starts while the caller does something else, and the
+        first use of it waits, as :meth:`wait` does
+    :param program: the worker, instead of the one in Python: for a library of another architecture
+        (``runtime_stub/host/ompd_host.c``)
+    :raises LibraryError: if it cannot be loaded or initialised
+    """
+
+    def __init__(
+        self,
+        loadable: Loads,
+        *,
+        limits: Limits | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+        waits: bool = True,
+        program: str | None = None,
+    ) -> None:
+        self.name = loadable.name
+        """The library's name in messages."""
+        self.allocated = 0
+        """How many blocks of memory the library had not freed after the last exchange; after :meth:`close`, the end."""
+        self.api_version = 0
+        """The version of the interface that the library implements, as ``_OPENMP`` has it; 0 until it is ready."""
+        self.version_string = ""
+        """What the library says of itself (``ompd_get_version_string``), cleaned; empty until it is ready."""
+        self.functions: frozenset[str] = frozenset()
+        """The functions of the interface that the library has, by their names in C; none until it is ready."""
+        self._limits = limits or Limits()
+        self._warn, self._warnings = warn, 0
+        self._numbers = itertools.count(1)
+        self._servers: dict[int, Server] = {}
+        self._released: list[int] = []
+        self._forgotten: list[int] = []
+        self._added: list[tuple[int, int]] = []
+        self._faults: dict[int, OmpdError] = {}
+        self._is_closed = False
+        self._is_ready = False
+        self._is_busy = False
+        self._loadable = loadable
+        self._program = program
+        self._interpreters = iter(interpreters())
+        self._start()
+        if waits:
+            self.wait()
+
+    def _start(self) -> None:
+        interpreter = next(self._interpreters, None)
+        if interpreter is None:
+            raise LibraryError(self.name, None, "no Python interpreter to load it with was found", has_ended=True)
+        self._process = WorkerProcess(self._loadable, self._limits, interpreter, self._program)
+        self._process.allow(self._limits.start_seconds)
+
+    def wait(self) -> None:
+        """Wait until the library is ready. Its descriptors have to be open until then.
+
+        :raises LibraryError: if it cannot be loaded or initialised
+        """
+        while not self._is_ready:
+            if self.error is not None:
+                raise self.error.with_traceback(None)
+            try:
+                head, rows = self._ready()
+            except LibraryError:
+                # If it has called nothing, the interpreter itself does not run here, and another one may.
+                failed = self._process
+                if failed.progress.calls or not self._starts_again():
+                    self._process = failed
+                    self._report_output()
+                    raise
+                continue
+            except BaseException:
+                self._process.fail("interrupted")
+                raise
+            self._is_ready = True
+            _, outcome, code, _, self.api_version = head
+            if outcome or code:
+                self._refuse(outcome, code, rows[0].text if rows else "")
+            self.version_string = clean(rows[0].text)
+            self.functions = frozenset(clean(row.text) for row in rows[1:])
+
+    def _starts_again(self) -> bool:
+        try:
+            self._start()
+        except LibraryError:
+            return False
+        return True
+
+    def _ready(self) -> tuple[tuple[int, int, int, int, int], list[Row]]:
+        body = self._received(READY, self._limits.start_seconds)
+        try:
+            version, outcome, code, count, api_version = READY_HEAD.unpack_from(body)
+            rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
+        except (struct_error, Malformed) as error:
+            raise self._process.fail("its process sent what is no message") from error
+        if version != protocol.VERSION or (not rows and not outcome):
+            raise self._process.fail(f"its process speaks version {version} of the protocol")
+        return (version, outcome, code, count, api_version), rows
+
+    def _refuse(self, outcome: int, code: int, text: str) -> NoReturn:
+        text = clean(text)
+        if outcome == protocol.UNLOADED:
+            error = LibraryError(self.name, None, f"cannot be loaded: {text}", rc=Rc.INCOMPATIBLE, has_ended=True)
+        elif outcome == protocol.ABSENT:
+            fault = f"not an OMPD library: it has no function {text}"
+            error = LibraryError(self.name, None, fault, rc=Rc.INCOMPATIBLE, has_ended=True)
+        else:
+            error = LibraryError(self.name, text, _returned(code), rc=_rc(code), has_ended=True)
+        self._process.end_for(error)
+        self._report_output()
+        raise error
+
+    @property
+    def error(self) -> LibraryError | None:
+        """Why the library's process has ended, None if it has not."""
+        return self._process.error
+
+    @property
+    def process_id(self) -> int:
+        """The number of the library's process."""
+        return self._process.process_id
+
+    def batch(self) -> Batch:
+        """Return a new batch of calls."""
+        return Batch(self)
+
+    def new_number(self) -> int:
+        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
+        return next(self._numbers)
+
+    def add_context(self, callbacks: Callbacks, ahead: int) -> int:
+        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
+        number = self.new_number()
+        self._servers[number] = Server(number, callbacks, ahead)
+        self._added.append((number, max(0, min(ahead, 1 << 24))))
+        return number
+
+    def release(self, number: int) -> None:
+        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
+        # May be called by the garbage collector, at any moment.
+        (self._forgotten if number in self._servers else self._released).append(number)
+
+    def forget(self, space: SpaceRef) -> None:
+        """Release all handles of an address space, and what the worker keeps of its memory and symbols."""
+        if space.number in self._servers:
+            self._forgotten.append(space.number)
+            self._exchange(())
+
+    def run(self, calls: Sequence[Call]) -> Sequence[Outcome]:
+        """See :class:`~ompd.runtimes.hosted.api.Exchange`."""
+        found: list[Outcome] = []
+        for start in range(0, len(calls), _MAX_CALLS):
+            found += self._exchange(calls[start : start + _MAX_CALLS])
+        return found
+
+    def _exchange(self, calls: Sequence[Call]) -> list[Outcome]:
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self._is_closed:
+            raise LibraryError(self.name, None, "it has been closed", has_ended=True)
+        self.wait()
+        if self._is_busy:
+            raise LibraryError(self.name, None, "a call from within a callback, which OMPD does not allow")
+        self._is_busy = True
+        try:
+            return self._exchanged(calls)
+        finally:
+            self._is_busy = False
+
+    def _exchanged(self, calls: Sequence[Call]) -> list[Outcome]:
+        released, self._released = self._released, []
+        forgotten, self._forgotten = self._forgotten, []
+        added, self._added = self._added, []
+        self._faults.clear()
+        self._expect(calls)
+        try:
+            self._process.allow(self._limits.seconds, len(calls) + len(released))
+            self._process.send(BATCH, *_packed(calls, released, forgotten, added))
+            body = self._received(RESULTS, self._limits.seconds)
+            try:
+                return self._results(calls, body)
+            except (struct_error, Malformed, IndexError) as error:
+                raise self._process.fail("its process sent what is no answer") from error
+        except LibraryError:
+            self._report_output()
+            raise
+        except BaseException:
+            # Interrupted: whatever comes next would be taken for the answer to another question.
+            self._process.fail("interrupted")
+            raise
+        finally:
+            for number in forgotten:
+                self._servers.pop(number, None)
+
+    def _expect(self, calls: Sequence[Call]) -> None:
+        for server in self._servers.values():
+            server.begin()
+        named: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        for call in calls:
+            if call.function == Function.GET_THREAD_HANDLE:
+                space, kind, identifier = call.arguments
+                if isinstance(space, Ref) and isinstance(kind, int) and isinstance(identifier, bytes):
+                    named[space.number].append((kind, identifier))
+        for number, identifiers in named.items():
+            if number in self._servers:
+                self._servers[number].expect(identifiers)
+
+    def _received(self, wanted: int, seconds: float) -> bytes:
+        # Serves what comes in between.
+        while True:
+            kind, body = self._process.receive(seconds)
+            if kind == CALLBACK:
+                self._serve(body)
+            elif kind == WARNING:
+                self._report(body)
+            elif kind == wanted:
+                self._report_output()
+                return body
+            else:
+                raise self._process.fail("its process sent what is no answer")
+
+    def _serve(self, body: bytes) -> None:
+        begun = time.monotonic()
+        try:
+            which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
+        except struct_error as error:
+            raise self._process.fail("its process sent what is no message") from error
+        server = self._servers.get(context)
+        if server is None:
+            answer, fault = protocol.ANSWER_HEAD.pack(Rc.BAD_INPUT, 0), None
+        else:
+            answer, fault = server.answer(which, thread, first, second, body[CALLBACK_HEAD.size :])
+        if fault is not None:
+            self._faults[self._process.progress.calls & 0xFFFFFFFF] = fault
+        self._process.excuse(time.monotonic() - begun)
+        self._process.send(ANSWER, answer)
+
+    def _results(self, calls: Sequence[Call], body: bytes) -> list[Outcome]:
+        count, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
+        if count != len(calls):
+            raise Malformed("another number of results")
+        end = RESULTS_HEAD.size + RESULT.size * count
+        if len(body) < end:
+            raise Malformed("results end early")
+        found, reader = [], RowReader(body, end)
+        for call, result in zip(calls, RESULT.iter_unpack(body[RESULTS_HEAD.size : end]), strict=True):
+            found.append(self._outcome(call, result, reader, end))
+        return found
+
+    def _outcome(self, call: Call, result: tuple[int, ...], reader: RowReader, blob: int) -> Outcome:
+        code, outcome, count, begun, *words = result
+        is_list = code == Rc.INCOMPLETE and call.function == Function.GET_ICV_FROM_SCOPE
+        if outcome or (code != Rc.OK and not is_list):
+            return Outcome(code, (), (), self._failed(call, code, outcome, self._faults.get(begun)))
+        gives = SIGNATURES[call.function].gives
+        if gives in _ROWS or count:
+            if gives != "r" and (gives != "s" or count != 1):
+                raise Malformed("a result of another kind than the function has")
+            rows = reader.read(blob + (words[0] >> 32), count) if count else ()
+            return Outcome(code, (), rows, None)
+        signed = [
+            word - (1 << 64) if is_signed and word & _SIGN else word
+            for word, is_signed in zip(words, _SIGNED[call.function], strict=False)
+        ]
+        return Outcome(code, signed, (), None)
+
+    def _failed(self, call: Call, code: int, outcome: int, reason: OmpdError | None) -> LibraryError:
+        name = SIGNATURES[call.function].name
+        if outcome in _FAULTS:
+            return LibraryError(self.name, name, _FAULTS[outcome], rc=_rc(code))
+        if outcome == protocol.NOT_CALLED:
+            return LibraryError(
+                self.name, name, f"not called, since its argument failed with {_returned(code)},", rc=_rc(code)
+            )
+        hint = _STATES_HINT if code == Rc.NEEDS_STATE_TRACKING else ""
+        error = LibraryError(self.name, name, _returned(code), rc=_rc(code), reason=str(reason or ""), hint=hint)
+        error.__cause__ = reason.with_traceback(None) if reason is not None else None
+        return error
+
+    def _report(self, text: str | bytes) -> None:
+        self._warnings += 1
+        if self._warnings <= _MAX_WARNINGS:
+            self._warn(f"{self.name}: {clean(text)}")
+        if self._warnings == _MAX_WARNINGS:
+            self._warn(f"{self.name}: prints more than {_MAX_WARNINGS} lines, of which the rest is left out")
+
+    def _report_output(self) -> None:
+        for line in self._process.output():
+            self._report(f"printed {line}")
+
+    def close(self) -> None:
+        """Release everything, finalise the library and end its process, whatever state it is in. Raises nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self.error is not None:
+            return
+        if not self._is_ready:
+            self._process.fail("not waited for")
+            return
+        try:
+            self._process.allow(self._limits.seconds, self.allocated)
+            self._process.send(FINISH)
+            body = self._received(FINISHED, self._limits.seconds)
+            code, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
+            if code:
+                self._report(f"{_returned(code)} in ompd_finalize")
+        except (LibraryError, struct_error) as error:
+            self._report(str(error).removeprefix(f"{self.name}: "))
+        finally:
+            self._process.end()
+            self._servers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _packed(
+    calls: Sequence[Call], released: Sequence[int], forgotten: Sequence[int], added: Sequence[tuple[int, int]]
+) -> list[bytes]:
+    numbers = [*released, *forgotten, *itertools.chain.from_iterable(added)]
+    parts = [
+        BATCH_HEAD.pack(len(released), len(forgotten), len(added), len(calls)),
+        b"".join(map(NUMBER.pack, numbers)),
+    ]
+    blob = bytearray()
+    for function, arguments, makes in calls:
+        words = []
+        for argument in arguments:
+            if isinstance(argument, Ref):
+                words.append(argument.number)
+            elif isinstance(argument, int):
+                words.append(argument & 0xFFFFFFFFFFFFFFFF)
+            else:
+                words.append(len(blob) << 32 | len(argument))
+                blob += argument
+        parts.append(CALL.pack(function, len(words), makes, *words, *(0,) * (5 - len(words))))
+    return [*parts, bytes(blob)]
+
+
+def _rc(code: int) -> Rc:
+    try:
+        return Rc(code) or Rc.ERROR
+    except ValueError:
+        return Rc.ERROR
+
+
+def _returned(code: int) -> str:
+    try:
+        return f"ompd_rc_{Rc(code).name.lower()}"
+    except ValueError:
+        return f"code {code}, which OMPD does not have,"

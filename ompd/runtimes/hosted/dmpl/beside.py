@@ -1,0 +1,125 @@
+"""The DMPL functions of a library that serves OMPD, where it has them: of copies of threadprivate variables, and of
+names. They run in a process of their own, which is started when one of them is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from weakref import finalize
+
+from ompd.contract.callbacks import Callbacks
+from ompd.contract.dmpl import NamedVariable, ProcessRef, Result, RtlNames
+from ompd.contract.dmpl_debugger import Debugger
+from ompd.contract.helpers.demangling import variable_of
+from ompd.errors import BadFile, BadInput, LibraryError, OmpdError
+from ompd.runtimes.hosted.dmpl.client import HostedLibrary
+from ompd.runtimes.hosted.loading.libraries import DMPL_ENTRIES, open_library
+from ompd.runtimes.hosted.narrow import program_for
+from ompd.runtimes.hosted.results import clean
+
+_MAX_NAME = 1 << 16
+
+
+class Copies:
+    """The copies of threadprivate variables that a runtime keeps, in one process at one stop.
+
+    :param gone: is called with the process when nobody has this any more: by the garbage collector, at any moment
+    """
+
+    def __init__(
+        self, library: HostedLibrary, debugger: Debugger, callbacks: Callbacks, gone: Callable[[ProcessRef], None]
+    ) -> None:
+        self._library, self._debugger = library, debugger
+        self._process = debugger.add_process(callbacks)
+        finalize(self, gone, self._process).atexit = False
+
+    def address(self, thread: int, address: int) -> int | None:
+        """Return where a thread has its copy of the variable at *address*, None if it has no storage yet.
+
+        :param thread: its native id
+        :raises BadInput: if the library says that there is none
+        :raises OmpdError: why a callback failed, or the library
+        """
+        before = self._debugger.fault(self._process)
+        code, found = self._library.get_tls_address(self._debugger.thread(self._process, thread), address)
+        if code == Result.OK:
+            return found
+        if code == Result.TLS_UNALLOCATED:
+            return None
+        fault = self._debugger.fault(self._process)
+        if fault is not None and fault is not before:
+            raise fault
+        raise BadInput(f"{address:#x}: {self._library.error_string(code)}")
+
+
+class Beside:
+    """The DMPL side of a library.
+
+    :param path: of its file
+    :param warn: gets what the library prints
+    """
+
+    def __init__(self, path: str, warn: Callable[[str], None]) -> None:
+        self._path = path
+        self._debugger = Debugger(warn)
+        self._started: HostedLibrary | None = None
+        # Processes of stops that nobody asks about any more: what the library keeps with them is destroyed later,
+        # since it may be in the middle of a call.
+        self._gone: list[ProcessRef] = []
+
+    @property
+    def _library(self) -> HostedLibrary | None:
+        # None for a file that has no such functions. One that fails is not started again.
+        found = self._opened
+        if isinstance(found, OmpdError):
+            raise found.with_traceback(None)
+        while found is not None and self._gone:
+            self._debugger.release(self._gone.pop(), found)
+        return found
+
+    @cached_property
+    def _opened(self) -> HostedLibrary | OmpdError | None:
+        try:
+            opened = open_library(self._path, DMPL_ENTRIES)
+        except BadFile:
+            return None
+        try:
+            with opened:
+                self._started = HostedLibrary(opened.name, opened.steps, program=program_for(opened, "dmpl_host32"))
+            code = self._started.initialise(self._debugger.table, self._debugger.types)
+            if code != Result.OK:
+                text = clean(self._started.error_string(code))
+                raise LibraryError(self._path, "DMPL_initialise", text)
+        except OmpdError as error:
+            return error
+        return self._started
+
+    def copies(self, callbacks: Callbacks) -> Copies | None:
+        """Return the copies that the runtime of a process keeps, None if the library has no DMPL.
+
+        :raises OmpdError: if it cannot be started
+        """
+        library = self._library
+        return Copies(library, self._debugger, callbacks, self._gone.append) if library is not None else None
+
+    def rtl_names(self, language: int) -> RtlNames | None:
+        """See :meth:`Plugin.rtl_names`."""
+        library = self._library
+        return library.get_rtl_names(language) if library is not None else None
+
+    def demangle_name(self, name: str) -> str | None:
+        """See :meth:`Plugin.demangle_name`."""
+        library = self._library
+        found = library.demangle_name(name, _MAX_NAME) if library is not None else None
+        return found.demangled if found is not None and found.code == Result.OK else None
+
+    def named_variable(self, name: str) -> NamedVariable | None:
+        """See :meth:`Plugin.named_variable`."""
+        library = self._library
+        return variable_of(library.demangle_name(name, _MAX_NAME)) if library is not None else None
+
+    def close(self) -> None:
+        """End its process."""
+        if self._started is not None:
+            self._started.close()

@@ -1,0 +1,167 @@
+"""The libraries of one session that the user named: which runtimes they serve, and which of them have failed.
+
+Each runtime has a library of its own, in a process of its own, for as long as the session lasts. At each stop it is
+asked for the process anew. One that fails is given up: what it served is read by the plugin that would have served it
+without, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ompd.contract.process import Process
+from ompd.errors import LibraryError, NotInitialised, OmpdError
+from ompd.runtimes.discovery import Found, HostedBy
+from ompd.runtimes.hosted.client import HostedLibrary, Loadable
+from ompd.runtimes.hosted.dmpl.beside import Beside
+from ompd.runtimes.hosted.handles.space import HostedSpace
+from ompd.runtimes.hosted.loading.libraries import Opened, open_library, open_named
+from ompd.runtimes.hosted.narrow import program_for
+from ompd.runtimes.hosted.plugin import FailedPlugin, HostedPlugin, begin
+
+NAMED = "named"
+"""The word for the library that a runtime itself names."""
+
+_Runtime = tuple[str, int]  # by its module's file, and where that is
+_NONE_NAMED = "names no library for debuggers"
+
+
+class Libraries:
+    """The libraries of one session.
+
+    :param wanted: a file, or :data:`NAMED`
+    :param resolve: returns where a file of the target is on this machine
+    """
+
+    def __init__(self, wanted: str, resolve: Callable[[str], str]) -> None:
+        self._wanted = wanted
+        self._resolve = resolve
+        self._serving: dict[_Runtime, _Serving] = {}
+        self._failed: dict[_Runtime, OmpdError] = {}
+        self._notes: dict[str, None] = {}
+
+    @property
+    def faults(self) -> Sequence[OmpdError]:
+        """Why libraries were given up."""
+        for runtime, serving in self._serving.items():
+            error = serving.client.error
+            if error is not None:
+                self._failed.setdefault(runtime, error)
+        return tuple(self._failed.values())
+
+    @property
+    def lost(self) -> int:
+        """How many libraries have failed after they had begun to serve."""
+        return sum(serving.has_begun and serving.client.error is not None for serving in self._serving.values())
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What libraries have printed, and why those of others were not taken."""
+        return tuple(self._notes)
+
+    def over(self, process: Process, found: Iterator[Found]) -> Iterator[Found]:
+        """Yield the runtimes that were found, those with the library's plugin that it can serve."""
+        everything = list(found)
+        chosen = self._chosen(process, everything)
+        for one in everything:
+            yield self._over(process, one) if one in chosen else one
+
+    def close(self) -> None:
+        """End all libraries."""
+        for serving in self._serving.values():
+            serving.close()
+        self._serving.clear()
+
+    def _chosen(self, process: Process, found: Sequence[Found]) -> Sequence[Found]:
+        # A file serves the runtimes that name one like it; if none does, those that name any, or could.
+        named = [one for one in found if one.locations_address is not None]
+        if self._wanted == NAMED:
+            return named or found
+        last = self._wanted.rpartition("/")[2]
+        fitting = [one for one in named if any(name.rpartition("/")[2] == last for name in _names(process, one))]
+        return fitting or named or found
+
+    def _over(self, process: Process, found: Found) -> Found:
+        runtime = found.module.name, found.module.start
+        try:
+            if runtime in self._failed:
+                raise self._failed[runtime]
+            serving = self._serving.get(runtime)
+            space = serving.begin_again(process, found) if serving is not None else None
+            if serving is None or space is None:
+                serving = self._serving[runtime] = self._start(process, found)
+                space = serving.begin(process, found)
+        except NotInitialised as error:
+            # It has named no library yet. What there is of ours says so, too.
+            return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
+        except OmpdError as error:
+            self._failed.setdefault(runtime, error)
+            return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
+        return replace(found, plugin=HostedPlugin(found.kind, space), selected=None, hosted=serving.by)
+
+    def _start(self, process: Process, found: Found) -> _Serving:
+        with self._open(process, found) as opened:
+            program = program_for(opened, "ompd_host32")
+            library = HostedLibrary(
+                Loadable(opened.itself.path, opened.steps),
+                warn=self._note,
+                program=str(program) if program is not None else None,
+            )
+        self._notes.update(dict.fromkeys(opened.passed_over))
+        by = HostedBy(opened.itself.path, library.version_string)
+        return _Serving(library, by, Beside(opened.itself.path, self._note))
+
+    def _note(self, text: str) -> None:
+        self._notes[text] = None
+
+    def _open(self, process: Process, found: Found) -> Opened:
+        if self._wanted != NAMED:
+            return open_library(self._wanted)
+        names = found.dll_locations(process)
+        if names is None and found.locations_address is not None:
+            raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
+        if not names:
+            raise OmpdError(f"{found.module.name} {_NONE_NAMED}", hint="--ompd-library FILE names one")
+        return open_named(names, found.module.name, self._resolve)
+
+
+def _names(process: Process, found: Found) -> Sequence[str]:
+    try:
+        return found.dll_locations(process) or ()
+    except OmpdError:
+        return ()
+
+
+class _Serving:
+    # A library that runs, and the address space of the stop that it was asked for last.
+
+    def __init__(self, library: HostedLibrary, by: HostedBy, beside: Beside) -> None:
+        self.client, self.by = library, by
+        self._beside = beside
+        self._space: HostedSpace | None = None
+        self.has_begun = False
+
+    def begin(self, process: Process, found: Found) -> HostedSpace:
+        if self._space is not None:
+            self.client.forget(self._space.space_ref)
+            self._space = None
+        self._space = begin(self.client, process, found.module, is_whole=found.is_whole)
+        self._space.beside = self._beside
+        self.has_begun = True
+        return self._space
+
+    def begin_again(self, process: Process, found: Found) -> HostedSpace | None:
+        # None if the library has to be started anew: Intel's reads what it keeps of the first process, takes text of
+        # it for an address, and so refuses every second one (2024.2 to 2026.2).
+        try:
+            return self.begin(process, found)
+        except LibraryError as error:
+            if error.has_ended:
+                raise
+            self.close()
+            return None
+
+    def close(self) -> None:
+        self._beside.close()
+        self.client.close()

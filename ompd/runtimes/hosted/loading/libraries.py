@@ -1,0 +1,315 @@
+"""Opens a library for debuggers and all that it needs, checked, as copies in memory that nobody can change any more.
+
+Nothing of any of them runs here. What is loaded later, in a process of its own, are these copies: behind a descriptor
+``$ORIGIN`` means nothing, and a search by the system's loader could find something that nobody has checked. So all that
+a library needs is found here, and is loaded before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+
+from ompd.errors import BadFile, MalformedFile
+from ompd.records import record
+from ompd.runtimes.hosted.loading.folders import SystemFolders
+from ompd.runtimes.hosted.loading.needs import Needs, is_narrow, is_plain, read_needs, unfit
+from ompd.safety.libraries import map_copy, open_trusted, sealed_copy
+
+OMPD_ENTRIES = ("ompd_initialize",)
+DMPL_ENTRIES = ("DMPL_initialize", "DMPL_initialise")
+ENTRIES = (*OMPD_ENTRIES, *DMPL_ENTRIES)
+
+# Intel's has 0.8 MB, LLVM's 0.1 MB; libstdc++ has 2 MB.
+MAX_LIBRARY = 64 << 20
+MAX_LIBRARIES = 64
+_MAX_PLACES = 1 << 10
+_MAX_NAMES = 64
+# Each process that is linked has these, which belong together: another copy would be another C library.
+_ALWAYS_THERE = ("libc.so.", "ld-linux", "ld64.so.", "ld.so.")
+_CXX = "libstdc++.so.6"
+_ORIGIN = re.compile(r"\$(?:ORIGIN(?![A-Za-z0-9_])|\{ORIGIN\})")
+_HINT = "name a library that is suitable: --ompd-library /path/to/libompd.so"
+
+
+@record
+class Loadable:
+    """One file that is to be loaded. ``name`` is what it calls itself, and else its file's name; ``path`` is where it
+    was found; ``descriptor`` is the copy. ``is_global`` says whether its symbols serve libraries that do not name it.
+    """
+
+    name: str
+    path: str
+    descriptor: int
+    is_global: bool = False
+
+
+class Opened:
+    """A library and what it needs, opened. Use it in a ``with`` statement; the descriptors are its own.
+
+    ``files`` is in the order of loading: the library is the last one. ``there`` names what the worker must have before.
+    ``bits`` is 64 or 32, ``worker`` is who can load it: ``"python"``, or ``"c32"`` for 32 bits on a machine of 64.
+    ``passed_over`` are places where another one was found first, and why it was not taken.
+    """
+
+    def __init__(
+        self, files: Sequence[Loadable], there: Sequence[str], bits: int, worker: str, passed_over: Sequence[str] = ()
+    ) -> None:
+        self.files = tuple(files)
+        self.there = tuple(there)
+        self.bits = bits
+        self.worker = worker
+        self.passed_over = tuple(passed_over)
+        self._open = list(self.descriptors)
+
+    @property
+    def itself(self) -> Loadable:
+        """The library itself."""
+        return self.files[-1]
+
+    @property
+    def name(self) -> str:
+        """The library's name in messages: where its file is."""
+        return self.itself.path
+
+    @property
+    def steps(self) -> tuple[tuple[str, int, bool], ...]:
+        """What a worker does, in this order: name, descriptor, and whether its symbols are for all. With -1 for a
+        descriptor, that library must be there already.
+        """
+        return (
+            *((name, -1, False) for name in self.there),
+            *((file.name, file.descriptor, file.is_global) for file in self.files),
+        )
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The open files that the worker inherits."""
+        return tuple(file.descriptor for file in self.files)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        while self._open:
+            os.close(self._open.pop())
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_library(path: str, entries: Collection[str] = ENTRIES) -> Opened:
+    """Open the library at *path*, and what it needs.
+
+    :param path: an absolute path
+    :param entries: functions of which it must have one, so that nothing else is ever loaded
+    :raises BadFile: if there is none, it is refused or unsuitable, or something that it needs is
+    """
+    return _Closure(SystemFolders()).of(path, entries)
+
+
+def open_named(
+    names: Sequence[str],
+    runtime: str,
+    resolve: Callable[[str], str] = str,
+    entries: Collection[str] = ENTRIES,
+    *,
+    system: SystemFolders | None = None,
+) -> Opened:
+    """Open the first suitable library that a runtime names for debuggers. OpenMP 5.2, 20.2.2 ``ompd_dll_locations``.
+
+    A name without a folder is looked for beside the runtime's own file, then where the system has its libraries; never
+    in the current folder. A relative path is passed over, since nothing says what it is relative to.
+
+    :param names: the content of ``ompd_dll_locations``
+    :param runtime: the file of the runtime, as the target calls it
+    :param resolve: tells where a file of the target is here
+    :raises BadFile: if none is suitable; it says why of each
+    """
+    system = system if system is not None else SystemFolders()
+    passed: list[str] = []
+    narrow: str | None = None
+    for name in names[:_MAX_NAMES]:
+        missing = True
+        for path in _places(name, runtime, resolve, system):
+            try:
+                opened = _Closure(system).of(path, entries)
+            except BadFile as error:
+                if isinstance(error.__cause__, FileNotFoundError) and error.path == path:
+                    continue
+                missing = False
+                passed.append(str(error))
+                continue
+            opened.passed_over = tuple(passed)
+            if opened.worker == "python":
+                return opened
+            # What is made for this program comes first, wherever it is named.
+            opened.close()
+            missing, narrow = False, narrow or path
+        if missing:
+            passed.append(_missing(name))
+    if narrow is not None:
+        opened = _Closure(system).of(narrow, entries)
+        opened.passed_over = tuple(passed)
+        return opened
+    what = "; ".join(passed) if passed else "ompd_dll_locations names none"
+    raise BadFile(runtime, f"names no library for debuggers that can be loaded: {what}", hint=_HINT)
+
+
+def _places(name: str, runtime: str, resolve: Callable[[str], str], system: SystemFolders) -> Iterator[str]:
+    wanted = [name] if name.startswith("/") else []
+    if is_plain(name) and runtime.startswith("/"):
+        wanted.append(f"{runtime.rpartition('/')[0]}/{name}")
+    for path in wanted:
+        with suppress(BadFile):  # links without end
+            yield resolve(path)
+    if is_plain(name):
+        yield from dict.fromkeys((*system.places(name, 64), *system.places(name, 32)))
+
+
+def _missing(name: str) -> str:
+    if name.startswith("/"):
+        return f"{name}: no such file"
+    if is_plain(name):
+        return f"{name}: neither beside the runtime nor in a folder of the system"
+    return f"{name!r}: a relative path, and nothing says what it is relative to" if name else "an empty name"
+
+
+class _Closure:
+    # One library and what it needs, in the order of loading.
+
+    def __init__(self, system: SystemFolders) -> None:
+        self._system = system
+        self._files: list[Loadable] = []
+        self._there: list[str] = []
+        self._known: set[str] = set()
+        self._begun: list[str] = []
+        self._left = _MAX_PLACES
+        self._bits = 64
+        self._is_cxx_for_all = False
+
+    def of(self, path: str, entries: Collection[str]) -> Opened:
+        try:
+            return self._of(path, entries)
+        except BaseException as error:
+            for file in self._files:
+                os.close(file.descriptor)
+            if isinstance(error, BadFile) and error.path != path:
+                raise BadFile(path, f"is refused for what it needs: {error}", hint=error.hint) from error
+            raise
+
+    def _of(self, path: str, entries: Collection[str]) -> Opened:
+        copy, needs = _open(path, entries)
+        name = needs.soname or path.rpartition("/")[2]
+        try:
+            if not needs.has_entry:
+                raise BadFile(path, f"is no library for debuggers: it has none of {', '.join(entries)}", hint=_HINT)
+            self._bits = needs.header.ident_class
+            self._add_needs(name, path, needs, ())
+        finally:
+            self._files.append(Loadable(name, path, copy))
+        files = [
+            replace(file, is_global=True) if file.name == _CXX and self._is_cxx_for_all else file
+            for file in self._files
+        ]
+        return Opened(files, self._there, self._bits, "c32" if is_narrow(needs.header) else "python")
+
+    def _add_needs(self, own: str, path: str, needs: Needs, inherited: Sequence[str]) -> None:
+        # What *path* needs, and before that what these need.
+        self._known.add(own)
+        self._begun.append(own)
+        folder = path.rpartition("/")[0]
+        inherited = (*(_folder(each, folder) for each in needs.inherited), *inherited)
+        searched = tuple(_folder(each, folder) for each in needs.runpath) if needs.runpath else inherited
+        for name in needs.needed:
+            if name in self._begun[:-1]:
+                # Whichever came first, the system's loader would search for the other one.
+                raise BadFile(path, f"is refused: it and {name} need each other")
+            if name not in self._known:
+                self._add(name, path, searched, inherited)
+        if needs.wants_cxx:
+            # Intel's uses the C++ library and does not name it: it expects debuggers to have it.
+            self._is_cxx_for_all = True
+            if _CXX not in self._known:
+                self._add(_CXX, path, (), ())
+        self._begun.pop()
+
+    def _add(self, name: str, wanted_by: str, searched: Sequence[str], inherited: Sequence[str]) -> None:
+        if len(self._known) > MAX_LIBRARIES:
+            raise BadFile(wanted_by, f"is refused: it needs more than {MAX_LIBRARIES} libraries")
+        if name.startswith(_ALWAYS_THERE):
+            self._known.add(name)
+            self._there.append(name)
+            return
+        path, copy, needs = self._find(name, wanted_by, searched)
+        try:
+            if needs.soname != name:
+                raise BadFile(
+                    wanted_by,
+                    f"is refused: it needs {name}, and {path} calls itself {needs.soname or 'nothing'}, so that the"
+                    " system's loader would search for another one",
+                )
+            self._add_needs(name, path, needs, inherited)
+        finally:
+            self._files.append(Loadable(name, path, copy))
+
+    def _find(self, name: str, wanted_by: str, searched: Sequence[str]) -> tuple[str, int, Needs]:
+        places = [f"{folder}/{name}" for folder in searched if folder]
+        for path in (*places, *self._system.places(name, self._bits)):
+            self._left -= 1
+            if self._left < 0:
+                raise BadFile(wanted_by, "is refused: what it needs may be in too many folders")
+            try:
+                copy, needs = _open(path, (), bits=self._bits)
+            except BadFile as error:
+                if isinstance(error.__cause__, FileNotFoundError) or isinstance(error, _OfAnother):
+                    continue
+                raise BadFile(wanted_by, f"is refused: it needs {name}, and {error}", hint=error.hint) from error
+            return path, copy, needs
+        skipped = "" if all(searched) else "; folders that it names relative to the current one are not searched"
+        raise BadFile(
+            wanted_by,
+            f"is refused: it needs {name}, which is in none of its folders and the system's{skipped}",
+            hint=f"install what has {name}",
+        )
+
+
+class _OfAnother(BadFile):
+    # A library of another processor, which the loader passes over.
+    pass
+
+
+def _folder(text: str, origin: str) -> str:
+    # A folder of DT_RUNPATH or DT_RPATH; "" for one that would depend on the current folder or on the loader.
+    text = _ORIGIN.sub(lambda _: origin, text)
+    return text.rstrip("/") if text.startswith("/") and "$" not in text else ""
+
+
+def _open(path: str, entries: Collection[str], *, bits: int | None = None) -> tuple[int, Needs]:
+    descriptor, status = open_trusted(path, most=MAX_LIBRARY)
+    try:
+        copy = sealed_copy(descriptor, status, path)
+    finally:
+        os.close(descriptor)
+    try:
+        with map_copy(copy) as data:
+            needs = read_needs(data, path, entries)
+        why = unfit(needs.header)
+        if why is None and bits is not None and needs.header.ident_class != bits:
+            why = f"a library of {needs.header.ident_class} bits, and {bits} are needed"
+        if why is not None:
+            raise _OfAnother(path, f"is unsuitable: {why}", hint=_HINT)
+    except MalformedFile as error:
+        os.close(copy)
+        raise BadFile(path, f"is refused: {str(error).removeprefix(f'{path}: ')}") from error
+    except BaseException:
+        os.close(copy)
+        raise
+    return copy, needs

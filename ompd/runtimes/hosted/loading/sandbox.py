@@ -1,0 +1,281 @@
+"""Takes from a worker's process what a library for debuggers never needs, as far as an ordinary user can.
+
+Four layers, each in force where the kernel and the system have it: limits of resources; no new privileges; Landlock
+(landlock(7), Linux 5.13), by which files are only read, and those of the system and of Python alone; and a list of
+system calls that are allowed, by libseccomp where it is installed. What is not in force is reported, and is no failure.
+
+It runs in the worker's process, whose interpreter may know nothing else of ompd: it imports Python's own library alone.
+As a program it confines itself and becomes another: ``python -I sandbox.py --exec PROGRAM [ARGUMENT …]``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import stat
+import struct
+import sys
+
+TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+# Memory that a worker maps without using it, besides what its library may have.
+_ADDRESS_SPACE = 1 << 30
+_FREE_FILES = 32
+_MEMORY = 1 << 30
+_SECONDS = 3600  # of processor time, for a worker whose debugger was killed
+
+_PR_SET_NO_NEW_PRIVS = 38
+# landlock(7). These numbers are the same on all processors.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET_VERSION, _RULE_PATH_BENEATH = 1, 1
+_PT_INTERP = 3
+_EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
+# By version of the interface: which operations on files there are to forbid, on networks, and across its border.
+_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_NET_RIGHTS = {4: 3}
+_SCOPES = {6: 3}
+
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
+_LOADERS = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64")
+
+# libseccomp's: <seccomp.h>
+LIBSECCOMP = "libseccomp.so.2"
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_EQUAL, _MASKED_EQUAL = 4, 7
+_UNKNOWN = -1  # __NR_SCMP_ERROR
+_NARROW = {"x86_64": 0x40000003}  # SCMP_ARCH_X86: the programs of 32 bits that a worker may become
+_CALLS = (
+    *("read", "write", "readv", "writev", "pread64", "pwrite64", "recvfrom", "recvmsg", "recvmmsg", "sendto"),
+    *("sendmsg", "poll", "ppoll", "select", "pselect6", "_newselect", "epoll_create1", "epoll_ctl", "epoll_wait"),
+    *("epoll_pwait", "lseek", "_llseek", "close", "close_range", "dup", "fcntl", "fcntl64", "fstat", "fstat64"),
+    *("newfstatat", "fstatat64", "stat", "stat64", "lstat", "lstat64", "statx", "access", "faccessat", "faccessat2"),
+    *("readlink", "readlinkat", "getcwd", "getdents", "getdents64", "mmap", "mmap2", "munmap", "mprotect", "mremap"),
+    *("madvise", "brk", "futex", "futex_time64", "set_robust_list", "rseq", "set_tid_address", "rt_sigaction"),
+    *("rt_sigprocmask", "rt_sigreturn", "sigreturn", "sigaltstack", "rt_sigpending", "restart_syscall", "exit"),
+    *("exit_group", "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getuid32", "geteuid32"),
+    *("getgid32", "getegid32", "gettimeofday", "clock_gettime", "clock_gettime64", "clock_getres", "clock_nanosleep"),
+    *("clock_nanosleep_time64", "nanosleep", "time", "getrandom", "sched_yield", "sched_getaffinity", "uname"),
+    *("sysinfo", "getrusage", "getrlimit", "ugetrlimit", "times", "arch_prctl", "set_thread_area", "setitimer"),
+    *("getitimer", "alarm", "membarrier"),
+)
+# The C library goes on without these, if it is told that there are none.
+_ABSENT = ("clone3", "openat2", "io_uring_setup")
+_OPEN_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
+_BECOMING = ("execve", "execveat")
+
+
+UNCONFINED = (
+    "runs with all that you may do: this system has neither Landlock nor libseccomp to confine it (`ompd doctor`)"
+)
+
+
+def protects(report: Mapping[str, str]) -> bool:
+    """Return whether a layer is in force that protects the user's files: see :func:`confine`."""
+    return not (report.get("Landlock") and report.get("seccomp"))
+
+
+def confine(memory: int, *, becomes: str | None = None) -> dict[str, str]:
+    """Confine this process and what it starts, for good, and return each layer with ``""``, or why it is not in force.
+
+    The process must have its modules imported and its threads started: there are no new ones. Its open files and pipes
+    go on working. The current folder is ``/`` afterwards.
+
+    :param memory: bytes that it may take besides what it has
+    :param becomes: the program that it is about to become, if it is
+    """
+    os.chdir("/")
+    os.umask(0o077)
+    filters: list[_Filter] = []
+    report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # while it may be loaded
+    report["limits"] = _reason(lambda: _limit(memory))
+    report["no new privileges"] = _reason(_refuse_privileges)
+    report["Landlock"] = _reason(lambda: _restrict_files(becomes))
+    report["seccomp"] = report.pop("libseccomp") or _reason(filters[0].load)
+    return report
+
+
+def _reason(step: Callable[[], object]) -> str:
+    try:
+        step()
+    except (OSError, ValueError, AttributeError, struct.error) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _refuse_privileges() -> None:
+    _check(_libc().prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), *(ctypes.c_ulong(0),) * 3))
+
+
+# Resources
+
+
+def _limit(memory: int) -> None:
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
+        pages = [int(word) for word in file.read().split()]
+    page = resource.getpagesize()
+    files = max(map(int, os.listdir("/proc/self/fd"))) + 1  # noqa: PTH208
+    for which, most in (
+        # A handler of cores that is a program gets them whatever the limit is, but of 1 byte.
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NOFILE, files + _FREE_FILES),
+        (resource.RLIMIT_CPU, _SECONDS),
+        (resource.RLIMIT_DATA, pages[5] * page + memory),
+        (resource.RLIMIT_AS, pages[0] * page + memory + _ADDRESS_SPACE),
+    ):
+        hard = resource.getrlimit(which)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(which, (most, most))
+
+
+# Files
+
+
+def landlock_version() -> int:
+    """Return which version of Landlock's interface the kernel has, 0 for none."""
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)))
+
+
+def _restrict_files(becomes: str | None) -> None:
+    libc, version = _libc(), landlock_version()
+    if version < 1:
+        raise OSError("the kernel does not offer it")
+    rights = _of_version(_FILE_RIGHTS, version)
+    wanted = struct.pack("=QQQ", rights, _of_version(_NET_RIGHTS, version), _of_version(_SCOPES, version))
+    # Older kernels know the first fields, and accept others that are zeros.
+    ruleset = _check(libc.syscall(_CREATE_RULESET, wanted, ctypes.c_size_t(len(wanted)), 0))
+    try:
+        for path in (*_SYSTEM, os.path.dirname(os.__file__), "/proc/self"):  # noqa: PTH120
+            _allow(libc, ruleset, path, _READ_FILE | _READ_DIR)
+        if becomes is not None:
+            # The program's loader, and the C library beside it, may be those of another installation.
+            for path in (becomes, os.path.dirname(_interpreter(becomes)), *_LOADERS):  # noqa: PTH120
+                _allow(libc, ruleset, path, _READ_FILE | _READ_DIR | _EXECUTE)
+        _refuse_privileges()
+        _check(libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    finally:
+        os.close(ruleset)
+
+
+def _interpreter(program: str) -> str:
+    # The loader that a program names (PT_INTERP), "" if it names none.
+    with open(program, "rb") as file:  # noqa: PTH123
+        head = file.read(4096)
+    is_wide = head[4:5] == b"\2"
+    place, size, count = struct.unpack_from("=32xQ14xHH" if is_wide else "=28xI10xHH", head)
+    for at in range(place, min(place + size * count, len(head) - size), size):
+        if struct.unpack_from("=I", head, at)[0] == _PT_INTERP:
+            start, length = struct.unpack_from("=8x Q 16x Q" if is_wide else "=4x I 8x I", head, at)
+            return os.fsdecode(head[start : start + length].rstrip(b"\0"))
+    return ""
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
+    try:
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there needs no rule
+    try:
+        if not stat.S_ISDIR(os.fstat(folder).st_mode):
+            rights &= ~_READ_DIR
+        rule = struct.pack("=Qi", rights, folder)
+        _check(libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0))
+    finally:
+        os.close(folder)
+
+
+def _of_version(rights: Mapping[int, int], version: int) -> int:
+    known = [since for since in rights if since <= version]
+    return rights[max(known)] if known else 0
+
+
+# System calls
+
+
+class _Comparison(ctypes.Structure):
+    # struct scmp_arg_cmp
+    _fields_ = (
+        ("arg", ctypes.c_uint),
+        ("op", ctypes.c_int),
+        ("datum_a", ctypes.c_uint64),
+        ("datum_b", ctypes.c_uint64),
+    )
+
+
+class _Filter:
+    """What is allowed, made beforehand: once files are restricted, libseccomp may not be loaded any more."""
+
+    def __init__(self, becomes: bool) -> None:
+        try:
+            self._library = library = ctypes.CDLL(LIBSECCOMP)
+        except OSError as error:
+            raise OSError(f"{LIBSECCOMP} is not installed") from error
+        library.seccomp_init.restype = ctypes.c_void_p
+        self._context = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(_ERRNO | errno.EPERM)))
+        if not self._context:
+            raise OSError(f"{LIBSECCOMP} fails")
+        narrow = _NARROW.get(os.uname().machine) if becomes else None
+        if narrow is not None:
+            self._check(library.seccomp_arch_add(self._context, ctypes.c_uint32(narrow)))
+        for name in (*_CALLS, *(_BECOMING if becomes else ())):
+            self._add(_ALLOW, name)
+        for name in _ABSENT:
+            self._add(_ERRNO | errno.ENOSYS, name)
+        self._add(_ALLOW, "open", (1, _MASKED_EQUAL, _OPEN_FLAGS, os.O_RDONLY))
+        self._add(_ALLOW, "openat", (2, _MASKED_EQUAL, _OPEN_FLAGS, os.O_RDONLY))
+        self._add(_ALLOW, "prlimit64", (0, _EQUAL, 0, 0), (2, _EQUAL, 0, 0))
+        for name in ("kill", "tgkill"):  # abort() and raise()
+            self._add(_ALLOW, name, (0, _EQUAL, os.getpid(), 0))
+
+    def load(self) -> None:
+        """Put it in force."""
+        self._check(self._library.seccomp_load(self._context))
+        self._library.seccomp_release(self._context)
+
+    def _add(self, action: int, name: str, *conditions: tuple[int, int, int, int]) -> None:
+        number = self._library.seccomp_syscall_resolve_name(name.encode())
+        if number == _UNKNOWN:
+            return  # to this release of libseccomp: it is refused
+        array = (_Comparison * len(conditions))(*(_Comparison(*each) for each in conditions))
+        self._check(
+            self._library.seccomp_rule_add_array(
+                *(self._context, ctypes.c_uint32(action), ctypes.c_int(number)),
+                *(ctypes.c_uint(len(conditions)), array),
+            )
+        )
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            raise OSError(-result, os.strerror(-result))
+
+
+def _become(arguments: Sequence[str]) -> None:
+    program = arguments[0]
+    if not protects(confine(_MEMORY, becomes=program)):
+        os.write(2, f"{UNCONFINED}\n".encode())  # its host reads it as what the library prints
+    os.execv(program, list(arguments))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["--exec"] or not sys.argv[2:] or not sys.argv[2].startswith("/"):
+        sys.exit("usage: sandbox.py --exec /PATH/OF/PROGRAM [ARGUMENT ...]")
+    _become(sys.argv[2:])

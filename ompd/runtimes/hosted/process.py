@@ -1,0 +1,401 @@
+"""The process in which a library runs, from outside: started, watched, and ended in every case."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from struct import error as struct_error
+from typing import NamedTuple, Protocol
+
+from ompd.errors import LibraryError
+from ompd.records import record
+from ompd.runtimes.hosted.protocol import HEADER, MAX_MESSAGE, PAGE, PROGRESS, message
+from ompd.runtimes.hosted.results import clean
+from ompd.runtimes.hosted.signatures import SIGNATURES
+from ompd.safety.libraries import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, memory_file
+
+_ROOT = str(Path(__file__).parents[3])
+_SANDBOX = str(Path(__file__).with_name("loading") / "sandbox.py")
+_MAIN = "ompd.runtimes.hosted.worker.main"
+_OWN_FAULT = 70  # see worker.main
+_PIECE = 1 << 18
+_MAX_OUTPUT = 1 << 13
+_FREE_CALLBACKS = 100_000
+MOST_EXCUSED = 30
+"""Times what a call may take: so much time callbacks may have besides, as a debugger may fetch a file for one."""
+_CALLS_IN_TIME = 100  # that a library makes at least in the time that one may take
+_GRACE = 5.0
+_STEP = 0.005
+_SIGNALS = frozenset(signal.Signals)
+_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+
+
+class Loads(Protocol):
+    """What a worker loads, as :class:`~ompd.runtimes.hosted.loading.libraries.Opened` has it."""
+
+    @property
+    def name(self) -> str:
+        """What names the library in messages."""
+
+    @property
+    def steps(self) -> Sequence[tuple[str, int, bool]]:
+        """What to load, in order, the library last: a name, an open descriptor, or -1 if the process must have it
+        already, and whether its symbols are for all. The descriptors stay the caller's, and may be closed once the
+        library has started.
+        """
+
+
+@record
+class Loadable:
+    """What a worker loads, see :class:`Loads`."""
+
+    name: str
+    steps: Sequence[tuple[str, int, bool]]
+
+
+@record
+class Limits:
+    """What a library may take: ``seconds`` for one call, time of the debugger's callbacks excepted, and for its start;
+    ``memory`` in bytes, besides what its process has before it is loaded.
+    """
+
+    seconds: float = 20.0
+    start_seconds: float = 60.0
+    memory: int = 1 << 30
+
+
+class Progress(NamedTuple):
+    """How many functions the worker has called, and which one runs, None if none does."""
+
+    calls: int
+    function: str | None
+
+
+class WorkerProcess:
+    """A process that loads a library.
+
+    :raises LibraryError: if it cannot be started
+    """
+
+    def __init__(self, loadable: Loads, limits: Limits, interpreter: str, program: str | None = None) -> None:
+        self._lifeline = -1
+        self._name, self._limits = loadable.name, limits
+        self._owner = os.getpid()
+        self._printed = b""
+        self._final: Progress | None = None
+        self.error: LibraryError | None = None
+        """Why it has ended, None if it has not."""
+        try:
+            made = _Ends()
+        except OSError as error:
+            raise LibraryError(self._name, None, f"no process for it: {error}", has_ended=True) from error
+        with made as ends:
+            command = [*worker_command(interpreter, _MAIN, program), *map(str, ends.passed), str(limits.memory)]
+            for name, descriptor, is_global in loadable.steps:
+                command += [name, str(descriptor), str(int(is_global))]
+            own = [descriptor for _, descriptor, _ in loadable.steps if descriptor >= 0]
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=ends.output,
+                    stderr=ends.output,
+                    pass_fds=[*ends.passed, *own],
+                    env={},
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise LibraryError(self._name, None, f"no process for it: {error}", has_ended=True) from error
+            self._socket, self._output, self._lifeline, self._page = ends.keep()
+        self._poll = select.poll()
+        for descriptor in (self._socket.fileno(), self._output):
+            self._poll.register(descriptor, select.POLLIN)
+        self._pidfd = _pidfd(self._process.pid)
+        if self._pidfd >= 0:
+            self._poll.register(self._pidfd, select.POLLIN)
+        self._seen = -1
+        self._deadline = self._last = 0.0
+        self._callbacks, self._excused = 0, 0.0
+
+    @property
+    def progress(self) -> Progress:
+        """What it is doing, as the worker itself says."""
+        if self._final is not None:
+            return self._final
+        count, number = PROGRESS.unpack_from(self._page)
+        running = SIGNATURES.get(number)
+        return Progress(count, running.name if running is not None else None)
+
+    @property
+    def process_id(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def allow(self, seconds: float, calls: int = 0) -> None:
+        """Begin a limit in time, for so many calls: each has all of it, all together have a part of it for each."""
+        now = time.monotonic()
+        self._seen = PROGRESS.unpack_from(self._page)[0]
+        self._deadline = now + seconds
+        self._last = now + seconds * (1 + calls / _CALLS_IN_TIME)
+        self._callbacks, self._excused = 0, 0.0
+
+    def send(self, kind: int, *parts: bytes) -> None:
+        """Send a message.
+
+        :raises LibraryError: if the process has ended
+        """
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        try:
+            self._socket.settimeout(self._limits.seconds)
+            self._socket.sendall(message(kind, *parts))
+        except TimeoutError as error:
+            raise self.fail("its process does not read what it is sent") from error
+        except OSError as error:
+            raise self._ended() from error
+
+    def excuse(self, seconds: float) -> None:
+        """Allow more time, since this side has spent some on a callback. Without end it does not do that."""
+        self._callbacks += 1
+        self._excused += seconds
+        if self._callbacks <= _FREE_CALLBACKS and self._excused <= MOST_EXCUSED * self._limits.seconds:
+            self._deadline += seconds
+            self._last += seconds
+
+    def receive(self, seconds: float) -> tuple[int, bytes]:
+        """Return kind and body of the next message.
+
+        :param seconds: what each function of the library may take
+        :raises LibraryError: if the process has ended, or one has taken longer
+        """
+        try:
+            size, kind = HEADER.unpack(self._exactly(HEADER.size, seconds))
+        except struct_error as error:
+            raise self._ended() from error
+        if size > MAX_MESSAGE:
+            raise self.fail("its process sent what is no message")
+        return kind, self._exactly(size, seconds)
+
+    def _exactly(self, size: int, seconds: float) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._wait(seconds)
+            try:
+                piece = self._socket.recv(min(size - len(found), _PIECE))
+            except OSError as error:
+                raise self._ended() from error
+            if not piece:
+                raise self._ended()
+            found += piece
+        return bytes(found)
+
+    def _wait(self, seconds: float) -> None:
+        # Until there is something to receive.
+        while True:
+            count = PROGRESS.unpack_from(self._page)[0]
+            now = time.monotonic()
+            if count != self._seen:
+                self._seen, self._deadline = count, min(now + seconds, self._last)
+            if now >= self._deadline:
+                raise self.fail(f"took more than {seconds:g} s")
+            ready = {descriptor for descriptor, _ in self._poll.poll(max(1.0, (self._deadline - now) * 1000))}
+            if self._output in ready:
+                self._drain()
+            if self._socket.fileno() in ready:
+                return
+            if self._pidfd in ready:
+                raise self._ended()
+
+    def _drain(self) -> None:
+        try:
+            piece = os.read(self._output, _PIECE)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._poll.unregister(self._output)
+        self._printed += piece[: _MAX_OUTPUT - len(self._printed)]
+
+    def output(self) -> Iterator[str]:
+        """Yield the lines that the library has printed past the debugger since the last time, cleaned."""
+        lines, self._printed = self._printed, b""
+        for line in lines.splitlines():
+            if line.strip():
+                yield clean(line)
+
+    def fail(self, fault: str) -> LibraryError:
+        """End the process for a fault, and return the error for it: an earlier one, if there is one."""
+        return self.end_for(LibraryError(self._name, self.progress.function, fault, has_ended=True))
+
+    def end_for(self, error: LibraryError) -> LibraryError:
+        """End the process for an error, and return it: an earlier one, if there is one."""
+        self.error = self.error or error
+        self.end()
+        return self.error
+
+    def _ended(self) -> LibraryError:
+        # It does not answer any more: why?
+        if self.error is None:
+            running = self.progress.function
+            status = self.end()
+            self.error = LibraryError(self._name, running, self._why(status), has_ended=True)
+        return self.error
+
+    def _why(self, status: int | None) -> str:
+        if status is None:
+            return "its process closed its connection"
+        if status < 0:
+            number = -status
+            name = signal_name(number)
+            return f"crashed ({name})" if number in _CRASHES else f"its process was ended by {name}"
+        if status == _OWN_FAULT:
+            lines = list(self.output())
+            return "its process failed" + (f" ({lines[-1]})" if lines else "")
+        return f"its process exited with status {status}"
+
+    def end(self) -> int | None:
+        """End the process, and what it has started; return its status, None if it has not ended by itself."""
+        if self._lifeline < 0 or os.getpid() != self._owner:
+            return None
+        # A process that has closed its socket is about to end by itself. The group is its own until it is waited for.
+        has_ended = self._ends_within(0.0 if self.error is not None else _GRACE)
+        with suppress(ProcessLookupError, PermissionError):
+            if self._is_child():
+                os.killpg(self._process.pid, signal.SIGKILL)
+        status = self._process.wait()
+        self._close()
+        return status if has_ended else None
+
+    def _is_child(self) -> bool:
+        # Whether nobody has waited for it yet: a debugger around this Python may do so, and the number is free then.
+        try:
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def _ends_within(self, seconds: float) -> bool:
+        if self._pidfd >= 0:
+            waiting = select.poll()
+            waiting.register(self._pidfd, select.POLLIN)
+            return bool(waiting.poll(seconds * 1000))
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    return True
+            except ChildProcessError:
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_STEP)
+
+    def _close(self) -> None:
+        while len(self._printed) < _MAX_OUTPUT:
+            try:
+                piece = os.read(self._output, _PIECE)
+            except OSError:
+                break
+            if not piece:
+                break
+            self._printed += piece
+        self._final = self.progress
+        self._page.close()  # it has a descriptor, too
+        self._socket.close()
+        for descriptor in (self._output, self._lifeline, self._pidfd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lifeline = -1
+
+    def __del__(self) -> None:
+        if self._lifeline >= 0:
+            self.fail("nobody has it any more")
+
+
+class _Ends:
+    # Both ends of all that connects the two, of which the worker's are closed here once it has them.
+    def __init__(self) -> None:
+        self._open: list[int] = []
+        self.socket, theirs = socket.socketpair()
+        self._theirs = theirs
+        self._own_output, self.output = self._pipe()
+        lifeline, self._own_lifeline = self._pipe()
+        os.set_blocking(self._own_output, False)
+        page = memory_file("ompd")
+        self._open.append(page)
+        os.ftruncate(page, PAGE)
+        # So that reading it is safe, whatever the worker does with its descriptor.
+        fcntl.fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+        self._page = mmap.mmap(page, PAGE)
+        self.passed = [theirs.fileno(), page, lifeline]
+        self._has_kept = False
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        self._open += ends
+        return ends
+
+    def keep(self) -> tuple[socket.socket, int, int, mmap.mmap]:
+        """Return what stays open here: the socket, the output, the lifeline; and the page."""
+        self._has_kept = True
+        return self.socket, self._own_output, self._own_lifeline, self._page
+
+    def __enter__(self) -> _Ends:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._theirs.close()
+        if not self._has_kept:
+            self.socket.close()
+        for descriptor in self._open:
+            if not self._has_kept or descriptor not in (self._own_output, self._own_lifeline):
+                os.close(descriptor)
+
+
+def _pidfd(process: int) -> int:
+    try:
+        return os.pidfd_open(process)
+    except (OSError, AttributeError):  # a kernel or C library before 2019, or a sandbox
+        return -1
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, as far as it has one."""
+    return signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
+
+
+def worker_command(interpreter: str, main: str, program: str | None) -> list[str]:
+    """Return the first words of a worker's command line.
+
+    :param main: the module whose ``main`` is the worker, which confines itself
+    :param program: what runs instead: a program that has to be confined before it starts
+    """
+    if program is not None:
+        return [interpreter, "-I", "-S", _SANDBOX, "--exec", program]
+    start = f"import sys; sys.path.append(sys.argv[1])\nfrom {main} import main\nmain(sys.argv[2:])"
+    return [interpreter, "-I", "-S", "-c", start, _ROOT]
+
+
+def interpreters() -> Sequence[str]:
+    """Return the files of Python interpreters that may run the worker, the likeliest first.
+
+    Inside a debugger ``sys.executable`` is anything; the interpreter that belongs to its library is beside that.
+    """
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    beside = [f"{prefix}/bin/{name}" for prefix in (sys.prefix, sys.base_prefix) for name in (version, "python3")]
+    found = []
+    for path in (sys.executable or "", *beside, f"/usr/bin/{version}", "/usr/bin/python3"):
+        name = path.rpartition("/")[2]
+        if name.startswith("python") and path.startswith("/") and path not in found and os.access(path, os.X_OK):
+            found.append(path)
+    return found

@@ -1,0 +1,335 @@
+"""Calls of the library's functions, and the handles that these make."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import c_char_p, c_int, c_int64, c_uint64
+from struct import Struct
+
+from ompd.runtimes.hosted.protocol import (
+    ABSENT,
+    BAD_CODE,
+    BAD_HANDLE,
+    BAD_SIZE,
+    BAD_TEXT,
+    CALLED,
+    ENDLESS,
+    NO_HANDLE,
+    NOT_CALLED,
+    packed_rows,
+)
+from ompd.runtimes.hosted.signatures import MAX_ENUMERATED, SIGNATURES, UNWRITTEN, Function
+from ompd.runtimes.hosted.worker.channel import Channel
+from ompd.runtimes.hosted.worker.raw import MAX_TEXT, Blocks, RawMemory
+from ompd.runtimes.hosted.worker.spaces import Spaces
+
+TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+OK, BAD_INPUT, ERROR, UNSUPPORTED, INCOMPLETE = 0, 3, 4, 5, 11
+_CODES = range(14)
+_UNDEFINED_STATE = 0x102
+_MAX_VECTOR = 1 << 16
+_MAX_ID = 64
+_HANDLES = "STPK*"
+_RELEASING = {
+    "S": Function.REL_ADDRESS_SPACE_HANDLE,
+    "T": Function.REL_THREAD_HANDLE,
+    "P": Function.REL_PARALLEL_HANDLE,
+    "K": Function.REL_TASK_HANDLE,
+}
+_TYPES: dict[str, Sequence[Any]] = {
+    **dict.fromkeys("STPK*cur", (c_uint64,)),
+    "w": (c_int64,),
+    "i": (c_int,),
+    "b": (c_uint64, c_char_p),
+    "z": (c_uint64,),
+}
+# Each result has a place of its own, larger than any of them.
+_PLACE = 128
+_PLACES = 8
+_INT = Struct("=i")
+_SIGNED, _UNSIGNED, _FRAME = Struct("=q"), Struct("=Q"), Struct("=QQq")
+
+
+class Held:
+    """A handle of the library: its address there, its letter, and the context that it belongs to."""
+
+    __slots__ = ("context", "letter", "pointer")
+
+    def __init__(self, pointer: int, letter: str, context: int) -> None:
+        self.pointer, self.letter, self.context = pointer, letter, context
+
+
+class Result:
+    """What became of a call: its code, the worker's outcome, its words, or rows as a message has them."""
+
+    __slots__ = ("code", "outcome", "row_count", "rows", "words")
+
+    def __init__(
+        self, code: int, outcome: int = CALLED, words: Sequence[int] = (), rows: bytes = b"", row_count: int = 0
+    ) -> None:
+        self.code, self.outcome, self.words = code, outcome, words
+        self.rows, self.row_count = rows, row_count
+
+
+class _Prepared:
+    __slots__ = ("call", "gives", "number", "takes")
+
+    def __init__(self, number: int, call: Callable[..., int] | None, takes: str, gives: str) -> None:
+        self.number, self.call, self.takes, self.gives = number, call, takes, gives
+
+
+class Library:
+    """The library as C calls it.
+
+    :param loaded: as ctypes has it
+    """
+
+    def __init__(
+        self, loaded: ctypes.CDLL, channel: Channel, spaces: Spaces, blocks: Blocks, memory: RawMemory
+    ) -> None:
+        self._loaded, self._channel, self._spaces = loaded, channel, spaces
+        self._blocks, self._memory = blocks, memory
+        self._buffer = (ctypes.c_ubyte * (_PLACE * _PLACES))()
+        self._bytes = memoryview(self._buffer).cast("B")
+        start = ctypes.addressof(self._buffer)
+        self._places = [start + _PLACE * number for number in range(_PLACES)]
+        self._prepared: dict[int, _Prepared] = {}
+        self.handles: dict[int, Held] = {}
+        # Codes of calls that made no handle, by the number that it would have got.
+        self._failed: dict[int, int] = {}
+        self._kept: list[bytes] = []  # identifiers of devices
+        self._rows: dict[int, Callable[[_Prepared, int], Result]] = {
+            Function.ENUMERATE_STATES: self._states,
+            Function.ENUMERATE_ICVS: self._icvs,
+            Function.GET_DISPLAY_CONTROL_VARS: self._display_control_vars,
+            Function.GET_DEVICE_THREAD_ID_KINDS: self._thread_id_kinds,
+        }
+
+    def has(self, function: int) -> bool:
+        """Return whether the library has a function."""
+        return self._prepare(function).call is not None
+
+    def _prepare(self, number: int) -> _Prepared:
+        known = self._prepared.get(number)
+        if known is None:
+            signature = SIGNATURES.get(number)
+            if signature is None:
+                return _Prepared(number, None, "", "")
+            takes, gives = signature.takes, signature.gives
+            call = None if number == Function.LOAD else getattr(self._loaded, signature.name, None)
+            if call is not None:
+                call.restype = c_int
+                if "r" not in gives:
+                    call.argtypes = [one for letter in takes for one in _TYPES[letter]] + [c_uint64] * len(gives)
+            known = self._prepared[number] = _Prepared(number, call, takes, gives)
+        return known
+
+    def call(self, function: int, *arguments: Any) -> int:
+        """Call a function that has no results, or puts them where an argument says. It is known to be there.
+
+        Return its code, which may be any number.
+        """
+        known = self._prepare(function)
+        return self._run(known, arguments)
+
+    def _run(self, known: _Prepared, arguments: Sequence[Any]) -> int:
+        if known.call is None:
+            return UNSUPPORTED
+        self._channel.begin(known.number)
+        code = known.call(*arguments)
+        self._channel.end()
+        return code
+
+    def perform(self, number: int, arguments: Sequence[int], makes: int, blob: memoryview) -> Result:
+        """Make a call of the host's.
+
+        :param makes: the number that the handle gets which it makes
+        :param blob: where bytes are that arguments stand for
+        """
+        result = self._perform(self._prepare(number), arguments, makes, blob)
+        if makes and (result.code or result.outcome):
+            self._failed[makes] = result.code
+        return result
+
+    def _perform(self, known: _Prepared, words: Sequence[int], makes: int, blob: memoryview) -> Result:
+        if known.call is None:
+            return Result(UNSUPPORTED, ABSENT)
+        arguments: list[Any] = []
+        context = 0
+        room = 0
+        for letter, word in zip(known.takes, words, strict=False):
+            if letter in _HANDLES:
+                held = self.handles.get(word)
+                if held is None:
+                    failed = self._failed.get(word)
+                    return Result(BAD_INPUT, BAD_HANDLE) if failed is None else Result(failed or ERROR, NOT_CALLED)
+                if letter not in ("*", held.letter):
+                    return Result(BAD_INPUT, BAD_HANDLE)
+                context = context or held.context
+                arguments.append(held.pointer)
+            elif letter == "b":
+                raw = bytes(blob[word >> 32 : (word >> 32) + (word & 0xFFFFFFFF)])
+                arguments += len(raw), raw
+                if known.number == Function.DEVICE_INITIALIZE:
+                    self._kept.append(raw)
+            elif letter == "c":
+                context = word
+                arguments.append(word)
+            elif letter == "i":
+                arguments.append(word & 0xFFFFFFFF)
+            elif letter == "z":
+                room = word
+                arguments.append(word)
+            else:
+                arguments.append(word)
+        if room > _MAX_ID:
+            return Result(BAD_INPUT, BAD_SIZE)
+        if known.number == Function.DEVICE_INITIALIZE:
+            context = words[1]
+        if "r" in known.gives:
+            return self._rows[known.number](known, arguments[0])
+        return self._called(known, arguments, makes, context, room)
+
+    def _called(self, known: _Prepared, arguments: list[Any], makes: int, context: int, room: int) -> Result:
+        gives = known.gives
+        for place, letter in enumerate(gives):
+            arguments.append(self._places[place])
+            at = place * _PLACE
+            if letter == "f":
+                _FRAME.pack_into(self._bytes, at, 0, 0, UNWRITTEN)
+            else:
+                self._bytes[at : at + 64] = bytes(64)
+        code = self._run(known, arguments)
+        if code not in (OK, INCOMPLETE):
+            return Result(code) if code in _CODES else Result(code, BAD_CODE)
+        found: list[int] = []
+        for place, letter in enumerate(gives):
+            at = place * _PLACE
+            if letter in _HANDLES:
+                (pointer,) = _UNSIGNED.unpack_from(self._bytes, at)
+                if not pointer:
+                    return Result(ERROR, NO_HANDLE)
+                self.handles[makes] = Held(pointer, letter, context)
+            elif letter == "s":
+                return self._text(code, _UNSIGNED.unpack_from(self._bytes, at)[0])
+            elif letter == "b":
+                found.append(int.from_bytes(self._bytes[at : at + room], sys.byteorder))
+            elif letter == "i":
+                found.append(_INT.unpack_from(self._bytes, at)[0])
+            elif letter == "a":
+                found.append(_UNSIGNED.unpack_from(self._bytes, at + 8)[0])
+            elif letter == "f":
+                found += _FRAME.unpack_from(self._bytes, at)[1:]
+            elif letter == "d":
+                (pointer,) = _UNSIGNED.unpack_from(self._bytes, at)
+                found.append(any(held.pointer == pointer for held in self.handles.values() if held.letter == "S"))
+            else:
+                found.append((_SIGNED if letter == "w" else _UNSIGNED).unpack_from(self._bytes, at)[0])
+        return Result(code, CALLED, found)
+
+    def _text(self, code: int, address: int) -> Result:
+        text = self.owned(address)
+        if text is None:
+            return Result(ERROR, BAD_TEXT)
+        return Result(code, CALLED, (), packed_rows([(0, 0, text)]), 1)
+
+    def owned(self, address: int) -> bytes | None:
+        """Return a text that the tool owns, and free it; None if it is none.
+
+        Some libraries give texts of their own where they should allocate them: these are not freed.
+        """
+        text = self._memory.text(address)
+        self._blocks.free(address)
+        return text
+
+    def version_string(self, address: int) -> bytes:
+        """Return a text that stays the library's."""
+        return self._memory.text(address) or b""
+
+    # Functions with rows
+
+    def _states(self, known: _Prepared, space: int) -> Result:
+        def step(current: int) -> tuple[int, int, int, int, int]:
+            following, name, more = c_int64(), c_uint64(), c_int64()
+            code = self._run(known, (c_uint64(space), c_int64(current), *map(ctypes.byref, (following, name, more))))
+            return code, following.value, 0, name.value, more.value
+
+        return self._enumerated(step, _UNDEFINED_STATE)
+
+    def _icvs(self, known: _Prepared, space: int) -> Result:
+        def step(current: int) -> tuple[int, int, int, int, int]:
+            following, name, scope, more = c_uint64(), c_uint64(), c_int(), c_int()
+            places = map(ctypes.byref, (following, name, scope, more))
+            code = self._run(known, (c_uint64(space), c_uint64(current), *places))
+            return code, following.value, scope.value, name.value, more.value
+
+        return self._enumerated(step, 0)
+
+    def _enumerated(self, step: Callable[[int], tuple[int, int, int, int, int]], current: int) -> Result:
+        found: dict[int, tuple[int, int, bytes]] = {}
+        size = 0
+        while True:
+            code, current, second, name, more = step(current)
+            if code:
+                return Result(code) if code in _CODES else Result(code, BAD_CODE)
+            text = self.owned(name)
+            if text is None:
+                return Result(ERROR, BAD_TEXT)
+            size += len(text)
+            if current in found or len(found) >= MAX_ENUMERATED or size > MAX_TEXT:
+                return Result(ERROR, ENDLESS)
+            found[current] = (current & 0xFFFFFFFFFFFFFFFF, second & 0xFFFFFFFF, text)
+            if not more:
+                return Result(OK, CALLED, (), packed_rows(found.values()), len(found))
+
+    def _display_control_vars(self, known: _Prepared, space: int) -> Result:
+        vector = c_uint64()
+        code = self._run(known, (c_uint64(space), ctypes.byref(vector)))
+        if code:
+            return Result(code) if code in _CODES else Result(code, BAD_CODE)
+        pointers = self._memory.words(vector.value, _MAX_VECTOR)
+        texts = [self._memory.text(pointer) for pointer in pointers or ()]
+        if self.has(Function.REL_DISPLAY_CONTROL_VARS):
+            self.call(Function.REL_DISPLAY_CONTROL_VARS, ctypes.addressof(vector))
+        if pointers is None or None in texts or sum(len(text or b"") for text in texts) > MAX_TEXT:
+            return Result(ERROR, BAD_TEXT)
+        return Result(OK, CALLED, (), packed_rows((0, 0, text or b"") for text in texts), len(texts))
+
+    def _thread_id_kinds(self, known: _Prepared, space: int) -> Result:
+        kinds, sizes, count = c_uint64(), c_uint64(), c_int()
+        code = self._run(known, (c_uint64(space), *map(ctypes.byref, (kinds, sizes, count))))
+        if code:
+            return Result(code) if code in _CODES else Result(code, BAD_CODE)
+        number = count.value
+        if not 0 <= number <= MAX_ENUMERATED:
+            return Result(ERROR, BAD_SIZE)
+        arrays = [self._memory.read(where.value, 8 * number) for where in (kinds, sizes)]
+        for where in (kinds, sizes):
+            self._blocks.free(where.value)
+        if arrays[0] is None or arrays[1] is None:
+            return Result(ERROR, BAD_TEXT)
+        pairs = zip(*(Struct(f"={number}Q").unpack(array) for array in arrays if array is not None), strict=True)
+        return Result(OK, CALLED, (), packed_rows((kind, size, b"") for kind, size in pairs), number)
+
+    # Releasing
+
+    def release(self, number: int) -> None:
+        """Release a handle, if it has not been released with its context."""
+        self._failed.pop(number, None)
+        held = self.handles.pop(number, None)
+        if held is not None:
+            self.call(_RELEASING[held.letter], held.pointer)
+
+    def forget(self, context: int) -> None:
+        """Release all that belongs to a context, address spaces last."""
+        own = [number for number, held in self.handles.items() if held.context == context]
+        for number in sorted(own, key=lambda number: self.handles[number].letter == "S"):
+            held = self.handles.pop(number)
+            self.call(_RELEASING[held.letter], held.pointer)
+        self._spaces.known.pop(context, None)

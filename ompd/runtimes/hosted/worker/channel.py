@@ -1,0 +1,126 @@
+"""The worker's end of the socket, and the page in which its host sees which call it makes."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from _socket import socket
+
+from ompd.runtimes.hosted.protocol import (
+    ANSWER,
+    ANSWER_HEAD,
+    CALLBACK,
+    CALLBACK_HEAD,
+    ENTRY,
+    HEADER,
+    MAX_MESSAGE,
+    PAGE,
+    WARNING,
+    message,
+)
+
+TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # Takes an entry of an answer: what, the context, two words, the bytes
+    Keep = Callable[[int, int, int, int, bytes], None]
+
+_MAX_WARNINGS, _MAX_TEXT = 100, 2000
+_PIECE = 1 << 18
+
+
+class Channel:
+    """What the worker sends and receives.
+
+    :param descriptor: of the socket
+    :param page: descriptor of the memory that both share
+    """
+
+    def __init__(self, descriptor: int, page: int) -> None:
+        self._socket = socket(fileno=descriptor)
+        self._socket.setblocking(True)
+        self._progress = memoryview(mmap.mmap(page, PAGE)).cast("Q")
+        self._count = 0
+        self._process = os.getpid()
+        self._warnings = 0
+
+    def begin(self, function: int) -> None:
+        """Note that a function of the library is about to be called."""
+        self._count += 1
+        self._progress[0] = self._count
+        self._progress[1] = function
+
+    def end(self) -> None:
+        """Note that it has returned. It may have done so twice: what it forked ends here."""
+        if os.getpid() != self._process:
+            os._exit(0)
+        self._progress[1] = 0
+
+    @property
+    def count(self) -> int:
+        """How many functions of the library have been called."""
+        return self._count
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return kind and body of the host's next message. Ends the process if the host has gone."""
+        size, kind = HEADER.unpack(self._exactly(HEADER.size))
+        if size > MAX_MESSAGE:
+            os._exit(1)
+        return kind, self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        piece = self._socket.recv(min(size, _PIECE)) if size else b""
+        if len(piece) == size:
+            return piece
+        found = bytearray(piece)
+        while piece and len(found) < size:
+            piece = self._socket.recv(min(size - len(found), _PIECE))
+            found += piece
+        if len(found) < size:
+            os._exit(0)  # the host has ended: nobody is interested any more
+        return bytes(found)
+
+    def send(self, kind: int, *parts: bytes) -> None:
+        """Send a message. A process that the library has forked sends none, and ends."""
+        if os.getpid() != self._process:
+            os._exit(0)
+        try:
+            self._socket.sendall(message(kind, *parts))
+        except OSError:
+            os._exit(0)
+
+    def warn(self, text: bytes) -> None:
+        """Send what the library has printed, or else does; the first hundred times of a batch."""
+        self._warnings += 1
+        if self._warnings <= _MAX_WARNINGS:
+            self.send(WARNING, text[:_MAX_TEXT])
+
+    def begin_batch(self) -> None:
+        """Let warnings be sent again."""
+        self._warnings = 0
+
+    def ask(
+        self,
+        which: int,
+        context: int,
+        keep: Keep,
+        *,
+        thread: int = 0,
+        words: tuple[int, int] = (0, 0),
+        raw: bytes = b"",
+    ) -> int:
+        """Have the host serve a callback, keep what it answers, and return its code."""
+        self.send(CALLBACK, CALLBACK_HEAD.pack(which, context, thread, *words, 0), raw)
+        kind, body = self.receive()
+        if kind != ANSWER:
+            os._exit(1)
+        code, count = ANSWER_HEAD.unpack_from(body)
+        offset = ANSWER_HEAD.size
+        for _ in range(count):
+            what, of, first, second, size = ENTRY.unpack_from(body, offset)
+            offset += ENTRY.size
+            keep(what, of, first, second, body[offset : offset + size])
+            offset += size
+        return int(code)

@@ -1,0 +1,154 @@
+"""What the worker knows of the processes and devices that the library reads: pages, symbols, threads, sizes."""
+
+from __future__ import annotations
+
+from ompd.runtimes.hosted.protocol import (
+    ASK_MEMORY,
+    ASK_SIZES,
+    ASK_STRING,
+    ASK_SYMBOL,
+    ASK_THREAD,
+    BYTES,
+    PAGE,
+    PAGES,
+    SIZES,
+    SYMBOL,
+    THREAD,
+)
+from ompd.runtimes.hosted.worker.channel import Channel
+
+# ompd_rc_t
+_MAX_PAGES = 1 << 16
+OK, BAD_INPUT, ERROR, CALLBACK_ERROR = 0, 3, 4, 12
+
+
+class KnownSpace:
+    """One of them, by its context."""
+
+    __slots__ = ("ahead", "context", "failed", "is_swapped", "pages", "sizes", "symbols", "threads")
+
+    def __init__(self, context: int, ahead: int) -> None:
+        self.context, self.ahead = context, ahead
+        self.pages: dict[int, bytes] = {}
+        # By name and thread; by kind and identifier.
+        self.symbols: dict[tuple[int, bytes], int] = {}
+        self.failed: dict[tuple[int, bytes], int] = {}
+        self.threads: dict[tuple[int, bytes], int] = {}
+        self.sizes = b""
+        self.is_swapped = False
+
+
+class Spaces:
+    """All of them. What one does not know yet the host is asked for."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.known: dict[int, KnownSpace] = {}
+        self._exact: tuple[int, bytes] | None = None
+
+    def keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
+        """Keep an entry of the host's answer."""
+        space = self.known.get(context)
+        if space is None:
+            return
+        if what == PAGES:
+            if len(space.pages) > _MAX_PAGES:
+                space.pages.clear()
+            for offset in range(0, len(raw), PAGE):
+                space.pages[(first + offset) // PAGE] = raw[offset : offset + PAGE]
+        elif what == SYMBOL:
+            space.symbols[first, raw] = second
+        elif what == THREAD:
+            space.threads[first, raw] = second
+        elif what == BYTES:
+            self._exact = first, raw
+        elif what == SIZES:
+            space.sizes, space.is_swapped = raw, bool(first)
+
+    def learn_sizes(self, space: KnownSpace) -> int:
+        """Have the sizes of types in ``space.sizes``, and return a code."""
+        if space.sizes:
+            return OK
+        code = self._channel.ask(ASK_SIZES, space.context, self.keep)
+        return code if code or space.sizes else CALLBACK_ERROR
+
+    def symbol(self, space: KnownSpace, thread: int, name: bytes) -> int:
+        """Have the address of a symbol in ``space.symbols``, and return a code."""
+        key = thread, name
+        if key in space.symbols:
+            return OK
+        code = space.failed.get(key, 0)
+        if not code:
+            code = self._channel.ask(ASK_SYMBOL, space.context, self.keep, thread=thread, raw=name)
+            if not code and key not in space.symbols:
+                code = CALLBACK_ERROR
+            if code:
+                space.failed[key] = code
+        return code
+
+    def thread(self, space: KnownSpace, kind: int, identifier: bytes) -> int:
+        """Have the context of a thread in ``space.threads``, and return a code."""
+        key = kind, identifier
+        if key in space.threads:
+            return OK
+        code = self._channel.ask(ASK_THREAD, space.context, self.keep, words=(kind, 0), raw=identifier)
+        return code if code or key in space.threads else CALLBACK_ERROR
+
+    def read(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+        """Return bytes of the target, or why there are none, as a code."""
+        found = self._kept(space, address, size)
+        if found is not None:
+            return found
+        self._exact = None
+        code = self._channel.ask(ASK_MEMORY, space.context, self.keep, words=(address, size))
+        if code:
+            return code
+        return self._answered(space, address, size)
+
+    def _answered(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+        exact, self._exact = self._exact, None
+        if exact is not None and exact[0] == address and len(exact[1]) == size:
+            return exact[1]
+        found = self._kept(space, address, size)
+        return found if found is not None else CALLBACK_ERROR
+
+    @staticmethod
+    def _kept(space: KnownSpace, address: int, size: int) -> bytes | None:
+        number, offset = divmod(address, PAGE)
+        if offset + size <= PAGE:
+            page = space.pages.get(number)
+            return page[offset : offset + size] if page is not None else None
+        last = (address + size - 1) // PAGE
+        pages = []
+        for one in range(number, last + 1):
+            page = space.pages.get(one)
+            if page is None:
+                return None
+            pages.append(page)
+        return b"".join(pages)[offset : offset + size]
+
+    def read_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+        """Return bytes of the target up to and with the first NUL, at most *size*; or a code."""
+        found = b""
+        while len(found) < size:
+            at = address + len(found)
+            page = space.pages.get(at // PAGE)
+            if page is None:
+                return self._rest_of_string(space, address, size)
+            start = at % PAGE
+            stop = min(PAGE, start + size - len(found))
+            end = page.find(b"\0", start, stop)
+            if end >= 0:
+                return found + page[start : end + 1]
+            found += page[start:stop]
+        return found
+
+    def _rest_of_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+        self._exact = None
+        code = self._channel.ask(ASK_STRING, space.context, self.keep, words=(address, size))
+        if code:
+            return code
+        exact, self._exact = self._exact, None
+        if exact is None or exact[0] != address or len(exact[1]) > size:
+            return CALLBACK_ERROR
+        return exact[1]

@@ -1,0 +1,135 @@
+"""OMPD libraries written for tests, and a process for them to read that is invented."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ompd.contract.callbacks import TypeRef, TypeSizes
+from ompd.contract.memory import ByteOrder
+from ompd.contract.ompd import ThreadIdKind
+from ompd.errors import BadInput, CorruptState, FieldNotFound, MemoryFault, SymbolNotFound, TypeNotFound
+from ompd.runtimes.hosted.client import HostedLibrary, Limits, Loadable
+from tests.support.cache import CHECKOUT
+
+SOURCES = CHECKOUT / "tests" / "hosted"
+
+
+def compiled(folder: Path, source: str, *options: str) -> Path:
+    """Return a library made of a C file of ``tests/hosted``."""
+    made = folder / f"lib{source.removesuffix('.c')}.so"
+    command = ["gcc", "-shared", "-fPIC", "-g", "-O1", "-w", "-pthread", *options]
+    subprocess.run([*command, "-o", str(made), str(SOURCES / source)], check=True, timeout=120)
+    return made
+
+
+class Invented:
+    """Callbacks for an invented process: bytes at addresses, symbols, threads that are their own identifiers."""
+
+    byte_order: ByteOrder = "big" if sys.byteorder == "big" else "little"
+    pointer_size = 8
+
+    def __init__(self, memory: Mapping[int, bytes], symbols: Mapping[str, int]) -> None:
+        self._memory, self._symbols = memory, symbols
+        self.reads: list[tuple[int, int]] = []
+        self.lookups: list[tuple[str, int | None]] = []
+        self.failure: BaseException | None = None
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return bytes of one piece."""
+        if self.failure is not None:
+            raise self.failure
+        self.reads.append((address, size))
+        for start, data in self._memory.items():
+            if start <= address and address + size <= start + len(data):
+                return data[address - start : address - start + size]
+        raise MemoryFault(address, size)
+
+    def read_string(self, address: int, limit: int = 4096) -> bytes:
+        """Return bytes up to a NUL."""
+        found = b""
+        while len(found) < limit:
+            one = self.read(address + len(found), 1)
+            if one == b"\0":
+                return found
+            found += one
+        raise CorruptState(address, "a string without end")
+
+    def find_symbol(self, name: str, *, thread: int | None = None) -> int:
+        """Return a symbol's address; those of threads are apart by the thread's number."""
+        self.lookups.append((name, thread))
+        try:
+            return self._symbols[name] + (thread or 0)
+        except KeyError:
+            raise SymbolNotFound(name) from None
+
+    def type_sizes(self) -> TypeSizes:
+        """Return those of most machines."""
+        return TypeSizes(1, 2, 4, 8, 8, self.pointer_size)
+
+    def find_type(self, name: str) -> TypeRef:
+        """Find none."""
+        raise TypeNotFound(name)
+
+    def sizeof(self, type_ref: TypeRef) -> int:
+        """Know none."""
+        raise TypeNotFound(str(type_ref))
+
+    def field_offset(self, type_ref: TypeRef, field: str) -> int:
+        """Know none."""
+        raise FieldNotFound(str(type_ref), field)
+
+    def pthread_key(self, thread: int, key: int) -> int | None:
+        """Return that there is none."""
+        return None
+
+    def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
+        """Return the identifier itself."""
+        if identifier > 1 << 20:
+            raise BadInput("no such thread")
+        return identifier
+
+    def to_host(self, raw: bytes, unit_size: int) -> bytes:
+        """Return it as it is."""
+        return raw
+
+
+def invented() -> Invented:
+    """Return a process with a counter, and a text, and the start of a page."""
+    page = (305419896).to_bytes(4, sys.byteorder) + bytes(4090) + b"\x01\x02"
+    return Invented({0x1000: page + b"\x03\x04text" + b"\0" * 90}, {"counter": 0x1000})
+
+
+@contextmanager
+def loadable(library: Path) -> Iterator[Loadable]:
+    """Yield a file as a worker loads it: a copy that has no name."""
+    descriptor = os.memfd_create(library.name)
+    try:
+        os.write(descriptor, library.read_bytes())
+        yield Loadable(library.name, [(library.name, descriptor, False)])
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> Iterator[tuple[HostedLibrary, list[str]]]:
+    """Yield a library that runs, and the list of its warnings."""
+    warnings: list[str] = []
+    limits = Limits(seconds=seconds, memory=memory)
+    with loadable(library) as found, HostedLibrary(found, limits=limits, warn=warnings.append) as made:
+        yield made, warnings
+
+
+def unconfined_command(lost: Mapping[str, str]) -> Callable[..., list[str]]:
+    """Return what stands for ``process.worker_command``: a worker that nothing confines, which reports *lost*."""
+    code = "import sys; sys.path.append(sys.argv[1])\nfrom ompd.runtimes.hosted.worker import main\n"
+    code += f"main.confine = lambda memory: {dict(lost)!r}\nmain.main(sys.argv[2:])"
+
+    def command(interpreter: str, *_: object) -> list[str]:
+        return [interpreter, "-I", "-S", "-c", code, str(CHECKOUT)]
+
+    return command
