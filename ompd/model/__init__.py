@@ -9,6 +9,10 @@ are imported from here. Those of ``ompd layout`` are in ``layouts``, for that co
 target, and all of ompd may import it.
 """
 
+from ompd.model.checks import CheckAnswer as CheckAnswer
+from ompd.model.checks import CheckedLibrary as CheckedLibrary
+from ompd.model.checks import DifferenceRecord as DifferenceRecord
+from ompd.model.checks import EntrySeen as EntrySeen
 from ompd.model.findings import DoctorAnswer as DoctorAnswer
 from ompd.model.findings import FindingRecord as FindingRecord
 from ompd.model.findings import LoadChain as LoadChain
@@ -37,6 +41,7 @@ from ompd.model.places import StackFrame as StackFrame
 from ompd.model.places import StackRecord as StackRecord
 from ompd.model.places import VariableRecord as VariableRecord
 from ompd.model.places import VariableStats as VariableStats
+from ompd.model.stalls import DifferingVariable as DifferingVariable
 from ompd.model.stalls import Evidence as Evidence
 from ompd.model.stalls import GraphEdge as GraphEdge
 from ompd.model.stalls import GraphNode as GraphNode

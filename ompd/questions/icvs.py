@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import AddressSpace, IcvDescription
+from ompd.contract.plugin import AddressSpace, IcvDescription, TaskHandle, ThreadHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, IcvRecord
 from ompd.questions.facts.answers import answer, begin, each, name_thread, native_thread, readable_runtimes, threads_of
@@ -16,7 +16,7 @@ from ompd.questions.regions import live_regions
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
 
-_SCOPES = {Scope.ADDRESS_SPACE: "address_space", Scope.THREAD: "thread", Scope.PARALLEL: "parallel", Scope.TASK: "task"}
+_SCOPES = {scope: scope.name.lower() for scope in Scope}
 
 
 def ask(session: Session) -> Answer[IcvRecord]:
@@ -50,10 +50,11 @@ def changed(answer: Answer[IcvRecord]) -> Answer[IcvRecord]:
 
 def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems) -> Iterator[IcvRecord]:
     handles: dict[Scope, list[tuple[str, object]]] = {Scope.ADDRESS_SPACE: [(runtime.id, space)]}
+    handles[Scope.GLOBAL] = handles[Scope.ADDRESS_SPACE]
     regions = live_regions(session, runtime, space, problems)
-    handles[Scope.PARALLEL] = list(regions.items())
+    handles[Scope.PARALLEL] = handles[Scope.TEAMS] = handles[Scope.TARGET] = list(regions.items())
     threads, tasks = _threads_and_tasks(session, runtime, space, problems)
-    handles[Scope.THREAD], handles[Scope.TASK] = threads, tasks
+    handles[Scope.THREAD], handles[Scope.TASK] = list(threads), tasks
 
     def record(asked: tuple[IcvDescription, tuple[str, object]]) -> IcvRecord:
         description, (identifier, handle) = asked
@@ -67,6 +68,8 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
     except OmpdError as error:
         problems.lost(f"{runtime.id}: variables", error)
         descriptions = ()
+    if any(description.scope == Scope.IMPLICIT_TASK for description in descriptions):
+        handles[Scope.IMPLICIT_TASK] = _implicit_tasks(runtime, threads, problems)
     pairs = ((description, pair) for description in descriptions for pair in handles.get(description.scope, ()))
     yield from each(session, pairs, record)
     try:
@@ -78,10 +81,29 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
             yield IcvRecord(runtime.id, name, DISPLAY, value, runtime.id)
 
 
+def _implicit_tasks(
+    runtime: LoadedRuntime, threads: Sequence[tuple[str, ThreadHandle]], problems: Problems
+) -> list[tuple[str, object]]:
+    # Those of the threads' places in their regions.
+    found: dict[str, object] = {}
+    for native, handle in threads:
+        try:
+            region, number = handle.current_parallel(), handle.thread_num()
+            if region is not None and number is not None:
+                task: TaskHandle | None = region.implicit_task(number)
+            else:
+                task = handle.current_task()
+            if task is not None:
+                found.setdefault(task.id, task)
+        except OmpdError as error:
+            problems.lost(f"{runtime.id}: the implicit task of thread {native}", error)
+    return list(found.items())
+
+
 def _threads_and_tasks(
     session: Session, runtime: LoadedRuntime, space: AddressSpace, problems: Problems
-) -> tuple[list[tuple[str, object]], list[tuple[str, object]]]:
-    threads: list[tuple[str, object]] = []
+) -> tuple[list[tuple[str, ThreadHandle]], list[tuple[str, object]]]:
+    threads: list[tuple[str, ThreadHandle]] = []
     tasks: dict[str, object] = {}
     for handle in threads_of(runtime, problems):
         try:

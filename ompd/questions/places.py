@@ -264,7 +264,7 @@ def code_owner(session: Session, address: int) -> str:
     """Return the owner of the code at *address*; see :func:`ompd.contract.code_owners.owner`."""
     known = session.stop.owners
     if address not in known:
-        known[address] = owner_of(session.process, session.stop.runtime_modules, address)
+        known[address] = owner_of(session.process, session.stop.runtime_modules, address, session.stop.whole_runtimes)
     return known[address]
 
 

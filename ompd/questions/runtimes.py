@@ -11,6 +11,7 @@ from ompd.model import Answer, DllRecord, RuntimeRecord
 from ompd.questions.facts.answers import NO_PLUGIN, answer, begin
 from ompd.questions.facts.gathering import Facts, Problems
 from ompd.runtimes import discovery
+from ompd.runtimes.discovery import Found
 from ompd.session import LoadedRuntime, Session
 from ompd.session.face import unsuitable
 
@@ -81,16 +82,37 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
         layouts=facts.known("layouts", lambda: _other_layouts(runtime.space), {}),
         layout_proof=facts.get("layout_proof", lambda: space().layout_proof),
         dlls=_dlls(session, runtime, names) if names is not None else None,
-        plugin=found.selected.origin if found.selected is not None else None,
+        plugin=_plugin(found),
         unavailable=facts.unavailable,
     )
+
+
+def _plugin(found: Found) -> str | None:
+    if found.hosted is not None:
+        return f"OMPD library {found.hosted.file} ({found.hosted.version})"
+    return found.selected.origin if found.selected is not None else None
 
 
 def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tuple[DllRecord, ...]:
     # It is a debugger's to find one that suits it. Files that a target names are foreign code, which is not loaded.
     chosen = next((index for index, name in enumerate(names) if runtime.found.served_by(name)), None)
-    selected = runtime.found.selected
+    selected, hosted = runtime.found.selected, runtime.found.hosted
     found = []
+    if hosted is not None:
+        paths = [_path_of(session, runtime, name) for name in names]
+        same = (path.rpartition("/")[2] == hosted.file.rpartition("/")[2] for path in paths)
+        chosen = (
+            paths.index(hosted.file)
+            if hosted.file in paths
+            else next((at for at, is_it in enumerate(same) if is_it), None)
+        )
+        for index, (name, path) in enumerate(zip(names, paths, strict=True)):
+            if index == chosen:
+                found.append(DllRecord(name, None, True, True, "loaded, as --ompd-library says", hosted.file))
+                continue
+            reason = unsuitable(path)
+            found.append(DllRecord(name, None, reason is None, False, reason or f"{hosted.file} serves", path))
+        return tuple(found)
     for index, name in enumerate(names):
         if runtime.found.served_by(name):
             plugin = discovery.built_in(name) or runtime.found.kind

@@ -75,7 +75,13 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> face.
     # A session of its own, whose caches hide nothing from the notes of what is read.
     session.runtimes  # noqa: B018  which says so if the session was closed
     process = session.process.at_another_stop(session.target)
-    rehearsal = Session(session.target, process.finder, process=process, plugins=session.plugin_folders)
+    rehearsal = Session(
+        session.target,
+        process.finder,
+        process=process,
+        plugins=session.plugin_folders,
+        ompd_library=session.ompd_library,
+    )
     pages = process.memory.note_reads()
     problems = []
     for name, ask in _QUESTIONS.items():

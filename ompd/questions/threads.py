@@ -160,7 +160,7 @@ def _record(
         where=where,
         innermost=innermost,
         about_to_begin=facts.known("about_to_begin", handle.is_about_to_begin, False),
-        address=handle.address,
+        address=facts.get("address", lambda: _address(runtime, handle)),
         tool_data=facts.get("tool_data", handle.tool_data),
         **signal_of(session, thread, facts),
         outside_of_target=facts.get("outside_of_target", lambda: _outside(handle)),
@@ -182,6 +182,12 @@ def _end(
     if found is None or found.line is None:
         raise Unavailable("which construct the region is of is not known")
     return found
+
+
+def _address(runtime: LoadedRuntime, handle: ThreadHandle) -> int:
+    if runtime.found.hosted is not None:
+        raise Unavailable("OMPD has no call that tells where the runtime has a thread's data")
+    return handle.address
 
 
 def _outside(handle: ThreadHandle) -> OutsideRecord | None:

@@ -10,7 +10,7 @@ from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.contract.plugin import ThreadState as KeptState
 from ompd.contract.waits import LOCK_TYPES, BarrierState
-from ompd.errors import LayoutUnavailable, NotBegun, OmpdError, Unavailable
+from ompd.errors import LayoutUnavailable, NoCall, NotBegun, OmpdError, Unavailable
 from ompd.model import RegionFunction, Wait
 from ompd.questions import places
 from ompd.questions.facts.damage import is_damaged
@@ -129,7 +129,7 @@ class Waits:
         barriers = self._barriers_of(region) if region is not None else {}
         if isinstance(barriers, OmpdError):
             reason = str(barriers)
-            if not isinstance(barriers, NotBegun):
+            if not isinstance(barriers, (NoCall, NotBegun)):
                 facts.unread("who has arrived at its barrier", barriers)
         elif region is None:
             reason = facts.unavailable.get("parallel", "the thread is in no parallel region")

@@ -83,7 +83,10 @@ def format_answer(command: str, answer: Answer[Any], extra: Callable[[Any], Mapp
     for name in [field.name for field in fields(answer)][_COMMON:]:
         value = getattr(answer, name)
         plain = _plain(value) if hasattr(value, "__dataclass_fields__") else value
-        members[name] = _parts(value) if name == "graph" else (_dump(plain),)
+        if isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
+            members[name] = _rows(value)
+        else:
+            members[name] = _parts(value) if name == "graph" else (_dump(plain),)
     return _joined(members)
 
 

@@ -25,6 +25,7 @@ ROWS: Mapping[str, type[Any]] = {
     "var": model.VariableRecord,
     "why": model.VerdictRecord,
     "doctor": model.FindingRecord,
+    "check": model.DifferenceRecord,
     "layout": layouts.LayoutRecord,
 }
 """The record of each command's rows."""
@@ -32,6 +33,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "var": model.VariableAnswer,
     "why": model.WhyAnswer,
     "doctor": model.DoctorAnswer,
+    "check": model.CheckAnswer,
     "layout": layouts.LayoutAnswer,
 }
 """Answers that have more than rows."""

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ompd.model import (
     Answer,
+    CheckAnswer,
     DoctorAnswer,
     IcvRecord,
     ParallelRecord,
@@ -190,6 +191,29 @@ def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verb
     if answer.target.kind != "machine":
         _print_head(console, answer, verbose)
     _print_wrapped(console, findings.finding_lines(answer, verbose=verbose))
+
+
+def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``check``."""
+    import ompd.render.answers.checks as checks  # noqa: PLC0415  no other command needs it
+
+    _print_head(console, answer, verbose)
+    for library in answer.libraries:
+        _print_wrapped(console, ((line, "") for line in checks.lines_of_library(library)))
+    rows, more = checks.shown(answer, unfold=unfold)
+    if rows:
+        _print_wrapped(console, [("", "")])
+        _print_table(console, checks.differences_table(rows))
+        _print_wrapped(console, [(more, "dim")] if more is not None else [])
+    table = checks.entries_table(answer.entries, many=len(answer.libraries) > 1)
+    if table.lines:
+        _print_wrapped(console, [("", "")])
+        _print_table(console, table)
+    gone = list(checks.gone_lines(answer.entries))
+    if gone:
+        _print_wrapped(console, [("", ""), *((line, "failed") for line in gone)])
+    if unfold:
+        _print_reasons(console, verbose, (row.unavailable for row in rows))
 
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:

@@ -141,6 +141,10 @@ def answer(
     if any(runtime.layout in (table.SOURCE, None) for runtime in runtimes):
         for fault in table.user_tables()[1]:
             problems.note(str(fault))
+    for error in session.hosted_faults:
+        problems.note(f"--ompd-library: {error}; it is given up" + (f" ({error.hint})" if error.hint else ""))
+    for text in session.hosted_notes:
+        problems.note(text)
     if session.note is not None:
         problems.note(f"{session.target.name}: {session.note}")
     for path, why in session.process.finder.passed_by.items():

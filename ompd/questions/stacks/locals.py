@@ -8,7 +8,7 @@ of the enclosing function.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,24 @@ from ompd import naming
 from ompd.model import LocalRecord, LoopIteration, StackFrame
 
 if TYPE_CHECKING:
+    from ompd.contract.dmpl import NamedVariable
     from ompd.session.face import FunctionLocals, LocalValue
 
 _TASKS = ("task", "taskloop")
 _OTHER_COPY = "the debug information gives the location of a copy that the loop does not use"
 
 
-def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> StackFrame:
+def add(
+    frame: StackFrame,
+    name: str | None,
+    found: FunctionLocals | None,
+    named: Callable[[str], NamedVariable | None] = lambda name: None,
+) -> StackFrame:
     """Return the frame with its variables, or why they are unknown.
 
     :param name: the linker's name of the frame's function, if compilers made it of a construct
     :param found: the debugger's facts about it, None if they were not read
+    :param named: what a runtime says of a variable by a name that a compiler made
     """
     if found is None:
         return frame
@@ -40,7 +47,13 @@ def add(frame: StackFrame, name: str | None, found: FunctionLocals | None) -> St
         rows = _of_gcc(found.variables, kind)
     else:
         rows = _of_clang(found.variables, kind)
-    return replace(frame, locals=tuple(rows))
+    return replace(frame, locals=tuple(_as_named(row, named(row.name)) for row in rows))
+
+
+def _as_named(row: LocalRecord, variable: NamedVariable | None) -> LocalRecord:
+    if variable is None:
+        return row
+    return replace(row, name=variable.name, sharing=variable.sharing.name.lower())
 
 
 def _is_users(variable: LocalValue) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ompd import naming
@@ -14,6 +14,7 @@ from ompd.questions import places
 from ompd.questions.facts.gathering import Problems
 from ompd.questions.facts.matching import Found, Matching
 from ompd.questions.stacks.items import Item, Own, own_frame
+from ompd.questions.stacks.names import RuntimeNames
 from ompd.questions.stacks.source import SourceReader
 from ompd.questions.stacks.tail_called import FramesLeft
 from ompd.session import Session
@@ -34,6 +35,7 @@ class OwnStacks:
         self._own: dict[int, Own] = {}
         self._left = FramesLeft(session, problems, raw)
         self._source = SourceReader(session, raw)
+        self._names = RuntimeNames(session)
 
     def of(self, native: int) -> Own:
         """Return the own stack of the thread with that native id."""
@@ -83,6 +85,7 @@ class OwnStacks:
         inside = 0  # the code that the frame is in
         begins: dict[int, ConstructCode] = {}  # by the place of the outermost frame in the list
         called: str | None = None
+        around = self._around_code(physical)
         unproven: str | None = None  # the way to a frame leads through the unwind tables of the inner ones
         for index, frame in enumerate(physical):
             if self._process.symbols.unproven and unproven is None:
@@ -90,6 +93,7 @@ class OwnStacks:
             while inside < len(codes) and codes[inside].frame < index:
                 inside += 1
             kind = self._kind(frame, physical[index - 1] if index else None, called)
+            kind = RUNTIME if kind == USER and index in around else kind
             called = kind
             task = tasks[inside] if inside < len(codes) else initial
             module = self._process.module_at(frame.call_site)
@@ -97,7 +101,7 @@ class OwnStacks:
             sources = self._sources(frame, kind)
             found_locals: Sequence[FunctionLocals | None] = [None] * len(sources)
             if self._locals and kind == USER:
-                found_locals = self._process.local_variables(frame, native)
+                found_locals = self._process.local_variables(frame, native, self._names.holds_address)
             for source, variables in zip(sources, found_locals, strict=True):
                 shown = own_frame(frame, source, kind, task, native, name, unproven)
                 is_stub = kind == SYSTEM and self._process.is_linkage(frame.call_site)
@@ -115,7 +119,7 @@ class OwnStacks:
                     begins[len(frames) - 1] = outermost[index]
         linked = [item.frame.function for item in frames]
         self._source.read(frames, begins, found, {task for task in tasks if task is not None})
-        return _with_locals(frames, linked) if self._locals else frames
+        return _with_locals(frames, linked, self._names) if self._locals else frames
 
     def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
         # What the C library and the runtime have inlined is no news, and their debug information is large.
@@ -140,6 +144,14 @@ class OwnStacks:
         except OmpdError:
             return None
 
+    def _around_code(self, physical: Sequence[Frame]) -> Collection[int]:
+        # Frames that are the runtime's by the names of its routines, where it is linked into the user's module.
+        modules = self._session.stop.runtime_modules
+        if all(naming.is_runtime_file(module.name) for module in modules):
+            return ()
+        found = self._names.between([self._process.locate(frame.call_site).symbol for frame in physical])
+        return [at for at in found if self._process.module_at(physical[at].call_site) in modules]
+
     def _kind(self, frame: Frame, inner: Frame | None, called: str | None) -> str:
         owner = places.code_owner(self._session, frame.call_site)
         if owner == UNKNOWN and called == RUNTIME and inner is not None and places.calls_entry(self._session, inner):
@@ -149,10 +161,11 @@ class OwnStacks:
         return owner
 
 
-def _with_locals(frames: Sequence[Item], linked: Sequence[str | None]) -> list[Item]:
+def _with_locals(frames: Sequence[Item], linked: Sequence[str | None], names: RuntimeNames) -> list[Item]:
     # How a construct has its variables is known by what the linker calls the function that was made of it.
     from ompd.questions.stacks.locals import add  # noqa: PLC0415  seldom requested
 
     return [
-        item._replace(frame=add(item.frame, name, item.variables)) for item, name in zip(frames, linked, strict=True)
+        item._replace(frame=add(item.frame, name, item.variables, names.variable))
+        for item, name in zip(frames, linked, strict=True)
     ]

@@ -1,0 +1,290 @@
+"""OMPD's questions as its routines put them, and our own plugins' answers in that form.
+
+A library for debuggers answers by return codes and bare numbers, a plugin by handles that have methods. To be compared
+both have to be asked the same: :class:`Interface` is what there is to ask, :class:`OfSpace` answers it for an address
+space of a plugin, as the standard has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ompd.contract.ompd import Scope, ThreadIdKind
+from ompd.contract.ompt import State
+from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
+from ompd.errors import BadInput, CorruptState, OmpdError, Rc, Unavailable
+from ompd.questions.check.facts import ROUTINES
+from ompd.records import record
+
+MAX_CHAIN = 10_000
+"""Regions and tasks around one thread: recursion of tasks goes thousands of levels deep."""
+
+Handle = Any
+"""A handle of a thread, a region or a task; only the interface that made it knows more of it."""
+
+
+class Refusal(OmpdError):
+    """What the standard says that a routine returns in this case, *rc*."""
+
+    def __init__(self, rc: Rc, why: str) -> None:
+        super().__init__(why)
+        self.rc = rc
+
+
+@record
+class Frames:
+    """What ``ompd_get_task_frame`` returns: address and ``ompt_frame_flag_t`` of exit and enter frame, address 0 for
+    none. A flag that nobody wrote is None.
+    """
+
+    exit: int
+    enter: int
+    exit_flag: int | None
+    enter_flag: int | None
+
+
+class Interface(Protocol):
+    """What OMPD can be asked about one runtime of one process.
+
+    None always means that there is none. A routine that does not succeed is an :class:`OmpdError` with its return code.
+    """
+
+    def routines(self) -> Mapping[str, str]:
+        """The routines that there are, each with the word that it is there."""
+
+    def omp_version(self) -> int:
+        """``ompd_get_omp_version``."""
+
+    def omp_version_string(self) -> str:
+        """``ompd_get_omp_version_string``."""
+
+    def states(self) -> Mapping[int, str]:
+        """``ompd_enumerate_states``: names without ``ompt_state_``, and without the one where a host begins."""
+
+    def icvs(self) -> Mapping[str, Scope]:
+        """``ompd_enumerate_icvs``."""
+
+    def display_control_vars(self) -> Mapping[str, str]:
+        """``ompd_get_display_control_vars``."""
+
+    def thread(self, kind: ThreadIdKind, identifier: int) -> Handle | None:
+        """``ompd_get_thread_handle``, None for a thread that is none of OpenMP's."""
+
+    def thread_id(self, thread: Handle, kind: ThreadIdKind) -> int:
+        """``ompd_get_thread_id``."""
+
+    def state(self, thread: Handle) -> tuple[int, int | None]:
+        """``ompd_get_state``: the state, and the wait identifier if it is one of waiting."""
+
+    def current_parallel(self, thread: Handle) -> Handle | None:
+        """``ompd_get_curr_parallel_handle``; the initial region is one, too."""
+
+    def current_task(self, thread: Handle) -> Handle | None:
+        """``ompd_get_curr_task_handle``."""
+
+    def enclosing(self, parallel: Handle) -> Handle | None:
+        """``ompd_get_enclosing_parallel_handle``."""
+
+    def thread_in(self, parallel: Handle, thread_num: int) -> Handle:
+        """``ompd_get_thread_in_parallel``."""
+
+    def task_in(self, parallel: Handle, thread_num: int) -> Handle:
+        """``ompd_get_task_in_parallel``."""
+
+    def generating(self, task: Handle) -> Handle | None:
+        """``ompd_get_generating_task_handle``."""
+
+    def scheduling(self, task: Handle) -> Handle | None:
+        """``ompd_get_scheduling_task_handle``."""
+
+    def parallel(self, task: Handle) -> Handle:
+        """``ompd_get_task_parallel_handle``."""
+
+    def function(self, task: Handle) -> int | None:
+        """``ompd_get_task_function``."""
+
+    def frames(self, task: Handle) -> Frames:
+        """``ompd_get_task_frame``."""
+
+    def tool_data(self, scope: Scope, handle: Handle) -> int:
+        """``ompd_get_tool_data``."""
+
+    def icv_number(self, name: str, scope: Scope, handle: Handle) -> tuple[int, bool]:
+        """``ompd_get_icv_from_scope``: the number, and whether it is the whole value. None is the address space."""
+
+    def icv_text(self, name: str, scope: Scope, handle: Handle) -> str:
+        """``ompd_get_icv_string_from_scope``."""
+
+    def key(self, scope: Scope, handle: Handle) -> Hashable:
+        """Return what two handles of the same thread, region or task have in common (``ompd_..._handle_compare``)."""
+
+
+@record
+class InitialRegion:
+    """The implicit region around the whole program, for which plugins have no handle. *task* is the initial task."""
+
+    task: TaskHandle
+
+    @property
+    def id(self) -> str:
+        """That of its task, which no region has."""
+        return f"initial {self.task.id}"
+
+
+# The words of variables that have a number, too: omp_proc_bind_t and what libomp has besides, and its enum __kmp_tool.
+_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "bind-var": ("false", "true", "primary", "close", "spread", "intel", "default"),
+    "tool-var": ("error", "unset", "disabled", "enabled"),
+}
+# Texts that are no number and no list of any.
+_TEXTS = frozenset(
+    ("run-sched-var", "affinity-format-var", "tool-libraries-var", "tool-verbose-init-var", "wait-policy-var",
+     "target-offload-var")
+)  # fmt: skip
+
+
+class OfSpace:
+    """The answers of a plugin's address space, in the form that OMPD's routines give them."""
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+
+    def routines(self) -> Mapping[str, str]:
+        return dict.fromkeys(ROUTINES, "there")
+
+    def omp_version(self) -> int:
+        return self._space.omp_version()
+
+    def omp_version_string(self) -> str:
+        return str(self._space.omp_version())
+
+    def states(self) -> Mapping[int, str]:
+        return {number: name for number, name in self._space.states().items() if number != State.UNDEFINED}
+
+    def icvs(self) -> Mapping[str, Scope]:
+        return {each.name: each.scope for each in self._space.icvs()}
+
+    def display_control_vars(self) -> Mapping[str, str]:
+        return self._space.display_control_vars()
+
+    def thread(self, kind: ThreadIdKind, identifier: int) -> ThreadHandle | None:
+        return self._space.thread_by_native_id(kind, identifier)
+
+    def thread_id(self, thread: ThreadHandle, kind: ThreadIdKind) -> int:
+        return thread.native_id(kind)
+
+    def state(self, thread: ThreadHandle) -> tuple[int, int | None]:
+        found = thread.state()
+        return found.state, found.wait_id or None
+
+    def current_parallel(self, thread: ThreadHandle) -> ParallelHandle | InitialRegion | None:
+        region = thread.current_parallel()
+        return region if region is not None else self._initial(thread.current_task())
+
+    def current_task(self, thread: ThreadHandle) -> TaskHandle | None:
+        return thread.current_task()
+
+    def enclosing(self, parallel: ParallelHandle | InitialRegion) -> ParallelHandle | InitialRegion | None:
+        if isinstance(parallel, InitialRegion):
+            return None
+        region = parallel.enclosing()
+        return region if region is not None else self._initial(parallel.implicit_task(0))
+
+    def thread_in(self, parallel: ParallelHandle | InitialRegion, thread_num: int) -> ThreadHandle:
+        if not isinstance(parallel, InitialRegion):
+            return parallel.thread(thread_num)
+        if thread_num != 0:
+            raise BadInput("the initial region has one thread")
+        thread = parallel.task.thread()
+        if thread is None:
+            raise Unavailable("the thread of the initial task is unknown")
+        return thread
+
+    def task_in(self, parallel: ParallelHandle | InitialRegion, thread_num: int) -> TaskHandle:
+        if not isinstance(parallel, InitialRegion):
+            return parallel.implicit_task(thread_num)
+        if thread_num != 0:
+            raise BadInput("the initial region has one thread")
+        return parallel.task
+
+    def generating(self, task: TaskHandle) -> TaskHandle | None:
+        return task.generating()
+
+    def scheduling(self, task: TaskHandle) -> TaskHandle | None:
+        return task.scheduling()
+
+    def parallel(self, task: TaskHandle) -> ParallelHandle | InitialRegion:
+        region = task.parallel()
+        if region is not None:
+            return region
+        initial = self._initial(task)
+        if initial is None:
+            raise Unavailable("no task is the initial one")
+        return initial
+
+    def function(self, task: TaskHandle) -> int | None:
+        return task.function()
+
+    def frames(self, task: TaskHandle) -> Frames:
+        found = task.frames()
+        address, flag = ([None if frame is None else (frame.address, frame.flags)[part] for frame in found]
+                         for part in (0, 1))  # fmt: skip
+        return Frames(address[0] or 0, address[1] or 0, flag[0], flag[1])
+
+    def tool_data(self, scope: Scope, handle: Handle) -> int:
+        if isinstance(handle, InitialRegion):
+            raise Unavailable("plugins have no handle of the initial region")
+        found: int = handle.tool_data()
+        return found
+
+    def icv_number(self, name: str, scope: Scope, handle: Handle) -> tuple[int, bool]:
+        value = self._value(name, scope, handle)
+        if not isinstance(value, str):
+            return int(value), True
+        first, *others = value.split(",")
+        words = _NUMBERS.get(name, ())
+        if name in _TEXTS or (first not in words and not first.lstrip("-").isdecimal()):
+            raise Refusal(Rc.INCOMPATIBLE, f"{name} is a text")
+        return (words.index(first) if first in words else int(first)), not others
+
+    def icv_text(self, name: str, scope: Scope, handle: Handle) -> str:
+        value = self._value(name, scope, handle)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def _value(self, name: str, scope: Scope, handle: Handle) -> int | str:
+        known = self.icvs()
+        if name not in known:
+            raise Refusal(Rc.BAD_INPUT, f"no internal control variable {name!r}")
+        if known[name] != scope:
+            raise Refusal(Rc.INCOMPATIBLE, f"{name} is a variable of scope {known[name].name.lower()}")
+        if not isinstance(handle, InitialRegion):
+            return self._space.icv(name, self._space if handle is None else handle)
+        initial = {"levels-var": 0, "active-levels-var": 0, "team-size-var": 1, "ompd-team-size-var": 1}
+        if name not in initial:
+            raise Unavailable("plugins have no handle of the initial region")
+        return initial[name]
+
+    def key(self, scope: Scope, handle: Handle) -> Hashable:
+        key: Hashable = handle.address if scope == Scope.THREAD else handle.id
+        return key
+
+    def _initial(self, task: TaskHandle | None) -> InitialRegion | None:
+        # The region around the outermost of the tasks that generated this one.
+        chain = follow(task, lambda each: each.generating(), lambda each: each.id)
+        return InitialRegion(chain[-1]) if chain else None
+
+
+def follow(first: Handle | None, following: Callable[[Any], Any], key: Callable[[Any], Hashable]) -> Sequence[Any]:
+    """Return *first* and what follows it, until there is none.
+
+    :raises CorruptState: if one comes twice, or there is no end
+    """
+    found: dict[Hashable, Any] = {}
+    each = first
+    while each is not None:
+        if key(each) in found or len(found) >= MAX_CHAIN:
+            raise CorruptState(0, f"the chain from {key(first)} has no end")
+        found[key(each)] = each
+        each = following(each)
+    return tuple(found.values())

@@ -1,0 +1,142 @@
+"""Two sides that OMPD's questions are asked: each fact in which they differ is found, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ompd.contract.ompd import Scope
+from ompd.contract.plugin import AddressSpace
+from ompd.errors import OmpdError
+from ompd.questions.check.compare import Fact, NativeThread, compare
+from ompd.questions.check.facts import function_of
+from ompd.questions.check.hosted import OfLibrary
+from ompd.questions.check.interface import OfSpace
+from ompd.runtimes.hosted.api import Icv, IcvWord, SpaceRef, TaskRef
+from ompd.session import Session
+from tests.check.lying import LIES, Lie, Lying, lie_of_variable
+from tests.support import stopped
+from tests.support.stub import plugin_folder
+
+# What each lie needs: a thread that waits for a lock, regions in one another, explicit tasks with data of a tool.
+PROGRAMS = ("lock", "nested", "task_tree")
+
+
+@contextmanager
+def opened(program: str, runtime: str) -> Iterator[tuple[AddressSpace, Sequence[NativeThread]]]:
+    core = stopped(program, compiler="gcc" if runtime == "stub" else "clang", runtime=runtime)
+    with Session.open_core(core.core, plugins=(plugin_folder(),) if runtime == "stub" else ()) as session:
+        (loaded,) = (each for each in session.runtimes if each.space is not None)
+        process = session.process
+        assert loaded.space is not None
+        yield loaded.space, [NativeThread(each, process.thread_pointer(each)) for each in process.threads()]
+
+
+def differences(space: AddressSpace, threads: Sequence[NativeThread], lie: Lie | None) -> list[Fact]:
+    facts = list(compare(OfSpace(_lying(space, lie)), OfSpace(space), threads, keeps_states=space.keeps_states()))
+    assert len(facts) > 50
+    assert all(function_of(fact.name).startswith("ompd_") for fact in facts)
+    return [fact for fact in facts if not fact.is_same]
+
+
+def _lying(space: AddressSpace, lie: Lie | None) -> Any:
+    return Lying(space, lie)
+
+
+@pytest.mark.parametrize("runtime", ["intel", "libomp-19-debug", "stub"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_tells_the_truth_is_the_same(program: str, runtime: str) -> None:
+    with opened(program, runtime) as (space, threads):
+        assert [fact.name for fact in differences(space, threads, None)] == []
+
+
+@pytest.mark.parametrize("runtime", ["intel", "stub"])
+def test_each_lie_is_found(runtime: str) -> None:
+    unfound = {f"{number} {lie.name}" for number, lie in enumerate(LIES)}
+    for program in PROGRAMS:
+        with opened(program, runtime) as (space, threads):
+            for number, lie in enumerate(LIES):
+                if f"{number} {lie.name}" in unfound and differences(space, threads, lie):
+                    unfound.discard(f"{number} {lie.name}")
+    expected = {"19 task.frames"} if runtime == "stub" else set()  # the stub has no flags to lie about
+    assert unfound - expected == set()
+
+
+@pytest.mark.parametrize("runtime", ["intel", "stub"])
+def test_a_wrong_value_of_each_variable_is_found(runtime: str) -> None:
+    with opened("lock", runtime) as (space, threads):
+        names = [each.name for each in space.icvs()]
+        assert len(names) > 4
+        for name in names:
+            found = differences(space, threads, lie_of_variable(name))
+            assert {fact.name for fact in found} <= {f"number of {name}", f"text of {name}"} or _shapes(name)
+            assert found, name
+
+
+def _shapes(name: str) -> bool:
+    # What the walk itself asks for.
+    return name in ("team-size-var", "implicit-task-var", "debug-var")
+
+
+def test_regions_without_end_are_one_difference() -> None:
+    class Endless(OfSpace):
+        def enclosing(self, parallel: Any) -> Any:
+            return Another()
+
+        def key(self, scope: Scope, handle: Any) -> Any:
+            return id(handle) if isinstance(handle, Another) else super().key(scope, handle)
+
+    class Another:
+        id = "another"
+
+        def __getattr__(self, name: str) -> Any:
+            raise OmpdError("a region without an end")
+
+    with opened("lock", "intel") as (space, threads):
+        facts = list(compare(Endless(space), OfSpace(space), threads, keeps_states=True))
+        ends = [fact for fact in facts if fact.name == "end of regions" and not fact.is_same]
+        assert len(ends) == 4 and all("does not end" in fact.theirs.reason for fact in ends)
+
+
+def test_a_side_that_fails_in_everything_differs_in_all_that_the_other_knows() -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            def fail(*arguments: Any) -> Any:
+                raise OmpdError("the library has failed")
+
+            return fail
+
+    with opened("nested", "intel") as (space, threads):
+        facts = list(compare(Broken(), OfSpace(space), threads, keeps_states=True))  # type: ignore[arg-type]
+        assert facts and not any(fact.is_same for fact in facts if fact.ours.kind == "value")
+
+
+def test_a_variable_that_the_library_has_with_another_scope_is_asked_for_by_ours() -> None:
+    class Answered:
+        def __init__(self, value: Any) -> None:
+            self._value = value
+
+        def value(self) -> Any:
+            return self._value
+
+    class Batch:
+        def enumerate_icvs(self, _space: object) -> Answered:
+            return Answered([Icv(7, "dyn-var", Scope.THREAD)])
+
+        def get_icv_from_scope(self, _handle: object, scope: Scope, number: int) -> Answered:
+            return Answered(IcvWord(number + scope, is_whole=True))
+
+        def get_icv_string_from_scope(self, _handle: object, scope: Scope, number: int) -> Answered:
+            return Answered(f"{scope.name} {number}")
+
+    class Library:
+        batch = Batch
+
+    library: Any = Library()
+    space, task = SpaceRef(1, lambda _: None), TaskRef(2, lambda _: None)
+    side = OfLibrary(library, space)
+    assert side.icv_number("dyn-var", Scope.TASK, task) == (7 + Scope.TASK, True)
+    assert side.icv_text("dyn-var", Scope.TASK, task) == "TASK 7"
