@@ -19,10 +19,14 @@ from bench.targets import (
     QUEUED,
     RUNNING,
     SOME,
+    WHY_MOST,
     Group,
     cold,
+    crowd,
+    hosted,
     learning,
     live,
+    measure_conclusion,
     measure_growth,
     measure_stops,
     megabytes,
@@ -30,6 +34,7 @@ from bench.targets import (
     queued,
     seconds,
     stacks,
+    times,
     times_gdb,
     warm,
 )
@@ -87,10 +92,14 @@ def _groups(cores: Mapping[int, Stopped], peers: Mapping[int, Command | str]) ->
     limits = {FEW: (times_gdb(1.0),), MANY: (times_gdb(1.0), megabytes(100)), MOST: (times_gdb(1.0), seconds(1.5))}
     for threads, program in cores.items():
         if threads != SOME:
-            yield warm(program, _title(program, f"{threads} threads"), limits[threads], peers.get(threads))
+            why = (times("ompd threads", WHY_MOST),) if threads >= MANY else ()
+            yield warm(program, _title(program, f"{threads} threads"), limits[threads], peers.get(threads), why)
     yield stacks(cores[MANY], f"stacks of {MANY} threads", (times_gdb(1.0), megabytes(150)))
+    yield hosted(cores[MANY], _title(cores[MANY], f"{MANY} threads by Intel's OMPD library"))
     gnus = stopped("many", mode="neither", threads=GNUS, runtime="libgomp")
     yield warm(gnus, _title(gnus, f"{GNUS} threads of libgomp"), (seconds(1.0), megabytes(150)), None)
+    crowded = stopped("many", mode="neither", threads=MANY, runtime="libgomp", env={"MANY_IN_CRITICAL": "1"})
+    yield crowd(crowded, _title(crowded, f"{MANY} threads of libgomp, all but one at a critical section"))
     limits = {FEW: (seconds(0.6),), MANY: (seconds(0.6),), MOST: (seconds(2.0),)}
     for threads, program in cores.items():
         if threads != SOME:
@@ -168,9 +177,11 @@ def _measure(options: argparse.Namespace) -> list[str]:
     missed += _live(options.rounds, say)
     growth = measure_growth(cores, options.rounds)
     say(report.growth_table(growth))
+    conclusion = measure_conclusion(options.rounds)
+    say(report.conclusion_table(conclusion))
     if options.write:
         report.write("\n".join(said))
-    return missed + growth.missed()
+    return missed + growth.missed() + conclusion.missed()
 
 
 def main(arguments: list[str] | None = None) -> int:

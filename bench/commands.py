@@ -32,6 +32,11 @@ def analysis(core: Path) -> Command:
     return Command("analysis", (sys.executable, "-m", "bench.analysis", str(core)))
 
 
+def graph(threads: int, tasks: int) -> Command:
+    """Return the command that prints the time of verdicts on so many threads and tasks."""
+    return Command("graph", (sys.executable, "-m", "bench.graph", str(threads), str(tasks)))
+
+
 def gdb(program: Stopped, *after: str) -> Command:
     """Return gdb on a core: it reads symbols, finds the threads and says where the program stopped.
 

@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.measure import CHECKOUT, Figures, NotMeasured
-from bench.targets import FEW, MANY, MOST, SOME, Group, Growth, Stops
+from bench.targets import (
+    FEW,
+    GRAPH_SECONDS,
+    GRAPH_TASKS,
+    GRAPH_THREADS,
+    MANY,
+    MOST,
+    SOME,
+    Conclusion,
+    Group,
+    Growth,
+    Stops,
+)
 from tests.support import clean_environment, require
 
 PAGE = CHECKOUT / "docs" / "performance.md"
@@ -39,11 +51,12 @@ def group_table(group: Group, figures: Mapping[str, Figures]) -> list[str]:
     """Return the lines of one group: its title and its table."""
     gdb = figures[group.gdb]
     read = ["MB read"] if group.cold else []
-    header = ["command", "processor s", "gdb = 1", "seconds (least to most)", "peak MB", *read, "demanded"]
+    base = "gdb = 1" if group.gdb.startswith("gdb") else "ours = 1"
+    header = ["command", "processor s", base, "seconds (least to most)", "peak MB", *read, "demanded"]
     rows = []
     for row in group.rows:
         found = figures[row.command.label]
-        kept = all(limit.missed(found, gdb) is None for limit in row.limits)
+        kept = all(limit.missed(found, figures, group.gdb) is None for limit in row.limits)
         verdict = f"{', '.join(map(str, row.limits))}: {'kept' if kept else 'MISSED'}" if row.limits else ""
         rows.append(
             [
@@ -68,6 +81,15 @@ def growth_table(growth: Growth) -> list[str]:
         rows.append([str(more), f"{growth.seconds[more] * 1e3:.1f}", f"{one * 1e3:.3f}", verdict])
     header = ["threads", "ms of processor time, least", "ms for one more thread", "demanded"]
     return ["### Growth with the number of threads", "", *table(header, rows)]
+
+
+def conclusion_table(conclusion: Conclusion) -> list[str]:
+    """Return the lines on how long verdicts on many threads and tasks take."""
+    verdict = f"≤ {GRAPH_SECONDS:.1f} s: {'MISSED' if conclusion.missed() else 'kept'}"
+    spread = f"{conclusion.least:.2f} to {conclusion.most:.2f}"
+    rows = [[f"{GRAPH_THREADS:,}", f"{GRAPH_TASKS:,}", spread, verdict]]
+    header = ["threads", "queued tasks", "seconds of processor time (least to most)", "demanded"]
+    return ["### Verdicts on many threads and tasks", "", *table(header, rows)]
 
 
 def stops_table(stops: Sequence[Stops]) -> list[str]:

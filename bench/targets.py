@@ -16,6 +16,9 @@ FEW, SOME, MANY, MOST = 4, 64, 512, 2048
 ALIVE = 256  # threads of a process whose stop has a limit
 GNUS = 400  # threads of libgomp's, whose layout a table tells
 QUEUED, RUNNING = 10_000, 64
+HOSTED_MOST = 3.0  # of the time of our own plugin
+WHY_MOST = 1.2  # how much longer why may take than the command whose facts it has
+GRAPH_THREADS, GRAPH_TASKS, GRAPH_SECONDS = 10_000, 100_000, 2.0
 
 # One more thread of many may cost this factor more than between FEW and SOME, and what the clock cannot
 # tell. Work that is quadratic in the number of threads has a factor of 8.
@@ -30,10 +33,16 @@ class Limit:
     most: float
     text: str
     measured: Callable[[Figures, Figures], float]
+    other: str | None = None
+    """The label of the command to compare with, None for gdb's."""
 
-    def missed(self, figures: Figures, gdb: Figures) -> str | None:
-        """Return in words that it is not kept, None if it is."""
-        found = self.measured(figures, gdb)
+    def missed(self, figures: Figures, others: Mapping[str, Figures], gdb: str) -> str | None:
+        """Return in words that it is not kept, None if it is.
+
+        :param others: the figures of the same group, by the commands' labels
+        :param gdb: the label of gdb's command
+        """
+        found = self.measured(figures, others[self.other or gdb])
         return None if found <= self.most else f"{found:.3g} where {self} is demanded"
 
     def __str__(self) -> str:
@@ -45,6 +54,12 @@ def times_gdb(most: float) -> Limit:
     runs on the machine only ever adds to it.
     """
     return Limit(most, "{:.1f} of gdb's time", lambda figures, gdb: figures.processor / gdb.processor)
+
+
+def times(other: str, most: float) -> Limit:
+    """Return the limit of *most* times the processor time of another command of the group, by its label."""
+    text = f"{{}} of `{other}`"
+    return Limit(most, text, lambda figures, others: figures.processor / others.processor, other)
 
 
 def seconds(most: float) -> Limit:
@@ -90,18 +105,25 @@ class Group:
     def missed(self, figures: Mapping[str, Figures]) -> list[str]:
         """Return a sentence for each limit that is not kept."""
         faults = (
-            (row.command.label, limit.missed(figures[row.command.label], figures[self.gdb]))
+            (row.command.label, limit.missed(figures[row.command.label], figures, self.gdb))
             for row in self.rows
             for limit in row.limits
         )
         return [f"{self.title}: {label}: {fault}" for label, fault in faults if fault is not None]
 
 
-def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command | str | None) -> Group:
+def warm(
+    program: Stopped,
+    title: str,
+    limits: tuple[Limit, ...],
+    peer: Command | str | None,
+    why: tuple[Limit, ...] = (),
+) -> Group:
     """Return the group of all commands on a core that is in the page cache.
 
     :param limits: those of ``ompd threads --json``
     :param peer: gdb with LLVM's plugin, or why there is none; None if it was not asked
+    :param why: the limits of ``ompd why``
     """
     core, gdb = program.core, commands.gdb(program)
     rows = [
@@ -112,6 +134,7 @@ def warm(program: Stopped, title: str, limits: tuple[Limit, ...], peer: Command 
             Row(commands.ompd(core, question, "--json"))
             for question in ("parallel", "tasks", "icvs", "runtimes", "why")
         ),
+        Row(commands.ompd(core, "why"), why),
     ]
     if isinstance(peer, Command):
         rows.append(Row(peer))
@@ -128,6 +151,18 @@ def stacks(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
         Row(commands.ompd(core, "stack"), limits),
         Row(gdb),
         *(Row(commands.ompd(core, "stack", option), limits) for option in ("--json", "--fold", "--raw")),
+    )
+    return Group(title, rows, gdb.label)
+
+
+def crowd(program: Stopped, title: str) -> Group:
+    """Return the group of commands on a core whose threads wait for one that no runtime names."""
+    core, gdb = program.core, commands.gdb_stacks(program)
+    rows = (
+        Row(commands.ompd(core, "why"), (times("ompd stack", WHY_MOST),)),
+        Row(gdb),
+        Row(commands.ompd(core, "stack")),
+        Row(commands.ompd(core, "threads")),
     )
     return Group(title, rows, gdb.label)
 
@@ -160,6 +195,19 @@ def queued(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
         Row(commands.ompd(core, "threads", "--json")),
     )
     return Group(title, rows, gdb.label)
+
+
+def hosted(program: Stopped, title: str) -> Group:
+    """Return the group of commands that an OMPD library answers, which are compared with our own plugin."""
+    core = program.core
+    ours = commands.ompd(core, "threads", "--json")
+    by_library = ("--ompd-library", "named", "--json")
+    rows = (
+        Row(ours),
+        Row(commands.ompd(core, "threads", *by_library), (times(ours.label, HOSTED_MOST),)),
+        *(Row(commands.ompd(core, question, *by_library)) for question in ("parallel", "tasks", "icvs", "stack")),
+    )
+    return Group(title, rows, ours.label)
 
 
 def cold(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
@@ -243,6 +291,30 @@ class Growth:
             for each in found
             if each > self.most
         ]
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """Seconds of processor time that verdicts on many threads and tasks take."""
+
+    least: float
+    most: float
+
+    def missed(self) -> list[str]:
+        """Return a sentence if it takes longer than it may."""
+        if self.least <= GRAPH_SECONDS:
+            return []
+        return [f"verdicts on {GRAPH_THREADS:,} threads take {self.least:.2f} s, {GRAPH_SECONDS} are demanded"]
+
+
+def measure_conclusion(rounds: int) -> Conclusion:
+    """Return how long verdicts take, over some rounds."""
+    command = commands.graph(GRAPH_THREADS, GRAPH_TASKS)
+    printed = [output_of(command) for _ in range(rounds)]
+    if not all(printed):
+        raise NotMeasured(f"{' '.join(command.words)} failed")
+    found = [float(text) for text in printed]
+    return Conclusion(min(found), max(found))
 
 
 def measure_growth(programs: Mapping[int, Stopped], rounds: int) -> Growth:

@@ -97,6 +97,14 @@ def test_a_stop_is_too_long_unless_something_waited_for_a_processor() -> None:
     assert laws.broken_stops([(70_000_000, 0)], threads=512) == ([], 0)
 
 
+def test_nothing_is_proven_of_a_program_that_goes_on() -> None:
+    row = {"kind": "lock_cycle", "stuck": "likely", "summary": "deadlock"}
+    assert list(laws.proven({"why": [row]})) == []
+    assert list(laws.proven({"why": [row, {**row, "stuck": "proven"}]})) == [
+        "lock_cycle is said to be stuck for certain: deadlock"
+    ]
+
+
 def test_memory_is_bounded() -> None:
     assert laws.broken_memory(100 << 20) == []
     assert laws.broken_memory(1 << 30) == ["1024 MiB of memory were taken, where 512 MiB are the bound"]

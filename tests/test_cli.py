@@ -112,7 +112,7 @@ def test_the_target_is_described(nested: Stopped) -> None:
         (command.name, *each)
         for number, command in enumerate(COMMANDS)
         for turn, each in enumerate([("lock", "neither"), ("nested", "debug"), ("not_initialised", "tool")])
-        if FULL or turn != number % 3
+        if (FULL or turn != number % 3) and (command.ompd_library is None or each[0] != "not_initialised")
     ],
 )
 def test_json_is_what_its_schema_says(command: str, program: str, mode: str) -> None:

@@ -19,6 +19,7 @@ from ompd.session import Session
 from tests.stub.programs import built, core_of
 from tests.support import running, stopped
 from tests.support.pages import ALL_EXAMPLES, ROOT
+from tests.support.stub import stub_folder
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [example for example in ALL_EXAMPLES if "launch" not in example]  # test_lldb_docs.py runs those
@@ -52,7 +53,7 @@ def test_the_examples_of_the_page_on_live_processes_run(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_page_on_dmpl_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dmpl.md").read_text(), re.DOTALL)
+    example, in_c = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dmpl.md").read_text(), re.DOTALL)
     core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
     printed = io.StringIO()
     with Session.open_core(core) as session:
@@ -63,6 +64,10 @@ def test_the_example_of_the_page_on_dmpl_runs() -> None:
     *told, routines, name = printed.getvalue().splitlines()
     assert sorted(told) == sorted(f"{row.native_thread_id} {row.address:#x}" for row in copies)
     assert "microtask_invoker='run_implicit'" in routines and name == "main"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(in_c, {"LIBRARY": str(stub_folder() / "libompd_stub.so")})
+    assert printed.getvalue().startswith("ompd: DMPL for libomp_stub 1.0 RtlNames(main_task_dispatcher='GOMP_parallel'")
 
 
 def test_the_readme_example_runs() -> None:

@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
+from ompd.analysis.holders import Holders
+from ompd.analysis.moment import Moment
 from ompd.debugger.flow import functions
 from ompd.debugger.flow.decode_x86_64 import X86_64, decode
 from ompd.debugger.flow.follow import Called, Function
 from ompd.debugger.flow.instructions import Instruction
 from ompd.errors import OmpdError
-from ompd.model import HeldRecord
+from ompd.model import HeldRecord, Wait
 from ompd.naming import ROUTINES
-from ompd.questions.why.held import acquired_by, held
+from ompd.questions.why.held import held
 from ompd.session import Session
 from tests.support import clean_environment, require
 from tests.support.damage import cut
@@ -94,15 +96,12 @@ def test_locks_are_named_with_place_and_reason(compiler: str, flags: str) -> Non
 
 def test_the_holder_of_a_lock_is_the_one_that_stands_in_it() -> None:
     found = records(core("locks", "gcc", "-O2", "libgomp"))
-    by_thread = {word["tid"]: each for word, each in found}
+    moment = Moment(threads=(), held={word["tid"]: each for word, each in found})
     words = {word["name"]: word for word, _ in found}
-    unseen = {words[name]["tid"] for name in ("element", "by_global", "by_plain_global", "of_changed", "of_list")}
-    word = words["set_one"]
-    certain, possible = acquired_by(by_thread, "lock", int(word["held"][0][1], 16))
-    assert certain == (word["tid"],)
-    assert unseen <= set(possible)
-    word = words["set_by_another"]
-    assert acquired_by(by_thread, "lock", int(word["held"][0][1], 16))[0] == ()
+    for name, holds in (("set_one", True), ("set_by_another", False)):
+        lock = int(words[name]["held"][0][1], 16)
+        holding = Holders(moment).of(Wait(kind="lock", object=lock), "lock")
+        assert (holding.threads == (words[name]["tid"],)) == holds, name
 
 
 def test_locks_of_fortran() -> None:

@@ -32,10 +32,12 @@ INSIDE_FUNCTIONS = {
     ("ompd", "ompd.inspection"),
     ("ompd", "ompd.lldb.control"),
     ("ompd.start", "ompd.commands.main"),
+    ("ompd.safety.libraries", "ctypes"),
     ("ompd.safety.trust", "grp"),
     ("ompd.debugger.files.cache", "ompd.safety.writing"),
     ("ompd.safety.trust", "pwd"),
     ("ompd.session.session", "ompd.session.live"),
+    ("ompd.session.session", "ompd.runtimes.hosted.libraries"),
     ("ompd.session.face", "ompd.debugger.files.debug_file"),
     ("ompd.session.face", "ompd.debugger.snapshot.snapshot"),
     ("ompd.commands.main", "difflib"),
@@ -56,6 +58,11 @@ INSIDE_FUNCTIONS = {
     ("ompd.render.terminal", "ompd.render.answers.why_dot"),
     ("ompd.commands.table", "ompd.questions.variables"),
     ("ompd.commands.table", "ompd.questions.doctor"),
+    ("ompd.commands.table", "ompd.questions.check.answering"),
+    ("ompd.inspection", "ompd.questions.check"),
+    ("ompd.inspection", "ompd.questions.check.answering"),
+    ("ompd.render.terminal", "ompd.render.answers.checks"),
+    ("ompd.session.face", "ompd.runtimes.hosted.handles.space"),
     ("ompd.commands.table", "ompd.questions.why"),
     ("ompd.commands.table", "ompd.questions.why.looks"),
     ("ompd.debugger.targets.lldb.loading", "lldb"),
@@ -77,6 +84,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.debugger.emulation.routines", "ompd.debugger.emulation.linking"),
     ("ompd.debugger.emulation.emulate", "unicorn"),
     ("ompd.debugger.process", "ompd.debugger.variables.locals"),
+    ("ompd.debugger.process", "ompd.debugger.variables.mentioned"),
     ("ompd.debugger.stacks.calls", "ompd.debugger.stacks.tail_calls"),
     ("ompd.binary.dwarf.source.lines", "ompd.binary.dwarf.source.calls"),
     ("ompd.questions.stacks.thread_frames", "ompd.questions.stacks.locals"),
@@ -115,7 +123,14 @@ INSIDE_FUNCTIONS = {
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb.loading", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
     "unicorn": {"ompd.debugger.emulation.emulate"},
-    "ctypes": {"ompd.runtimes.hosted", "ompd.debugger.targets.live.ptrace"},
+    "ctypes": {
+        "ompd.debugger.targets.live.ptrace",
+        *(f"ompd.runtimes.hosted.worker.{name}" for name in ("callbacks", "calls", "lifeline", "main", "raw")),
+        "ompd.runtimes.hosted.loading.loader",
+        "ompd.runtimes.hosted.loading.sandbox",
+        "ompd.safety.libraries",
+        *(f"ompd.runtimes.hosted.dmpl.{name}" for name in ("table", "worker")),
+    },
     "click": {"ompd.commands.main", "ompd.commands.options", "ompd.commands.prompt"},
     "rich": {"ompd.render.terminal"},
     "elftools": {"ompd.runtimes.layout.second_reader"},
@@ -187,6 +202,11 @@ def test_formats_know_bytes_only(module: str) -> None:
         "ompd.binary",
     )
     assert all(name.startswith(below) for name in ours), ours
+
+
+def test_of_the_runtimes_half_only_what_loads_libraries_reads_files() -> None:
+    readers = {name for name, needed in house.files().items() if any(each.startswith("ompd.binary") for each in needed)}
+    assert {name for name in readers if layer(name) == "runtimes"} == {"ompd.runtimes.hosted.loading.needs"}
 
 
 def test_folders_are_small_enough_to_know() -> None:

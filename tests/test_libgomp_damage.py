@@ -60,7 +60,7 @@ def test_no_fact_is_wrong_whatever_page_is_lost(program: str) -> None:
     target = Holes(str(on_libgomp(program).core))
     intact = target.ask_all()
     assert len(target.pages) > 20
-    for page in sorted(target.pages):
+    for page in sorted(target.pages)[:: 1 if FULL else 3]:
         target.hole = page
         assert wrong(target.ask_all(), intact) == [], f"page at {page * PAGE:#x}"
 

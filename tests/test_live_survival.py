@@ -35,7 +35,7 @@ from tests.support.runs import READY_SECONDS
 # Inspections of a program that works, a third of which are interrupted somewhere.
 INSPECTED = 500 if FULL else 12
 # Attaches that are ended between any two calls of the kernel, by the size of the program.
-INTERRUPTED = {4: 200, 64: 200, 2000: 100} if FULL else {4: 15, 64: 15, 2000: 3}
+INTERRUPTED = {4: 200, 64: 200, 2000: 100} if FULL else {4: 12, 64: 9, 2000: 3}
 SEED = 20261121
 
 

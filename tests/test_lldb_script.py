@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -128,7 +129,9 @@ def test_text_and_json_are_those_of_the_shell(version: int) -> None:
             if version < 17:
                 printed = re.sub(r"\n+unknown: (?:failed|si_code): .*$", "", printed, flags=re.MULTILINE)
             if name == "why":
-                expected = expected.replace(f" {core}", "")  # the next command to type needs no target in LLDB
+                expected = expected.replace(
+                    f" {shlex.quote(str(core))}", ""
+                )  # the next command to type needs no target in LLDB
             assert bare(printed)[first:] == bare(expected)[first:]
 
 

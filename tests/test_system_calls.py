@@ -80,7 +80,9 @@ _HOSTILE = (
     ),
     "memory/a_real_program_with_debug_information_that_lies-ones",
 )
-_EVERY = (*(command.name for command in COMMANDS), "snapshot", "stack --raw", "stack --locals")
+# Those that load a library, on the user's word, are traced with it.
+_ALONE = [command.name for command in COMMANDS if command.ompd_library is None]
+_EVERY = (*_ALONE, "snapshot", "stack --raw", "stack --locals")
 
 
 class Traced:

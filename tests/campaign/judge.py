@@ -21,6 +21,7 @@ import jsonschema
 
 from ompd.render.schema import format_schema
 from tests.campaign import agreement, laws, witnesses
+from tests.campaign.kinds import OMPT
 from tests.campaign.samples import QUESTIONS, RAW, TOGETHER, Sample, Target, ask
 from tests.support.machine import Missing
 
@@ -64,6 +65,8 @@ def _broken(sample: Sample) -> Iterator[str]:
     for command, answer in sample.answers.items():
         code = sample.code if sample.command != TOGETHER else 0 if answer["complete"] else 3
         yield from laws.broken(command, answer, code, sample.before, sample.after)
+        if command == "why" and sample.kind != OMPT:  # whose tool does hold all threads
+            yield from laws.proven(answer)
         name = "stack" if command == RAW else command
         part = laws.sampled(answer, name, _MOST_ROWS)
         yield from (f"schema of {command}: {error.message[:300]}" for error in _schema(name).iter_errors(part))

@@ -263,6 +263,13 @@ def _of_exit(answer: Answer, code: int) -> Iterator[str]:
         yield "not complete, and no warning says why"
 
 
+def proven(answer: Answer) -> Iterator[str]:
+    """Return the law that ``why`` breaks of a program that goes on: nothing is proven to be stuck."""
+    for row in answer["why"]:
+        if row["stuck"] == "proven":
+            yield f"{row['kind']} is said to be stuck for certain: {row['summary']}"
+
+
 def longest_stop_ms(answer: Answer) -> float:
     """Return the length of the longest stop, 0 if there was none."""
     return max(answer["target"]["stops_ns"], default=0) / 1e6

@@ -24,10 +24,10 @@ from ompd.render.json import format_answer
 
 RAW = "raw"
 """``stack --raw``: all frames of each thread's own stack."""
-QUESTIONS = ("runtimes", "threads", "parallel", "tasks", "stack", RAW, "icvs")
+QUESTIONS = ("runtimes", "threads", "parallel", "tasks", "stack", RAW, "icvs", "why")
 TOGETHER = "together"
 """All questions, of one stop."""
-COMMANDS = ("threads", "tasks", "stack", TOGETHER)
+COMMANDS = ("threads", "tasks", "stack", "why", TOGETHER)
 """What a process that runs is asked."""
 SECONDS, LONGEST = 60.0, 900.0
 """What a question may take of a processor, and after how many seconds it is given up in any case."""

@@ -30,11 +30,11 @@ def wrong(told: Told, intact: Told) -> list[str]:
 def places_to_cut(core: Path) -> set[int]:
     size, notes, loads = core.stat().st_size, notes_of(core), loads_of(core)
     headers = 64 + 56 * len(segments(core))
-    edges = {load.p_offset + near for load in loads[:: 4 if FULL else 16] for near in (-1, 0, 1)}
+    edges = {load.p_offset + near for load in loads[:: 4 if FULL else 24] for near in ((-1, 0, 1) if FULL else (-1, 1))}
     inside = {notes.p_offset + notes.p_filesz * part // 6 for part in range(7)}
     return {
         *(1, 16, 63, 64, 65, 64 + 56 * 3, headers - 1, headers, headers + 1),
-        *(size * part // 100 for part in range(1, 100, 7 if FULL else 33)),
+        *(size * part // 100 for part in range(1, 100, 7 if FULL else 49)),
         *edges,
         *inside,
         *(end_of(core) - 1, end_of(core), size - 1),

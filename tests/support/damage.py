@@ -19,7 +19,11 @@ from tests.support.comparing import Compared, as_json, compare
 
 # A variable that every program of the fixtures has.
 _NAMED = {"name": "truth_held"}
-QUESTIONS = {command.name: partial(command.answer, given=_NAMED) for command in COMMANDS}
+QUESTIONS = {
+    command.name: partial(command.answer, given=_NAMED)
+    for command in COMMANDS
+    if command.name != "check"  # which asks a library
+}
 
 _EHDR_PHOFF, _EHDR_PHNUM = 32, 56
 _PHDR = struct.Struct("<IIQQQQQQ")

@@ -27,13 +27,15 @@ def fetch_debs(name: str) -> Path:
 
     :raises Missing: if apt cannot
     """
-    return unpack_debs(name, table()[name].debs, CACHE / "debs" / name)
+    row = table()[name]
+    return unpack_debs(name, row.debs or row.lone, CACHE / "debs" / name, alone=not row.debs)
 
 
-def unpack_debs(name: str, wanted: Sequence[str], folder: Path) -> Path:
+def unpack_debs(name: str, wanted: Sequence[str], folder: Path, *, alone: bool = False) -> Path:
     """Return *folder*, after filling it with the packages *wanted*, and with what they need and this machine does not
     have, if it is not there.
 
+    :param alone: without what they need
     :raises Missing: of the tool *name*, if apt cannot
     """
     with locked(f"debs-{folder.name}"):
@@ -48,7 +50,7 @@ def unpack_debs(name: str, wanted: Sequence[str], folder: Path) -> Path:
             except Missing:
                 run_tool(name, ["apt-get", "-qq", "update"], downloads)  # no package is known before the first time
                 simulated = run_tool(name, simulate, downloads)
-            needed = {line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ")}
+            needed = {line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ") and not alone}
             run_tool(name, ["apt-get", "-qq", "download", *sorted(needed.union(wanted))], downloads)
             for package in sorted(downloads.glob("*.deb")):
                 run_tool(name, ["dpkg-deb", "-x", str(package), str(unfinished)], downloads)

@@ -135,7 +135,8 @@ def _facts_of(program: Stopped | Running) -> dict[str, object]:
 def without_origin_of_signals(answer: dict[str, Any], version: int) -> dict[str, Any]:
     """Return an answer, as JSON has it, without what an LLDB of that release cannot tell of a core's signals."""
     if version < 17:  # it does not tell which file it has, and with that where the signal came from
-        for row in (*answer.get("threads", ()), *answer.get("stack", ())):
+        stacks = [row for verdict in answer.get("why", ()) for row in verdict["stacks"]]
+        for row in (*answer.get("threads", ()), *answer.get("stack", ()), *stacks):
             for key in ("si_code", "failed"):
                 row[key] = None
                 row["unavailable"].pop(key, None)

@@ -63,6 +63,7 @@ class Tool:
     version: str | None = None
     wheels: tuple[str, ...] = ()
     debs: tuple[str, ...] = ()
+    lone: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
 
 
@@ -70,7 +71,7 @@ class Tool:
 def table() -> dict[str, Tool]:
     """Return the rows of tools.toml by name."""
     rows = toml_of(TABLE)["tool"]
-    lists = ("commands", "wheels", "debs", "programs")
+    lists = ("commands", "wheels", "debs", "lone", "programs")
     return {row["name"]: Tool(**{**row, **{name: tuple(row.get(name, ())) for name in lists}}) for row in rows}
 
 
@@ -258,7 +259,7 @@ def _is_here(tool: Tool) -> bool:
         return (intel_folder() / "lib" / "libiomp5.so").exists()
     if tool.wheels:
         return _wheel_folder(tool).is_dir()
-    if tool.debs:
+    if tool.debs or tool.lone:
         return (CACHE / "debs" / tool.name).is_dir()
     return find(tool.name) is not None
 

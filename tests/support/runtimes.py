@@ -67,7 +67,7 @@ def _stub(name: str, compiling: Callable[[], tuple[str, ...]], linking: Callable
         sources_key,
         True,
         False,
-        lambda: (str(folder() / "libompd_stub32.so"), "./libompd_stub.so", "ompd-stub"),
+        lambda: (*(str(folder() / f"libompd_stub{bits}.so") for bits in ("32", "")), "ompd-stub"),
         (DUMP,),
         compiling,
         linking,

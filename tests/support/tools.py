@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         return 0
     if given.command == "debs":
-        return _fetch_all(fetch_debs, [tool.name for tool in table().values() if tool.debs])
+        return _fetch_all(fetch_debs, [tool.name for tool in table().values() if tool.debs or tool.lone])
     if given.command == "wheels":
         return _fetch_all(fetch_wheels, [tool.name for tool in table().values() if tool.wheels])
     lacking = [tool for tool in missing_tools() if tool.required or given.optional]
@@ -50,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     for tool in lacking:
         source = f"Debian package {tool.package}" if tool.package else f"wheel {tool.wheel}=={tool.version}"
-        source = f"Debian packages {' '.join(tool.debs)}, unpacked" if tool.debs else source
+        debs = " ".join(tool.debs or tool.lone)
+        source = f"Debian packages {debs}, unpacked" if debs else source
         source = f"wheels {' '.join(tool.wheels)}, unpacked" if tool.wheels else source
         print(f"{tool.name}: {source}; {'required' if tool.required else 'optional'}: {tool.tests}")
     return 0
