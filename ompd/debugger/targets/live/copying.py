@@ -64,11 +64,11 @@ class Copy:
         room = _MAX_CAPTURE >> PAGE_BITS
         needed = sorted(pages)[:room]
         others = [number for number in dict.fromkeys(nearby) if number not in pages][: room - len(needed)]
-        # What is needed first: the stop may end before all is copied.
-        self._ranges, self._nearby = list(_ranges(needed)), list(_ranges(others))
         self._before = process.maps()
         self._memory = parse_maps(self._before)
         self._starts = [mapping.start for mapping in self._memory]
+        # What is needed first: the stop may end before all is copied.
+        self._ranges, self._nearby = (list(_ranges(numbers, self._starts)) for numbers in (needed, others))
         self._all_stacks = _DEEP_STACKS if deep else _ALL_STACKS
         of_stacks = self._all_stacks + (threads + _SPARE) * (max(_LEAST_STACK, PAGE) + _STACK_END)
         self._buffer, self._buffer_nearby = _buffer(len(needed) * PAGE + of_stacks), _buffer(len(others) * PAGE)
@@ -108,8 +108,8 @@ class Copy:
         size = sum(size for _, size in ranges)
         if size > len(self._buffer):  # many threads were made meanwhile
             self._buffer = _buffer(size)
-        self._got, tried = ptrace.read_memory(reader, ranges, self._buffer, is_over)
-        self._tried, self._left_out = ranges[:tried], ranges[tried:]
+        self._got, self._tried, done = ptrace.read_memory(reader, ranges, self._buffer, is_over)
+        self._left_out = ranges[done:]
         if self._maps is None:
             self._maps = process.maps_of(reader, is_over)
         for path in process.wanted:
@@ -120,10 +120,10 @@ class Copy:
             except Unavailable:
                 self._texts[path] = None
         if self._nearby:
-            self._got_nearby, tried = ptrace.read_memory(
+            self._got_nearby, tried, _ = ptrace.read_memory(
                 reader, self._nearby, self._buffer_nearby, lambda: is_over() or self._clock() >= soon
             )
-            self._tried += self._nearby[:tried]
+            self._tried += tried
 
     def _stacks(self, pointers: Collection[int]) -> Iterator[tuple[int, int]]:
         # The shallow ones first: what they leave of their shares is the deep ones'.
@@ -204,11 +204,14 @@ def _buffer(size: int) -> mmap.mmap:
     return mmap.mmap(-1, max(size, PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populate)
 
 
-def _ranges(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
-    # Addresses and sizes of rows of neighbouring pages, in the order given, none of them longer than is read at once.
+def _ranges(pages: Sequence[int], starts: Collection[int]) -> Iterator[tuple[int, int]]:
+    # Addresses and sizes of rows of neighbouring pages, in the order given, none of them longer than is read at once,
+    # or in two mappings: one of these may be unreadable.
+    borders = {start >> PAGE_BITS for start in starts}
     start = end = None
     for number in pages:
-        if number != end or (start is not None and (number - start) << PAGE_BITS >= ptrace.MAX_PIECE):
+        is_long = start is not None and (number - start) << PAGE_BITS >= ptrace.MAX_PIECE
+        if number != end or is_long or number in borders:
             if start is not None and end is not None:
                 yield start << PAGE_BITS, (end - start) << PAGE_BITS
             start = number

@@ -54,6 +54,10 @@ class Report(NamedTuple):
     signal: int
 
 
+# How many pages of a range may be unreadable before the rest of it is left: guards of stacks, say, lie between others.
+_MAX_HOLES = 8
+
+
 class Copied(NamedTuple):
     """Memory that was read: *size* bytes at *address* of the process, and from *at* on in the buffer."""
 
@@ -160,20 +164,24 @@ def read_memory(
     ranges: Sequence[tuple[int, int]],
     buffer: bytearray | mmap.mmap,
     is_over: Callable[[], bool] = lambda: False,
-) -> tuple[list[Copied], int]:
+) -> tuple[list[Copied], list[tuple[int, int]], int]:
     """Read *ranges* (address, size) of the memory of *process*, one after the other, into *buffer*; return what was
-    read, and the number of ranges that were tried.
+    read, what was tried (where that was not read, the process has nothing to read), and how many of the ranges there
+    was time for.
 
-    The rest of a range behind a page that cannot be read is missing.
+    Behind a page that cannot be read, reading goes on, a few times in each range.
 
+    :param ranges: each begins at a page, and *buffer* has room for all
     :param is_over: called between pieces of some hundred kilobytes; where it returns true reading ends
     :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
     """
     base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    left = list(ranges)
     got: list[Copied] = []
-    index = at = 0
-    while index < len(ranges) and not is_over():
-        batch = _batch(ranges, index)
+    tried: list[tuple[int, int]] = []
+    index = at = holes = 0
+    while index < len(left) and not is_over():
+        batch = _batch(left, index)
         total = sum(size for _, size in batch)
         remote = (ctypes.c_size_t * (2 * len(batch)))(*(word for pair in batch for word in pair))
         local = (ctypes.c_size_t * 2)(base + at, total)
@@ -183,17 +191,23 @@ def read_memory(
             if code not in (errno.EFAULT, errno.EIO):
                 raise OSError(code, os.strerror(code))
             count = 0
-        # It ends at the first page that is not there: what is behind is asked for again without that range.
+        # It ends at the first page that is not there.
         for address, size in batch:
-            index += 1
             read = min(size, count)
+            count -= read
             if read:
                 got.append(Copied(address, read, at))
-            at += read
-            count -= read
-            if read < size:
-                break
-    return got, index
+            seen = min(size, read + mmap.PAGESIZE)
+            tried.append((address, seen))
+            if read == size:
+                index, holes, at = index + 1, 0, at + size
+                continue
+            if seen < size and holes < _MAX_HOLES:
+                left[index], holes, at = (address + seen, size - seen), holes + 1, at + seen
+            else:
+                index, holes, at = index + 1, 0, at + size
+            break
+    return got, tried, index
 
 
 def _batch(ranges: Sequence[tuple[int, int]], index: int) -> Sequence[tuple[int, int]]:

@@ -1,0 +1,63 @@
+"""What is read of a process's memory around pages that cannot be read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from ompd.debugger.targets.live import ptrace
+from ompd.debugger.targets.live.copying import _ranges
+
+PAGE = mmap.PAGESIZE
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def memory_of(pages: int, unreadable: Collection[int]) -> Iterator[int]:
+    """Have so many pages, each full of its number, some of which cannot be read; yield their address."""
+    block = mmap.mmap(-1, pages * PAGE)
+    for number in range(pages):
+        block[number * PAGE : (number + 1) * PAGE] = bytes([number]) * PAGE
+    start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    for number in unreadable:
+        assert LIBC.mprotect(ctypes.c_void_p(start + number * PAGE), PAGE, 0) == 0
+    yield start
+    for number in unreadable:
+        assert LIBC.mprotect(ctypes.c_void_p(start + number * PAGE), PAGE, 3) == 0
+
+
+def pages_read(start: int, ranges: list[tuple[int, int]]) -> tuple[list[int], list[int], int]:
+    """Read *ranges* of pages from *start* on; return which were read, each with what it has, and which were tried."""
+    rows = [(start + first * PAGE, count * PAGE) for first, count in ranges]
+    buffer = bytearray(sum(size for _, size in rows))
+    got, tried, done = ptrace.read_memory(os.getpid(), rows, buffer)
+    read = []
+    for address, size, at in got:
+        for offset in range(0, size, PAGE):
+            number = (address + offset - start) // PAGE
+            assert buffer[at + offset : at + offset + PAGE] == bytes([number]) * PAGE
+            read.append(number)
+    return read, [(a - start + o) // PAGE for a, size in tried for o in range(0, size, PAGE)], done
+
+
+def test_what_lies_behind_an_unreadable_page_is_read() -> None:
+    with memory_of(12, {0, 3, 4, 9}) as start:
+        read, tried, done = pages_read(start, [(0, 6), (6, 2), (8, 4)])
+    assert (read, tried, done) == ([1, 2, 5, 6, 7, 8, 10, 11], list(range(12)), 3)
+
+
+def test_a_range_of_nothing_but_holes_is_left_and_not_said_to_be_tried() -> None:
+    with memory_of(40, set(range(2, 30))) as start:
+        read, tried, done = pages_read(start, [(0, 38), (38, 2)])
+    assert read == [0, 1, 38, 39]
+    assert tried == [*range(ptrace._MAX_HOLES + 3), 38, 39]
+    assert done == 2
+
+
+def test_no_row_of_pages_is_in_two_mappings() -> None:
+    assert list(_ranges([1, 2, 3, 4, 7], [0, 3 * PAGE, 9 * PAGE])) == [
+        *((PAGE, 2 * PAGE), (3 * PAGE, 2 * PAGE), (7 * PAGE, PAGE))
+    ]
