@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ompd.analysis.holders import Holders
 from ompd.analysis.moment import Moment
+from ompd.analysis.waits.holders import Holders
 from ompd.debugger.flow import functions
 from ompd.debugger.flow.decode_x86_64 import X86_64, decode
 from ompd.debugger.flow.follow import Called, Function

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ompd.analysis import verdicts
+from ompd.analysis.verdicts import verdicts
 from tests.support import clean_environment
 from tests.support.cache import CHECKOUT
 from tests.support.demo import OMPD, alike

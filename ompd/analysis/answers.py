@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ompd.analysis.build import build
 from ompd.analysis.graph import View
 from ompd.analysis.moment import Moment
 from ompd.analysis.roots import Solved
-from ompd.analysis.samples import Progress, weighed
-from ompd.analysis.verdicts import Verdicts
+from ompd.analysis.verdicts.samples import Progress, weighed
+from ompd.analysis.verdicts.verdicts import Verdicts
+from ompd.analysis.waits.build import build
 from ompd.model import GraphEdge, GraphNode, VerdictRecord
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 from enum import Enum
 
 from ompd.analysis.graph import Need, Outlook, Release, View, WaitGraph, components
-from ompd.analysis.nodes import ThreadNodes
+from ompd.analysis.waits.threads import ThreadNodes
 from ompd.records import record
 
 _MOST_STEPS = 1 << 22  # of all simulations of what would set threads free: some seconds

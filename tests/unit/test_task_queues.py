@@ -10,9 +10,9 @@ import pytest
 
 from bench.graph import moment, task_of, thread_of
 from ompd.analysis.answers import concluded
-from ompd.analysis.build import build
 from ompd.analysis.graph import Outlook
 from ompd.analysis.moment import Moment
+from ompd.analysis.waits.build import build
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
 from tests.support.machine import FULL
 

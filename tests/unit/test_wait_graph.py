@@ -9,8 +9,8 @@ import pytest
 
 from ompd.analysis.graph import Need, Node, Outlook, Release, View, WaitGraph, components
 from ompd.analysis.moment import Moment
-from ompd.analysis.nodes import ThreadNodes
 from ompd.analysis.roots import Solved
+from ompd.analysis.waits.threads import ThreadNodes
 from tests.support.machine import FULL
 
 _GRAPHS = 4_000 if FULL else 400

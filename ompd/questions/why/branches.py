@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
-from ompd.analysis.sentences import as_orphaned
+from ompd.analysis.verdicts.sentences import as_orphaned
 from ompd.contract.code_owners import RUNTIME, SYSTEM, USER
 from ompd.contract.process import Frame
 from ompd.errors import OmpdError

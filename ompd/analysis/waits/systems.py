@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ompd.analysis.graph import Need, Node
-from ompd.analysis.holders import Holders
-from ompd.analysis.nodes import ThreadNodes
+from ompd.analysis.waits.holders import Holders
+from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model import SystemWait
 
 _NAMES = {

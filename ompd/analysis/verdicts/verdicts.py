@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ompd.analysis.chains import Chains
 from ompd.analysis.graph import Outlook, View
 from ompd.analysis.roots import End, Root, Solved
-from ompd.analysis.sentences import Sentences, next_step
+from ompd.analysis.verdicts.chains import Chains
+from ompd.analysis.verdicts.sentences import Sentences, next_step
 from ompd.model import Evidence, ThreadRecord, VerdictRecord
 from ompd.model.stalls import CONFIDENCES
 

@@ -6,11 +6,11 @@ from collections import Counter
 from functools import cached_property
 
 from ompd.analysis.graph import Need, Node, Outlook
-from ompd.analysis.holders import Holders
 from ompd.analysis.moment import Moment
-from ompd.analysis.nodes import ThreadNodes
-from ompd.analysis.systems import add_system_wait
-from ompd.analysis.tasks import TaskNodes
+from ompd.analysis.waits.holders import Holders
+from ompd.analysis.waits.systems import add_system_wait
+from ompd.analysis.waits.tasks import TaskNodes
+from ompd.analysis.waits.threads import ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SystemWait, ThreadRecord, Wait
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ompd.analysis.graph import Need, Node, Outlook
-from ompd.analysis.nodes import SCHEDULING_POINTS, ThreadNodes
+from ompd.analysis.waits.threads import SCHEDULING_POINTS, ThreadNodes
 from ompd.analysis.words import counted
 from ompd.model import SchedulingRecord, TaskRecord, ThreadRecord, Wait
 
