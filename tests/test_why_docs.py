@@ -16,8 +16,10 @@ from tests.support.demo import OMPD, alike
 from tests.support.why import WHYS, hung
 
 PAGE = CHECKOUT / "docs" / "why.md"
-# The program, its compiler and its runtime, a variable that is set for it; then what is shown of it.
-EXAMPLE = re.compile(r"^<!-- (\S+) (\S+) (\S+)(?: ([A-Z_]+))? -->\n(?:```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
+# The program, its compiler and its runtime, a variable for it (to 1, or to a value); then what is shown of it.
+EXAMPLE = re.compile(
+    r"^<!-- (\S+) (\S+) (\S+)(?: ([A-Z_]+(?:=\w+)?))? -->\n(?:```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL
+)
 SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 
 OF_SEVERAL = {
@@ -33,7 +35,8 @@ def printed(name: str, compiler: str, runtime: str, variable: str, folder: Path)
     """Return what is printed of a program's core, without the line that describes the target."""
     core = folder / "core.1234"
     core.unlink(missing_ok=True)
-    environment = {variable: "1"} if variable else {}
+    key, _, value = variable.partition("=")
+    environment = {key: value or "1"} if variable else {}
     core.symlink_to(hung(WHYS[name], compiler, runtime, environment=environment).core or "")
     words = [str(OMPD), "why", "core.1234"]
     run = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=clean_environment(), check=False)
@@ -52,6 +55,7 @@ def test_every_verdict_has_a_section() -> None:
     assert len(re.findall(r"^### ", PAGE.read_text(), re.MULTILINE)) == len(SECTIONS)
     for kind, text in SECTIONS.items():
         assert kind in ("no_stall", "undecided") or "To mend it, " in text, kind
+        assert EXAMPLE.search(text), kind
 
 
 @pytest.mark.parametrize(
