@@ -1,12 +1,13 @@
-"""Names and numbers of OMPT that a stopped program shows: states, thread and frame kinds.
+"""States of threads: OpenMP 5.2's (19.4.4.28), and those of the report of 2015 (appendix A.1), which differ in nearly
+every number.
 
-OpenMP 5.2, chapter 19 (``omp-tools.h``). A number that the specification does not name is kept as a number.
+A number that the specification does not name is kept as a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 
 
 class State(IntEnum):
@@ -52,18 +53,11 @@ def is_wait(value: int) -> bool:
     return State.WAIT_BARRIER <= value < State.IDLE
 
 
-class FrameFlag(IntFlag):
-    """``ompt_frame_flag_t``: who owns a frame, and what kind of address stands for it."""
-
-    RUNTIME = 0x00
-    APPLICATION = 0x01
-    CFA = 0x10
-    FRAMEPOINTER = 0x20
-    STACKADDRESS = 0x30
-
-
 class State2015(IntEnum):
-    """``ompt_state_t`` of the OMPT technical report of 2015, whose numbers OpenMP 5 has given away anew."""
+    """``ompt_state_t`` of the OMPT technical report of 2015, whose numbers OpenMP 5 has given away anew.
+
+    ``FIRST`` is where an enumeration begins and no thread's state.
+    """
 
     WORK_SERIAL = 0x00
     WORK_PARALLEL = 0x01
@@ -84,6 +78,7 @@ class State2015(IntEnum):
     WAIT_TARGET_DATA = 0x71
     WAIT_TARGET_UPDATE = 0x72
     UNDEFINED = 0x80
+    FIRST = 0x81
 
 
 FROM_2015: Mapping[int, State] = {
