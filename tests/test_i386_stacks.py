@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,21 +17,20 @@ from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from tests.i386.programs import compiled, process_of
 from tests.stacks import (
-    GDB_OPTIONS,
     GDB_SCRIPT,
     NO_TABLES,
     GdbFrame,
     Kind,
     comparing,
     gdb_stacks,
+    gdb_steps,
     stopped_at_work,
     take_core,
 )
 from tests.stacks import SOURCES as STACKS
-from tests.support import clean_environment, require
+from tests.support import clean_environment
 from tests.support.cache import entry, key_of
 from tests.support.m32 import m32_flags
-from tests.support.machine import Missing
 from tests.support.unwinding import stack_of
 
 # Stacks that were stopped anywhere
@@ -151,24 +149,7 @@ def test_frames_at_each_instruction_are_those_that_gdb_shows(flags: tuple[str, .
 
 def stepped(program: Path, script: str) -> list[str]:
     """What gdb prints while it runs *program* instruction by instruction."""
-
-    def make(folder: Path) -> None:
-        (folder / "steps.py").write_text(script)
-        words = [require("gdb"), *GDB_OPTIONS, "-iex", "set startup-with-shell off", "-x", "steps.py", program]
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=clean_environment(),
-            check=False,
-        )
-        if "Operation not permitted" in done.stderr:
-            raise Missing("gdb", "ptrace is not permitted", forbidden=True)
-        (folder / "printed").write_text(done.stdout)
-
-    return (entry("i386-steps", key_of(program.parent.name, script), make) / "printed").read_text().splitlines()
+    return gdb_steps("i386-steps", program, script)
 
 
 # Frames without unwind data

@@ -15,7 +15,7 @@ import ompd
 from ompd.render.json import format_answer
 from tests.support import FULL, PROGRAMS, STACK_PROGRAMS, require, running, stopped
 from tests.support.facts import expected
-from tests.support.lldb import VERSIONS, LldbHost, without_origin_of_signals
+from tests.support.lldb import VERSIONS, LldbHost, lldb_hosts, without_origin_of_signals
 from tests.support.products import each_version, sample
 from tests.support.programs import ALL_PROGRAMS
 
@@ -34,16 +34,8 @@ LIVE = sample(
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Callable[[int], LldbHost]]:
-    hosts: dict[int, LldbHost] = {}
-
-    def of(version: int) -> LldbHost:
-        if version not in hosts:
-            hosts[version] = LldbHost(version)
-        return hosts[version]
-
-    yield of
-    for each in hosts.values():
-        each.close()
+    with lldb_hosts() as of:
+        yield of
 
 
 def told(answer: Any) -> dict[str, int]:

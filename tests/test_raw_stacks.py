@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from ompd.debugger.stacks.unwind import Unwinder
 from ompd.errors import MemoryFault
 from ompd.inspection import Inspection
 from tests.stacks import (
-    GDB_OPTIONS,
     GDB_SCRIPT,
     KINDS,
     NO_TABLES,
@@ -29,6 +27,7 @@ from tests.stacks import (
     Kind,
     built,
     gdb_stacks,
+    gdb_steps,
     stopped_at_work,
     take_core,
 )
@@ -46,7 +45,7 @@ from tests.stacks.comparing import (
     program_of,
     uncovered_clones,
 )
-from tests.support import FULL, Missing, clean_environment, require
+from tests.support import FULL, clean_environment
 from tests.support.cache import entry, key_of
 from tests.support.products import in_turn
 from tests.support.unwinding import stack_of
@@ -224,25 +223,8 @@ def test_a_whole_stack_has_no_guesses() -> None:
 
 def stepped(program: Path) -> list[str]:
     """What gdb prints while it runs *program* instruction by instruction."""
-
-    def make(folder: Path) -> None:
-        (folder / "steps.py").write_text(GDB_SCRIPT + STEP_SCRIPT % (MAX_STEPS, STEPS))
-        words = [require("gdb"), *GDB_OPTIONS, "-iex", "set startup-with-shell off", "-x", "steps.py", program]
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=clean_environment(),
-            check=False,
-        )
-        if "Operation not permitted" in done.stderr:
-            raise Missing("gdb", "ptrace is not permitted", forbidden=True)
-        (folder / "printed").write_text(done.stdout)
-
-    key = key_of(program.parent.name, GDB_SCRIPT, STEP_SCRIPT, STEPS, MAX_STEPS)
-    return (entry("stacks", key, make) / "printed").read_text().splitlines()
+    script = GDB_SCRIPT + STEP_SCRIPT % (MAX_STEPS, STEPS)
+    return gdb_steps("stacks", program, script)
 
 
 @in_turn("flags", [("-O2",), ("-O1", "-fno-omit-frame-pointer"), ("-O2", NO_TABLES)])

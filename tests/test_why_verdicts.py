@@ -19,7 +19,7 @@ from ompd.questions.why.reentry import reentered
 from ompd.session import Session
 from tests.support import ALL_PROGRAMS, stopped
 from tests.support.libgomp import on_libgomp
-from tests.support.lldb import VERSIONS, LldbHost
+from tests.support.lldb import VERSIONS, LldbHost, lldb_hosts
 from tests.support.products import each_version, sample
 from tests.support.programs import modes_of
 from tests.support.snapshots import snapshot
@@ -77,16 +77,8 @@ def test_a_snapshot_gives_the_same_verdict(name: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Callable[[int], LldbHost]]:
-    hosts: dict[int, LldbHost] = {}
-
-    def of(version: int) -> LldbHost:
-        if version not in hosts:
-            hosts[version] = LldbHost(version)
-        return hosts[version]
-
-    yield of
-    for each in hosts.values():
-        each.close()
+    with lldb_hosts() as of:
+        yield of
 
 
 @pytest.mark.xdist_group("lldb")

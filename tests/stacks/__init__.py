@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support import Missing, clean_environment, require
 from tests.support.budget import processor_seconds
 from tests.support.cache import entry, key_of
-from tests.support.machine import wheel_folder
+from tests.support.machine import run_in, wheel_folder
 from tests.support.runs import READY_SECONDS, can_be_read, cores_allowed, kernel_core_obstacle
 
 SOURCES = Path(__file__).parent
@@ -150,6 +150,24 @@ def take_core(folder: Path, command: Sequence[str], variables: Mapping[str, str]
     next(folder.glob("core*")).rename(folder / "core.kernel")
 
 
+def gdb_steps(kind: str, program: Path, script: str) -> list[str]:
+    """Return the lines that gdb prints while *script* has it run *program* instruction by instruction.
+
+    :param kind: the cache's name for what is made
+    """
+
+    def make(folder: Path) -> None:
+        (folder / "steps.py").write_text(script)
+        words = [require("gdb"), *GDB_OPTIONS, "-iex", "set startup-with-shell off", "-x", "steps.py", program]
+        done = run_in(folder, words)
+        if "Operation not permitted" in done.stderr:
+            raise Missing("gdb", "ptrace is not permitted", forbidden=True)
+        (folder / "printed").write_text(done.stdout)
+
+    # The program's name changes with the checkout, its folder with what is in it.
+    return (entry(kind, key_of(program.parent.name, script), make) / "printed").read_text().splitlines()
+
+
 @cache
 def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[GdbFrame]]:
     """Return the frames of all threads as gdb sees them, innermost first; one that is "unreadable" ends a stack at
@@ -162,16 +180,7 @@ def gdb_stacks(program: Path, core: Path, *options: str) -> Mapping[int, list[Gd
 
     def make(folder: Path) -> None:
         (folder / "frames.py").write_text(GDB_SCRIPT + ALL_THREADS)
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=clean_environment(),
-            check=False,
-        )
+        done = run_in(folder, words)
         rows = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("FRAME ")]
         (folder / "frames.json").write_text(json.dumps(rows))
 

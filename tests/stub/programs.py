@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.build import SETTLED, WITH_HEADERS, compiler
 from tests.support.cache import CACHE, entry, key_of
-from tests.support.machine import Missing, clean_environment
+from tests.support.machine import Missing, clean_environment, run_in
 from tests.support.runs import ENVIRONMENT, cores_allowed, kernel_core_obstacle
 from tests.support.stub import INCLUDE, SOURCES, sources_key, stub_folder
 
@@ -97,14 +97,6 @@ def core_of(program: Path, *arguments: str, environment: Mapping[str, str] | Non
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(
-        command,
-        cwd=CACHE,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        check=False,
-    )
+    done = run_in(CACHE, command)
     if done.returncode:
         raise AssertionError(f"{' '.join(command)}\n{done.stderr}")

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.cache import CHECKOUT, entry, key_of
-from tests.support.machine import Missing, clean_environment, intel_runtime, require
+from tests.support.machine import Missing, clean_environment, intel_runtime, require, run_in
 from tests.support.runtimes import INTEL, RUNTIMES
 from tests.support.stub import INCLUDE
 
@@ -156,15 +156,7 @@ def run_compiler(command: list[str], folder: Path) -> None:
 
     :raises BuildFailed: if it fails
     """
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        check=False,
-    )
+    done = run_in(folder, command)
     with (folder / "warnings").open("a") as file:
         file.write(done.stderr)
     if done.returncode:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.cache import CACHE, locked
-from tests.support.machine import Missing, clean_environment, table
+from tests.support.machine import Missing, run_in, table
 
 
 def deb_folder(name: str) -> Path:
@@ -65,15 +64,7 @@ def run_tool(name: str, command: Sequence[str], folder: Path) -> str:
     :raises Missing: if it is not here, or fails
     """
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=clean_environment(),
-            check=False,
-        )
+        done = run_in(folder, command)
     except FileNotFoundError as error:
         raise Missing(name, f"{command[0]} is not here") from error
     if done.returncode:

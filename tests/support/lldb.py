@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,3 +190,20 @@ def build_regions(*, pie: bool = True) -> Path:
 
     texts = [(SOURCES / name).read_text() for name in ("regions.c", "opener.c")]
     return entry("lldb", key_of(texts, gcc.version, pie, str(runtime)), make)
+
+
+@contextmanager
+def lldb_hosts() -> Iterator[Callable[[int], LldbHost]]:
+    """Have one :class:`LldbHost` of each version that is asked for."""
+    hosts: dict[int, LldbHost] = {}
+
+    def of(version: int) -> LldbHost:
+        if version not in hosts:
+            hosts[version] = LldbHost(version)
+        return hosts[version]
+
+    try:
+        yield of
+    finally:
+        for each in hosts.values():
+            each.close()

@@ -84,6 +84,20 @@ def clean_environment() -> dict[str, str]:
     }
 
 
+def run_in(folder: Path, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """Run a command in *folder* to its end, with nothing to read, and return what it printed as text."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=clean_environment(),
+        check=False,
+    )
+
+
 @cache
 def find(name: str) -> Path | None:
     """Return the executable of a tool, or None if no command of its row runs.
