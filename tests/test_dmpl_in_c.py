@@ -22,6 +22,9 @@ from ompd.contract.dmpl import CallbackTable, Result, TypeFunctions
 from ompd.contract.dmpl_debugger import Debugger
 from ompd.errors import LibraryError, Unsupported
 from ompd.questions import variables
+from ompd.runtimes.hosted import process
+from ompd.runtimes.hosted.loading.sandbox import UNCONFINED
+from ompd.runtimes.hosted.process import Limits
 from ompd.session import Session
 from tests.stub.programs import DEBUG, core_of
 from tests.stub.programs import built as build_stub_program
@@ -37,6 +40,7 @@ from tests.support.dmpl import (
     hosted_instead,
     of_source,
 )
+from tests.support.hosted import unconfined_command
 from tests.support.m32 import m32_flags
 from tests.support.machine import FULL, clean_environment, require
 from tests.support.stub import INCLUDE, plugin_folder
@@ -136,7 +140,7 @@ def test_a_library_that_was_not_initialised_says_so() -> None:
 @pytest.mark.parametrize("of_program", WIDTHS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figure_8_of_a_process_that_runs(width: int, of_program: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = (*m32_flags().compile, *m32_flags().link) if of_program == 32 else ()
+    flags = narrow(of_program)
     program = build_stub_program("figure8.c", "paused.c", name="figure8-paused", flags=("-DBY_KEY",), machine=flags)
     process = subprocess.Popen(
         [program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env={**clean_environment(), **DEBUG}
@@ -196,6 +200,10 @@ def test_the_header_declares_what_the_paper_prints(name: str, tmp_path: Path) ->
 # Libraries of others
 
 
+def narrow(width: int) -> Sequence[str]:
+    return (*m32_flags().compile, *m32_flags().link) if width == 32 else ()
+
+
 def built(name: str, tmp_path: Path, flags: Sequence[str] = ()) -> Path:
     made = tmp_path / f"{name}.so"
     command = [str(compiler("gcc").path), "-shared", "-fPIC", "-O1", f"-I{INCLUDE}", *flags]
@@ -222,35 +230,67 @@ def test_one_without_the_extension_and_of_the_other_spelling_is_hosted(tmp_path:
 
 def test_what_is_no_such_library_is_refused(tmp_path: Path) -> None:
     library = built("short", tmp_path, ["-DDMPL_get_tls_address=other"])
-    with pytest.raises(LibraryError, match="it does not have DMPL_get_tls_address"), hosted(library):
+    refused = "not a DMPL library: it has no function DMPL_get_tls_address"
+    with pytest.raises(LibraryError, match=refused), hosted(library):
         pass
     text = tmp_path / "text.so"
     text.write_text("no library")
-    with pytest.raises(LibraryError, match=r"it cannot be loaded: .*file too short"), hosted(text):
+    with pytest.raises(LibraryError, match=r"text.so: cannot be loaded: text.so: file too short"), hosted(text):
         pass
 
 
 ODD: dict[str, str] = {
-    "crash": "its process was ended by SIGSEGV in DMPL_get_tls_address",
-    "exit": "its process ended with status 3 in DMPL_get_tls_address",
-    "loop": "it took more than 0.5 s in DMPL_get_tls_address",
-    "call": "it called back more than 1000 times in DMPL_get_tls_address",
+    "crash": "crashed (SIGSEGV) in DMPL_get_tls_address",
+    "exit": "its process exited with status 3 in DMPL_get_tls_address",
+    "loop": "took more than 1 s in DMPL_get_tls_address",
+    "call": "took more than 1 s in DMPL_get_tls_address",
 }
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("what", ODD)
-def test_what_a_library_does_to_itself_is_one_error(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ompd.runtimes.hosted.dmpl.client._MAX_CALLBACKS", 1000)
+def test_what_a_library_does_to_itself_is_one_error(what: str, width: int, tmp_path: Path) -> None:
     debugger = Debugger()
     thread = debugger.thread(debugger.add_process(Invented(8, "little")), 1)
-    with hosted(built(what, tmp_path, [f"-DODD_{what}"])) as library:
+    flags = [f"-DODD_{what}", *narrow(width)]
+    seconds = 1.0 if what in ("loop", "call") else 20.0
+    with hosted(built(what, tmp_path, flags), width, limits=Limits(seconds=seconds, callbacks=1000)) as library:
         library.initialise(debugger.table, debugger.types)
-        if what == "loop":
-            library.seconds = 0.5
         for _ in range(2):  # every other call fails alike
             with pytest.raises(LibraryError) as caught:
                 library.get_tls_address(thread, 1)
             assert str(caught.value) == f"{what}.so: {ODD[what]}" and caught.value.has_ended
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_callback_from_another_thread_ends_it(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "worker_command", unconfined_command({}))  # else it has no other thread
+    debugger = Debugger()
+    thread = debugger.thread(debugger.add_process(Invented(8, "little")), 1)
+    with hosted(built("thread", tmp_path, ["-DODD_thread", "-pthread", *narrow(width)]), width) as library:
+        library.initialise(debugger.table, debugger.types)
+        with pytest.raises(LibraryError, match=r"called back from a thread of its own\) in DMPL_get_tls_address"):
+            library.get_tls_address(thread, 1)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_it_prints_past_the_debugger_is_a_warning(width: int, tmp_path: Path) -> None:
+    warnings: list[str] = []
+    debugger = Debugger()
+    thread = debugger.thread(debugger.add_process(Invented(8, "little")), 1)
+    with hosted(built("print", tmp_path, ["-DODD_print", *narrow(width)]), width, warnings=warnings) as library:
+        library.initialise(debugger.table, debugger.types)
+        assert library.get_tls_address(thread, 1) == (Result.OK, 42)
+    assert warnings == [r"print.so: printed past the \x1b[31mdebugger"]
+
+
+def test_one_that_nothing_confines_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = dict.fromkeys(("Landlock", "seccomp"), "missing for a test")
+    monkeypatch.setattr(process, "worker_command", unconfined_command(lost))
+    warnings: list[str] = []
+    with hosted(file_of(64), warnings=warnings):
+        pass
+    assert warnings == [f"libompd_stub.so: {UNCONFINED}"]
 
 
 def test_garbage_is_answered_by_codes_that_say_so(tmp_path: Path) -> None:

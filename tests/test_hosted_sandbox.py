@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ompd.errors import LibraryError
-from ompd.runtimes.hosted import process
+from ompd.runtimes.hosted import connection, process
 from ompd.runtimes.hosted.client import HostedLibrary, Loadable
 from ompd.runtimes.hosted.loading import sandbox
 from ompd.runtimes.hosted.loading.libraries import open_library
@@ -155,7 +156,7 @@ def test_another_program_is_confined_before_it_starts(tmp_path: Path) -> None:
     text = "import json, os, sys\ndef can(what):\n try: return bool(what() or 1)\n except OSError: return False\n"
     text += "fork = can(os.fork) if sys.argv[2] else False\n"
     text += "print(json.dumps([os.getcwd(), can(lambda: open(sys.argv[1])), can(lambda: open(os.__file__)), fork]))"
-    command = [sys.executable, "-I", sandbox.__file__, "--exec"]
+    command = [sys.executable, "-I", sandbox.__file__, "--exec", str(1 << 30)]
     report = sandbox_report()
     done = subprocess.run(
         [*command, program, "-I", "-c", text, str(tmp_path / "there"), "" if report["seccomp"] else "fork"],
@@ -166,8 +167,45 @@ def test_another_program_is_confined_before_it_starts(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["/", bool(report["Landlock"]), True, False]
-    refused = subprocess.run([*command, "python3"], env={}, capture_output=True, check=False)
-    assert refused.returncode != 0 and refused.stderr.startswith(b"usage: ")
+    for words in (["python3"], ["-1", program], []):
+        refused = subprocess.run([*command[:-1], *words], env={}, capture_output=True, check=False)
+        assert refused.returncode != 0 and refused.stderr.startswith(b"usage: ")
+
+
+def test_another_program_may_take_the_memory_that_it_is_allowed() -> None:
+    program = os.path.realpath(sys.executable)
+    text = "import resource; print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
+
+    def limit(memory: int) -> int:
+        command = [sys.executable, "-I", sandbox.__file__, "--exec", str(memory), program, "-I", "-c", text]
+        return int(subprocess.run(command, env={}, capture_output=True, check=True).stdout)
+
+    assert round((limit(3 << 30) - limit(1 << 28)) / (1 << 28)) == 11
+
+
+def of_script(path: Path) -> None:
+    path.write_text("#!/bin/sh\n")
+
+
+def of_headers_elsewhere(path: Path) -> None:
+    raw = bytearray(Path(os.path.realpath(sys.executable)).read_bytes())
+    raw[32:40] = (len(raw) - 64).to_bytes(8, sys.byteorder)  # e_phoff
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("write", [of_script, of_headers_elsewhere, Path.touch])
+def test_a_program_that_could_not_be_confined_is_refused(
+    write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without the name of its loader all of Landlock would have to be left out.
+    program = tmp_path / "program"
+    write(program)
+    program.chmod(0o755)
+    monkeypatch.setattr(connection, "interpreters", lambda: [sys.executable])
+    library = build_library(tmp_path, "it")
+    refused = rf"its process failed \({program} is no program that can be confined: .*\)$"
+    with open_library(str(library)) as opened, pytest.raises(LibraryError, match=refused):
+        HostedLibrary(opened, program=program)
 
 
 def test_a_program_of_32_bits_is_confined_alike(tmp_path: Path) -> None:
@@ -182,7 +220,7 @@ def test_a_program_of_32_bits_is_confined_alike(tmp_path: Path) -> None:
     )
     program = tmp_path / "tries"
     subprocess.run([str(compiler("gcc").path), str(source), *m32.compile, *m32.link, "-o", str(program)], check=True)
-    command = [sys.executable, "-I", sandbox.__file__, "--exec", str(program), str(source)]
+    command = [sys.executable, "-I", sandbox.__file__, "--exec", str(1 << 30), str(program), str(source)]
     done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr)
     report = sandbox_report()

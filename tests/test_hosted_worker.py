@@ -16,7 +16,7 @@ import pytest
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.errors import LibraryError, Rc
-from ompd.runtimes.hosted import client
+from ompd.runtimes.hosted import connection
 from ompd.runtimes.hosted.api import Batch, Call, Icv, IcvWord, ParallelRef, Pending, SpaceRef, TaskRef, ThreadRef
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.loading.libraries import open_library
@@ -267,10 +267,10 @@ def test_an_interpreter_that_does_not_run_is_passed_over(
     broken = tmp_path / "python3"
     broken.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(client, "interpreters", lambda: [str(broken), sys.executable])
+    monkeypatch.setattr(connection, "interpreters", lambda: [str(broken), sys.executable])
     with hosted(library) as (made, warnings):
         assert made.api_version == 202111 and warnings == []
-    monkeypatch.setattr(client, "interpreters", lambda: [str(broken)])
+    monkeypatch.setattr(connection, "interpreters", lambda: [str(broken)])
     with pytest.raises(LibraryError, match=r"its process exited with status 1$"), hosted(library):
         raise AssertionError("it does not come to this")
 
@@ -313,7 +313,7 @@ def test_the_worker_loads_little() -> None:
     # Half of the time that it takes to start is Python's own.
     program = (
         f"import sys; before = set(sys.modules); sys.path.append({str(CHECKOUT)!r})\n"
-        "import ompd.runtimes.hosted.worker.main\n"
+        "import ompd.runtimes.hosted.worker.main, ompd.runtimes.hosted.worker.batches\n"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)

@@ -118,6 +118,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.runtimes.installed", "importlib.util.module_from_spec"),
     ("ompd.runtimes.installed", "ompd.runtimes.guarded"),
     ("ompd.runtimes.discovery", "ompd.runtimes.libgomp.plugin"),
+    ("ompd.runtimes.hosted.worker.main", "ompd.runtimes.hosted.dmpl.worker"),
+    ("ompd.runtimes.hosted.worker.main", "ompd.runtimes.hosted.worker.batches"),
     ("ompd.runtimes.discovery", "ompd.runtimes.libomp.plugin"),
 }
 ONLY_IN = {
@@ -125,7 +127,7 @@ ONLY_IN = {
     "unicorn": {"ompd.debugger.emulation.emulate"},
     "ctypes": {
         "ompd.debugger.targets.live.ptrace",
-        *(f"ompd.runtimes.hosted.worker.{name}" for name in ("callbacks", "calls", "lifeline", "main", "raw")),
+        *(f"ompd.runtimes.hosted.worker.{name}" for name in ("batches", "callbacks", "calls", "lifeline", "raw")),
         "ompd.runtimes.hosted.loading.loader",
         "ompd.runtimes.hosted.loading.sandbox",
         "ompd.safety.libraries",

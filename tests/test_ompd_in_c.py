@@ -5,7 +5,6 @@ OMPD has none for who holds a lock, for tasks that wait to begin, for barriers a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -18,9 +17,10 @@ from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, ThreadHandle
 from ompd.errors import LibraryError, Rc, Unavailable
 from ompd.runtimes.hosted.api import Batch, ParallelRef, Pending, SpaceRef, TaskRef, ThreadRef
-from ompd.runtimes.hosted.client import HostedLibrary, Loadable
+from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.session import Session
 from tests.stub.programs import built, core_of
+from tests.support.hosted import loadable
 from tests.support.machine import FULL
 from tests.support.products import sample
 from tests.support.stub import host32, stub_folder
@@ -32,15 +32,9 @@ _NOTHING = (Rc.UNAVAILABLE, Rc.NEEDS_STATE_TRACKING)
 @contextmanager
 def hosted(warnings: list[str], width: int = 64) -> Iterator[HostedLibrary]:
     path = stub_folder() / ("libompd_stub32.so" if width == 32 else "libompd_stub.so")
-    program = str(host32("ompd_host32")) if width == 32 else None
-    descriptor = os.memfd_create(path.name)  # its process may not read the file itself
-    try:
-        os.write(descriptor, path.read_bytes())
-        loadable = Loadable(path.name, [(path.name, descriptor, False)])
-        with HostedLibrary(loadable, warn=warnings.append, program=program) as library:
-            yield library
-    finally:
-        os.close(descriptor)
+    program = host32() if width == 32 else None
+    with loadable(path) as found, HostedLibrary(found, warn=warnings.append, program=program) as library:
+        yield library
 
 
 def own(ask: Callable[[], Any]) -> Any:

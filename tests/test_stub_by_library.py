@@ -12,6 +12,7 @@ from ompd.errors import LibraryError
 from ompd.questions import icvs, regions, stacks, threads, variables
 from ompd.runtimes.hosted import narrow
 from ompd.runtimes.hosted.dmpl.beside import Beside
+from ompd.runtimes.hosted.process import Loads
 from ompd.session import Session
 from tests.stub.programs import built, core_of
 from tests.support.m32 import m32_flags
@@ -22,10 +23,8 @@ WIDTHS = (64, 32)
 
 
 @pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ompd_host32", "dmpl_host32"):
-        (tmp_path / name).symlink_to(host32(name))
-    monkeypatch.setattr(narrow, "FOLDER", tmp_path)
+def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "PROGRAM", host32())
 
 
 def library(width: int) -> str:
@@ -80,12 +79,12 @@ def test_names_of_variables_are_the_librarys(width: int) -> None:
 
 
 def test_one_of_32_bits_without_its_program_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow, "FOLDER", tmp_path)
+    monkeypatch.setattr(narrow, "PROGRAM", tmp_path / "host32")
     core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
     with Session.open_core(core, ompd_library=library(32)) as session:
         answer = threads.ask(session)
     assert answer.rows[0].state == "overhead"  # by the plugin
-    assert any("ompd_host32 is not in" in text for text in answer.warnings)
+    assert any("hosts such libraries is not there" in text for text in answer.warnings)
 
 
 @pytest.mark.parametrize("is_refusing", [False, True])
@@ -93,10 +92,10 @@ def test_one_whose_functions_of_dmpl_fail_is_started_once(is_refusing: bool, mon
     started = []
 
     class Failing:
-        def __init__(self, name: str, *_: object, **__: object) -> None:
-            started.append(name)
+        def __init__(self, loadable: Loads, **_: object) -> None:
+            started.append(loadable.name)
             if not is_refusing:
-                raise LibraryError(name, None, "crashed", has_ended=True)
+                raise LibraryError(loadable.name, None, "crashed", has_ended=True)
 
         def initialise(self, *_: object) -> int:
             return 104

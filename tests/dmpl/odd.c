@@ -50,8 +50,17 @@ const DMPL_rtl_names *DMPL_get_rtl_names(int language)
     return NULL;
 }
 
-#ifdef ODD_exit
+#if defined ODD_exit || defined ODD_print
 #include <unistd.h>
+#endif
+
+#ifdef ODD_thread
+#include <pthread.h>
+static void *other(void *thread)
+{
+    callbacks->DMPL_get_process_fp(thread);
+    return NULL;
+}
 #endif
 
 #ifdef ODD_garbage
@@ -90,6 +99,13 @@ int DMPL_get_tls_address(DMPL_thread_t *thread, DMPL_taddr_t address, DMPL_taddr
 #elif defined ODD_call
     for (;;)
         callbacks->DMPL_get_process_fp(thread);
+#elif defined ODD_thread
+    pthread_t made;
+    if (pthread_create(&made, NULL, other, thread) || pthread_join(made, NULL))
+        return DMPL_first_user_code;
+#elif defined ODD_print
+    if (write(1, "past the \033[31mdebugger\n", 23) < 0)
+        return DMPL_first_user_code;
 #elif defined ODD_garbage
     if (garbage(thread) != 8)
         return DMPL_first_user_code;

@@ -4,7 +4,6 @@ byte order, at once; and callbacks with one defect each, which it has to notice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,6 +28,8 @@ from ompd.contract.memory import ByteOrder
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import BadInput, FieldNotFound, MemoryFault, SymbolNotFound, TypeNotFound
 from ompd.runtimes.hosted.dmpl.client import HostedLibrary
+from ompd.runtimes.hosted.process import Limits
+from tests.support.hosted import loadable
 from tests.support.stub import host32, stub_folder
 
 # The library in C
@@ -40,16 +41,17 @@ def file_of(width: int) -> Path:
 
 
 @contextmanager
-def hosted(path: Path, width: int = 64) -> Iterator[HostedLibrary]:
+def hosted(
+    path: Path, width: int = 64, *, limits: Limits | None = None, warnings: list[str] | None = None
+) -> Iterator[HostedLibrary]:
     """Host a DMPL library of 32 or 64 bits."""
-    descriptor = os.memfd_create(path.name)  # its process may not read the file itself
-    try:
-        os.write(descriptor, path.read_bytes())
-        program = host32("dmpl_host32") if width == 32 else None
-        with HostedLibrary(path.name, [(path.name, descriptor, False)], program=program) as library:
-            yield library
-    finally:
-        os.close(descriptor)
+    said: list[str] = [] if warnings is None else warnings
+    program = host32() if width == 32 else None
+    with (
+        loadable(path) as found,
+        HostedLibrary(found, limits=limits or Limits(), warn=said.append, program=program) as library,
+    ):
+        yield library
 
 
 @contextmanager

@@ -125,11 +125,13 @@ def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> It
 
 
 def unconfined_command(lost: Mapping[str, str]) -> Callable[..., list[str]]:
-    """Return what stands for ``process.worker_command``: a worker that nothing confines, which reports *lost*."""
+    """Return what stands for ``process.worker_command``: a worker that nothing confines, which reports *lost* if it is
+    the one in Python.
+    """
     code = "import sys; sys.path.append(sys.argv[1])\nfrom ompd.runtimes.hosted.worker import main\n"
     code += f"main.confine = lambda memory: {dict(lost)!r}\nmain.main(sys.argv[2:])"
 
-    def command(interpreter: str, *_: object) -> list[str]:
-        return [interpreter, "-I", "-S", "-c", code, str(CHECKOUT)]
+    def command(interpreter: str, _: int, program: Path | None) -> list[str]:
+        return [str(program)] if program is not None else [interpreter, "-I", "-S", "-c", code, str(CHECKOUT)]
 
     return command

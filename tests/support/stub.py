@@ -45,8 +45,8 @@ def stub_folder(compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
 
 
 @cache
-def host32(name: str) -> Path:
-    """Return the program of 32 bits that hosts libraries of 32 bits: ``dmpl_host32`` or ``ompd_host32``.
+def host32() -> Path:
+    """Return the program of 32 bits that hosts libraries of 32 bits.
 
     :raises Missing: if such programs cannot be built or run here
     """
@@ -55,9 +55,9 @@ def host32(name: str) -> Path:
 
     def make(folder: Path) -> None:
         options = shlex.join((*flags.compile, *flags.link))
-        run_make(folder, f"CC={path}", f"HOST32_CFLAGS={options}", targets=[name])
+        run_make(folder, f"CC={path}", f"HOST32_CFLAGS={options}", targets=["host32"])
 
-    return entry("stub-host32", key_of(name, sources, sources_key(), m32_version()), make) / name
+    return entry("stub-host32", key_of(sources, sources_key(), m32_version()), make) / "host32"
 
 
 def run_make(folder: Path, *arguments: str, targets: Sequence[str] = ()) -> str:

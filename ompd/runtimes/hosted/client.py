@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from struct import error as struct_error
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import Callbacks
 from ompd.errors import LibraryError, OmpdError, Rc
 from ompd.runtimes.hosted import protocol
 from ompd.runtimes.hosted.api import Batch, Call, Outcome, Ref, SpaceRef
-from ompd.runtimes.hosted.process import Limits, Loadable, Loads, WorkerProcess, interpreters
+from ompd.runtimes.hosted.connection import Connection, rc_of, returned
+from ompd.runtimes.hosted.process import Interface, Limits, Loadable, Loads
 from ompd.runtimes.hosted.protocol import (
-    ANSWER,
     BATCH,
     BATCH_HEAD,
     CALL,
-    CALLBACK,
     CALLBACK_HEAD,
     FINISH,
     FINISHED,
     NUMBER,
-    READY,
-    READY_HEAD,
     RESULT,
     RESULTS,
     RESULTS_HEAD,
-    WARNING,
 )
-from ompd.runtimes.hosted.results import Malformed, Row, RowReader, clean
+from ompd.runtimes.hosted.results import Malformed, RowReader
 from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 
@@ -42,8 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HostedLibrary", "Limits", "Loadable"]
 
+_OMPD = Interface(
+    protocol.OMPD, "an OMPD library", {number: signature.name for number, signature in SIGNATURES.items()}
+)
 _MAX_CALLS = 20_000
-_MAX_WARNINGS = 40
 _SIGN = 1 << 63
 _STATES_HINT = "run the program with OMP_DEBUG=enabled, so that its runtime keeps this"
 _FAULTS = {
@@ -72,7 +69,7 @@ class HostedLibrary:
     :param waits: whether it is ready when this returns; else it starts while the caller does something else, and the
         first use of it waits, as :meth:`wait` does
     :param program: the worker, instead of the one in Python: for a library of another architecture
-        (``runtime_stub/host/ompd_host.c``)
+        (``runtime_stub/host/``)
     :raises LibraryError: if it cannot be loaded or initialised
     """
 
@@ -83,7 +80,7 @@ class HostedLibrary:
         limits: Limits | None = None,
         warn: Callable[[str], None] = lambda text: None,
         waits: bool = True,
-        program: str | None = None,
+        program: Path | None = None,
     ) -> None:
         self.name = loadable.name
         """The library's name in messages."""
@@ -95,8 +92,6 @@ class HostedLibrary:
         """What the library says of itself (``ompd_get_version_string``), cleaned; empty until it is ready."""
         self.functions: frozenset[str] = frozenset()
         """The functions of the interface that the library has, by their names in C; none until it is ready."""
-        self._limits = limits or Limits()
-        self._warn, self._warnings = warn, 0
         self._numbers = itertools.count(1)
         self._servers: dict[int, Server] = {}
         self._released: list[int] = []
@@ -104,90 +99,30 @@ class HostedLibrary:
         self._added: list[tuple[int, int]] = []
         self._faults: dict[int, OmpdError] = {}
         self._is_closed = False
-        self._is_ready = False
-        self._is_busy = False
-        self._loadable = loadable
-        self._program = program
-        self._interpreters = iter(interpreters())
-        self._start()
+        self._connection = Connection(
+            loadable, _OMPD, self._serve, limits=limits or Limits(), warn=warn, program=program
+        )
         if waits:
             self.wait()
-
-    def _start(self) -> None:
-        interpreter = next(self._interpreters, None)
-        if interpreter is None:
-            raise LibraryError(self.name, None, "no Python interpreter to load it with was found", has_ended=True)
-        self._process = WorkerProcess(self._loadable, self._limits, interpreter, self._program)
-        self._process.allow(self._limits.start_seconds)
 
     def wait(self) -> None:
         """Wait until the library is ready. Its descriptors have to be open until then.
 
         :raises LibraryError: if it cannot be loaded or initialised
         """
-        while not self._is_ready:
-            if self.error is not None:
-                raise self.error.with_traceback(None)
-            try:
-                head, rows = self._ready()
-            except LibraryError:
-                # If it has called nothing, the interpreter itself does not run here, and another one may.
-                failed = self._process
-                if failed.progress.calls or not self._starts_again():
-                    self._process = failed
-                    self._report_output()
-                    raise
-                continue
-            except BaseException:
-                self._process.fail("interrupted")
-                raise
-            self._is_ready = True
-            _, outcome, code, _, self.api_version = head
-            if outcome or code:
-                self._refuse(outcome, code, rows[0].text if rows else "")
-            self.version_string = clean(rows[0].text)
-            self.functions = frozenset(clean(row.text) for row in rows[1:])
-
-    def _starts_again(self) -> bool:
-        try:
-            self._start()
-        except LibraryError:
-            return False
-        return True
-
-    def _ready(self) -> tuple[tuple[int, int, int, int, int], list[Row]]:
-        body = self._received(READY, self._limits.start_seconds)
-        try:
-            version, outcome, code, count, api_version = READY_HEAD.unpack_from(body)
-            rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
-        except (struct_error, Malformed) as error:
-            raise self._process.fail("its process sent what is no message") from error
-        if version != protocol.VERSION or (not rows and not outcome):
-            raise self._process.fail(f"its process speaks version {version} of the protocol")
-        return (version, outcome, code, count, api_version), rows
-
-    def _refuse(self, outcome: int, code: int, text: str) -> NoReturn:
-        text = clean(text)
-        if outcome == protocol.UNLOADED:
-            error = LibraryError(self.name, None, f"cannot be loaded: {text}", rc=Rc.INCOMPATIBLE, has_ended=True)
-        elif outcome == protocol.ABSENT:
-            fault = f"not an OMPD library: it has no function {text}"
-            error = LibraryError(self.name, None, fault, rc=Rc.INCOMPATIBLE, has_ended=True)
-        else:
-            error = LibraryError(self.name, text, _returned(code), rc=_rc(code), has_ended=True)
-        self._process.end_for(error)
-        self._report_output()
-        raise error
+        ready = self._connection.wait()
+        self.api_version, self.version_string = ready.api_version, ready.version_string
+        self.functions = ready.functions
 
     @property
     def error(self) -> LibraryError | None:
         """Why the library's process has ended, None if it has not."""
-        return self._process.error
+        return self._connection.error
 
     @property
     def process_id(self) -> int:
         """The number of the library's process."""
-        return self._process.process_id
+        return self._connection.process_id
 
     def batch(self) -> Batch:
         """Return a new batch of calls."""
@@ -223,40 +158,20 @@ class HostedLibrary:
         return found
 
     def _exchange(self, calls: Sequence[Call]) -> list[Outcome]:
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-        if self._is_closed:
+        if self.error is None and self._is_closed:
             raise LibraryError(self.name, None, "it has been closed", has_ended=True)
         self.wait()
-        if self._is_busy:
-            raise LibraryError(self.name, None, "a call from within a callback, which OMPD does not allow")
-        self._is_busy = True
-        try:
-            return self._exchanged(calls)
-        finally:
-            self._is_busy = False
-
-    def _exchanged(self, calls: Sequence[Call]) -> list[Outcome]:
+        self._connection.check()
         released, self._released = self._released, []
         forgotten, self._forgotten = self._forgotten, []
         added, self._added = self._added, []
         self._faults.clear()
         self._expect(calls)
+        parts = _packed(calls, released, forgotten, added)
         try:
-            self._process.allow(self._limits.seconds, len(calls) + len(released))
-            self._process.send(BATCH, *_packed(calls, released, forgotten, added))
-            body = self._received(RESULTS, self._limits.seconds)
-            try:
-                return self._results(calls, body)
-            except (struct_error, Malformed, IndexError) as error:
-                raise self._process.fail("its process sent what is no answer") from error
-        except LibraryError:
-            self._report_output()
-            raise
-        except BaseException:
-            # Interrupted: whatever comes next would be taken for the answer to another question.
-            self._process.fail("interrupted")
-            raise
+            return self._connection.exchange(
+                BATCH, parts, RESULTS, lambda body: self._results(calls, body), len(calls) + len(released)
+            )
         finally:
             for number in forgotten:
                 self._servers.pop(number, None)
@@ -274,35 +189,15 @@ class HostedLibrary:
             if number in self._servers:
                 self._servers[number].expect(identifiers)
 
-    def _received(self, wanted: int, seconds: float) -> bytes:
-        # Serves what comes in between.
-        while True:
-            kind, body = self._process.receive(seconds)
-            if kind == CALLBACK:
-                self._serve(body)
-            elif kind == WARNING:
-                self._report(body)
-            elif kind == wanted:
-                self._report_output()
-                return body
-            else:
-                raise self._process.fail("its process sent what is no answer")
-
-    def _serve(self, body: bytes) -> None:
-        begun = time.monotonic()
-        try:
-            which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
-        except struct_error as error:
-            raise self._process.fail("its process sent what is no message") from error
+    def _serve(self, body: bytes) -> bytes:
+        which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
         server = self._servers.get(context)
         if server is None:
-            answer, fault = protocol.ANSWER_HEAD.pack(Rc.BAD_INPUT, 0), None
-        else:
-            answer, fault = server.answer(which, thread, first, second, body[CALLBACK_HEAD.size :])
+            return protocol.ANSWER_HEAD.pack(Rc.BAD_INPUT, 0)
+        answer, fault = server.answer(which, thread, first, second, body[CALLBACK_HEAD.size :])
         if fault is not None:
-            self._faults[self._process.progress.calls & 0xFFFFFFFF] = fault
-        self._process.excuse(time.monotonic() - begun)
-        self._process.send(ANSWER, answer)
+            self._faults[self._connection.calls & 0xFFFFFFFF] = fault
+        return answer
 
     def _results(self, calls: Sequence[Call], body: bytes) -> list[Outcome]:
         count, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
@@ -336,26 +231,15 @@ class HostedLibrary:
     def _failed(self, call: Call, code: int, outcome: int, reason: OmpdError | None) -> LibraryError:
         name = SIGNATURES[call.function].name
         if outcome in _FAULTS:
-            return LibraryError(self.name, name, _FAULTS[outcome], rc=_rc(code))
+            return LibraryError(self.name, name, _FAULTS[outcome], rc=rc_of(code))
         if outcome == protocol.NOT_CALLED:
             return LibraryError(
-                self.name, name, f"not called, since its argument failed with {_returned(code)},", rc=_rc(code)
+                self.name, name, f"not called, since its argument failed with {returned(code)},", rc=rc_of(code)
             )
         hint = _STATES_HINT if code == Rc.NEEDS_STATE_TRACKING else ""
-        error = LibraryError(self.name, name, _returned(code), rc=_rc(code), reason=str(reason or ""), hint=hint)
+        error = LibraryError(self.name, name, returned(code), rc=rc_of(code), reason=str(reason or ""), hint=hint)
         error.__cause__ = reason.with_traceback(None) if reason is not None else None
         return error
-
-    def _report(self, text: str | bytes) -> None:
-        self._warnings += 1
-        if self._warnings <= _MAX_WARNINGS:
-            self._warn(f"{self.name}: {clean(text)}")
-        if self._warnings == _MAX_WARNINGS:
-            self._warn(f"{self.name}: prints more than {_MAX_WARNINGS} lines, of which the rest is left out")
-
-    def _report_output(self) -> None:
-        for line in self._process.output():
-            self._report(f"printed {line}")
 
     def close(self) -> None:
         """Release everything, finalise the library and end its process, whatever state it is in. Raises nothing."""
@@ -364,21 +248,21 @@ class HostedLibrary:
         self._is_closed = True
         if self.error is not None:
             return
-        if not self._is_ready:
-            self._process.fail("not waited for")
+        if not self._connection.is_ready:
+            self._connection.fail("not waited for")
             return
         try:
-            self._process.allow(self._limits.seconds, self.allocated)
-            self._process.send(FINISH)
-            body = self._received(FINISHED, self._limits.seconds)
-            code, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
-            if code:
-                self._report(f"{_returned(code)} in ompd_finalize")
-        except (LibraryError, struct_error) as error:
-            self._report(str(error).removeprefix(f"{self.name}: "))
+            self._connection.exchange(FINISH, (), FINISHED, self._finished, self.allocated)
+        except LibraryError as error:
+            self._connection.report(str(error).removeprefix(f"{self.name}: "))
         finally:
-            self._process.end()
+            self._connection.end()
             self._servers.clear()
+
+    def _finished(self, body: bytes) -> None:
+        code, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
+        if code:
+            self._connection.report(f"{returned(code)} in ompd_finalize")
 
     def __enter__(self) -> Self:
         return self
@@ -410,17 +294,3 @@ def _packed(
                 blob += argument
         parts.append(CALL.pack(function, len(words), makes, *words, *(0,) * (5 - len(words))))
     return [*parts, bytes(blob)]
-
-
-def _rc(code: int) -> Rc:
-    try:
-        return Rc(code) or Rc.ERROR
-    except ValueError:
-        return Rc.ERROR
-
-
-def _returned(code: int) -> str:
-    try:
-        return f"ompd_rc_{Rc(code).name.lower()}"
-    except ValueError:
-        return f"code {code}, which OMPD does not have,"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ompd.contract.process import Process
 from ompd.errors import LibraryError, NotInitialised, OmpdError
 from ompd.runtimes.discovery import Found, HostedBy
-from ompd.runtimes.hosted.client import HostedLibrary, Loadable
+from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.dmpl.beside import Beside
 from ompd.runtimes.hosted.handles.space import HostedSpace
 from ompd.runtimes.hosted.loading.libraries import Opened, open_library, open_named
@@ -102,12 +102,7 @@ class Libraries:
 
     def _start(self, process: Process, found: Found) -> _Serving:
         with self._open(process, found) as opened:
-            program = program_for(opened, "ompd_host32")
-            library = HostedLibrary(
-                Loadable(opened.itself.path, opened.steps),
-                warn=self._note,
-                program=str(program) if program is not None else None,
-            )
+            library = HostedLibrary(opened, warn=self._note, program=program_for(opened))
         self._notes.update(dict.fromkeys(opened.passed_over))
         by = HostedBy(opened.itself.path, library.version_string)
         return _Serving(library, by, Beside(opened.itself.path, self._note))

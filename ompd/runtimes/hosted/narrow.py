@@ -1,4 +1,4 @@
-"""The programs in C that host libraries of 32 bits for a debugger of 64."""
+"""The program in C that hosts libraries of 32 bits for a debugger of 64."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from pathlib import Path
 from ompd.errors import Unsupported
 from ompd.runtimes.hosted.loading.libraries import Opened
 
-FOLDER = Path(__file__).parent
-"""Where they are looked for, and nowhere else."""
+PROGRAM = Path(__file__).with_name("host32")
+"""Where it is, if it was built, and nowhere else."""
 
 
-def program_for(opened: Opened, name: str) -> Path | None:
+def program_for(opened: Opened) -> Path | None:
     """Return the program that hosts a library, None for one that the worker in Python can load.
 
-    :param name: of the program for one of 32 bits
-    :raises Unsupported: if that is not here
+    :raises Unsupported: if it is one of 32 bits, and that program was not built
     """
     if opened.worker == "python":
         return None
-    program = FOLDER / name
-    if not program.is_file():
+    if not PROGRAM.is_file():
         raise Unsupported(
-            f"{opened.name} is a library of 32 bits, and {name} is not in {FOLDER}",
-            hint=f"`make -C runtime_stub HOST32_CFLAGS=-m32` builds {name}, where the 32-bit C library is installed",
+            f"{opened.name} is a library of 32 bits, and the program that hosts such libraries is not there: {PROGRAM}",
+            hint="`make host32` in ompd's sources builds it, where gcc has -m32 and the 32-bit C library is installed",
         )
-    return program
+    return PROGRAM

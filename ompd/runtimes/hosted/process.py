@@ -11,28 +11,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from struct import error as struct_error
 from typing import NamedTuple, Protocol
 
 from ompd.errors import LibraryError
 from ompd.records import record
-from ompd.runtimes.hosted.protocol import HEADER, MAX_MESSAGE, PAGE, PROGRESS, message
+from ompd.runtimes.hosted.protocol import HEADER, MAX_MESSAGE, OWN_FAULT, PAGE, PROGRESS, message
 from ompd.runtimes.hosted.results import clean
-from ompd.runtimes.hosted.signatures import SIGNATURES
 from ompd.safety.libraries import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, memory_file
 
 _ROOT = str(Path(__file__).parents[3])
 _SANDBOX = str(Path(__file__).with_name("loading") / "sandbox.py")
-_MAIN = "ompd.runtimes.hosted.worker.main"
-_OWN_FAULT = 70  # see worker.main
+_START = """import sys; sys.path.append(sys.argv[1])
+from ompd.runtimes.hosted.worker.main import main
+main(sys.argv[2:])"""
 _PIECE = 1 << 18
 _MAX_OUTPUT = 1 << 13
-_FREE_CALLBACKS = 100_000
-MOST_EXCUSED = 30
-"""Times what a call may take: so much time callbacks may have besides, as a debugger may fetch a file for one."""
+# Times what a call may take: so much time callbacks may have besides, as a debugger may fetch a file for one.
+_MOST_EXCUSED = 30
 _CALLS_IN_TIME = 100  # that a library makes at least in the time that one may take
 _GRACE = 5.0
 _STEP = 0.005
@@ -66,12 +65,25 @@ class Loadable:
 @record
 class Limits:
     """What a library may take: ``seconds`` for one call, time of the debugger's callbacks excepted, and for its start;
-    ``memory`` in bytes, besides what its process has before it is loaded.
+    ``memory`` in bytes, besides what its process has before it is loaded. The time of ``callbacks`` in one exchange is
+    excepted, that of later ones counts.
     """
 
     seconds: float = 20.0
     start_seconds: float = 60.0
     memory: int = 1 << 30
+    callbacks: int = 100_000
+
+
+@record
+class Interface:
+    """What kind of library a process hosts: the worker's word for it, what messages call it, and the names of its
+    functions by their numbers.
+    """
+
+    word: str
+    title: str
+    functions: Mapping[int, str]
 
 
 class Progress(NamedTuple):
@@ -84,12 +96,15 @@ class Progress(NamedTuple):
 class WorkerProcess:
     """A process that loads a library.
 
+    :param program: the worker, instead of the one in Python
     :raises LibraryError: if it cannot be started
     """
 
-    def __init__(self, loadable: Loads, limits: Limits, interpreter: str, program: str | None = None) -> None:
+    def __init__(
+        self, loadable: Loads, interface: Interface, limits: Limits, interpreter: str, program: Path | None = None
+    ) -> None:
         self._lifeline = -1
-        self._name, self._limits = loadable.name, limits
+        self._name, self._functions, self._limits = loadable.name, interface.functions, limits
         self._owner = os.getpid()
         self._printed = b""
         self._final: Progress | None = None
@@ -100,7 +115,8 @@ class WorkerProcess:
         except OSError as error:
             raise LibraryError(self._name, None, f"no process for it: {error}", has_ended=True) from error
         with made as ends:
-            command = [*worker_command(interpreter, _MAIN, program), *map(str, ends.passed), str(limits.memory)]
+            command = worker_command(interpreter, limits.memory, program)
+            command += [interface.word, *map(str, ends.passed), str(limits.memory)]
             for name, descriptor, is_global in loadable.steps:
                 command += [name, str(descriptor), str(int(is_global))]
             own = [descriptor for _, descriptor, _ in loadable.steps if descriptor >= 0]
@@ -134,8 +150,7 @@ class WorkerProcess:
         if self._final is not None:
             return self._final
         count, number = PROGRESS.unpack_from(self._page)
-        running = SIGNATURES.get(number)
-        return Progress(count, running.name if running is not None else None)
+        return Progress(count, self._functions.get(number))
 
     @property
     def process_id(self) -> int:
@@ -169,7 +184,7 @@ class WorkerProcess:
         """Allow more time, since this side has spent some on a callback. Without end it does not do that."""
         self._callbacks += 1
         self._excused += seconds
-        if self._callbacks <= _FREE_CALLBACKS and self._excused <= MOST_EXCUSED * self._limits.seconds:
+        if self._callbacks <= self._limits.callbacks and self._excused <= _MOST_EXCUSED * self._limits.seconds:
             self._deadline += seconds
             self._last += seconds
 
@@ -256,9 +271,9 @@ class WorkerProcess:
             return "its process closed its connection"
         if status < 0:
             number = -status
-            name = signal_name(number)
+            name = signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
             return f"crashed ({name})" if number in _CRASHES else f"its process was ended by {name}"
-        if status == _OWN_FAULT:
+        if status == OWN_FAULT:
             lines = list(self.output())
             return "its process failed" + (f" ({lines[-1]})" if lines else "")
         return f"its process exited with status {status}"
@@ -323,43 +338,46 @@ class WorkerProcess:
 
 
 class _Ends:
-    # Both ends of all that connects the two, of which the worker's are closed here once it has them.
+    # Both ends of all that connects the two. The worker's are closed here once it has them, all of them if it is not
+    # started.
     def __init__(self) -> None:
-        self._open: list[int] = []
-        self.socket, theirs = socket.socketpair()
-        self._theirs = theirs
-        self._own_output, self.output = self._pipe()
-        lifeline, self._own_lifeline = self._pipe()
-        os.set_blocking(self._own_output, False)
-        page = memory_file("ompd")
-        self._open.append(page)
-        os.ftruncate(page, PAGE)
-        # So that reading it is safe, whatever the worker does with its descriptor.
-        fcntl.fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-        self._page = mmap.mmap(page, PAGE)
-        self.passed = [theirs.fileno(), page, lifeline]
-        self._has_kept = False
+        with ExitStack() as made, ExitStack() as passed:
+            self._socket, theirs = socket.socketpair()
+            made.callback(self._socket.close)
+            passed.callback(theirs.close)
+            self._output, self.output = self._pipe(made, passed)
+            os.set_blocking(self._output, False)
+            self._lifeline, lifeline = self._pipe(made, passed, is_written=True)
+            page = memory_file("ompd")
+            passed.callback(os.close, page)
+            os.ftruncate(page, PAGE)
+            # So that reading it is safe, whatever the worker does with its descriptor.
+            fcntl.fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+            self._page = mmap.mmap(page, PAGE)
+            made.callback(self._page.close)
+            self.passed = [theirs.fileno(), page, lifeline]
+            self._made, self._passed = made.pop_all(), passed.pop_all()
 
-    def _pipe(self) -> tuple[int, int]:
-        ends = os.pipe()
-        self._open += ends
-        return ends
+    @staticmethod
+    def _pipe(made: ExitStack, passed: ExitStack, *, is_written: bool = False) -> tuple[int, int]:
+        # Our end, and the worker's.
+        reading, writing = os.pipe()
+        own, theirs = (writing, reading) if is_written else (reading, writing)
+        made.callback(os.close, own)
+        passed.callback(os.close, theirs)
+        return own, theirs
 
     def keep(self) -> tuple[socket.socket, int, int, mmap.mmap]:
         """Return what stays open here: the socket, the output, the lifeline; and the page."""
-        self._has_kept = True
-        return self.socket, self._own_output, self._own_lifeline, self._page
+        self._made.pop_all()
+        return self._socket, self._output, self._lifeline, self._page
 
     def __enter__(self) -> _Ends:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._theirs.close()
-        if not self._has_kept:
-            self.socket.close()
-        for descriptor in self._open:
-            if not self._has_kept or descriptor not in (self._own_output, self._own_lifeline):
-                os.close(descriptor)
+        with self._made, self._passed:
+            pass
 
 
 def _pidfd(process: int) -> int:
@@ -369,21 +387,15 @@ def _pidfd(process: int) -> int:
         return -1
 
 
-def signal_name(number: int) -> str:
-    """Return the name of a signal, as far as it has one."""
-    return signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
-
-
-def worker_command(interpreter: str, main: str, program: str | None) -> list[str]:
+def worker_command(interpreter: str, memory: int, program: Path | None) -> list[str]:
     """Return the first words of a worker's command line.
 
-    :param main: the module whose ``main`` is the worker, which confines itself
-    :param program: what runs instead: a program that has to be confined before it starts
+    :param memory: what a program may take, which has to be confined before it starts; the worker in Python does that
+        itself
     """
     if program is not None:
-        return [interpreter, "-I", "-S", _SANDBOX, "--exec", program]
-    start = f"import sys; sys.path.append(sys.argv[1])\nfrom {main} import main\nmain(sys.argv[2:])"
-    return [interpreter, "-I", "-S", "-c", start, _ROOT]
+        return [interpreter, "-I", "-S", _SANDBOX, "--exec", str(memory), str(program)]
+    return [interpreter, "-I", "-S", "-c", _START, _ROOT]
 
 
 def interpreters() -> Sequence[str]:

@@ -1,9 +1,11 @@
-"""What the debugger and a library's process say to each other: arrays of C structures over one stream socket.
+"""What the debugger and a library's process send each other: messages over one stream socket.
 
-Written down in docs/hosted-protocol.md, for other programs that speak it. All numbers are little-endian, structures are
-packed. A message is a header, :data:`HEADER`, and as many bytes as that says. Texts and bytes are in a blob at the end
-of a message; a word that stands for some of them has their offset in the blob in its upper 32 bits, their size in the
-lower.
+docs/hosted-protocol.md describes it for other programs that speak it. All numbers are little-endian, structures are
+packed. A message is a header, :data:`HEADER`, and as many bytes as that says. The kinds of messages are the same for
+both interfaces, and so is READY. The bodies of the others are OMPD's here, and DMPL's in ``dmpl/protocol.py``.
+
+OMPD's bodies are arrays of C structures. Texts and bytes are in a blob at the end of a message; a word that stands for
+some of them has their offset in the blob in its upper 32 bits, their size in the lower.
 """
 
 from __future__ import annotations
@@ -15,19 +17,33 @@ TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-VERSION = 1
+VERSION = 2
 """Of the protocol. The worker's first message has it."""
+
+OMPD, DMPL = "ompd", "dmpl"
+"""The interfaces: a worker's first argument."""
+
+OWN_FAULT = 70
+"""The status with which the worker ends where it is at fault itself, or the library has damaged it."""
 
 HEADER = Struct("<II")
 """Bytes that follow, and what they are: one of the numbers below."""
 
 MAX_MESSAGE = 32 << 20
+"""Bytes of a body. ``runtime_stub/host/host.h`` has this and :data:`MAX_PAGES`, too."""
+
+MAX_PAGES = 1 << 14
+"""Pages of a process that a worker keeps; with one more it forgets those that it has."""
+
+LOAD = 38
+"""The number of a function that stands for the loading of the library, whose initialisers run meanwhile."""
 
 READY, BATCH, RESULTS, CALLBACK, ANSWER, WARNING, FINISH, FINISHED = range(1, 9)
 
 READY_HEAD = Struct("<IIiIq")
-"""READY, of the worker, once it has initialised the library: protocol's version, outcome, return code, how many rows
-follow, the library's version of the interface. Rows: the library's own version, then the functions that it has.
+"""READY, of the worker, once it has loaded the library, and initialised one of OMPD: the protocol's version, outcome,
+return code, how many rows follow, the library's version of the interface. Rows: the library's own version, then the
+functions that it has.
 """
 
 BATCH_HEAD = Struct("<IIII")

@@ -16,6 +16,8 @@
 
 from __future__ import annotations
 
+from ompd.runtimes.hosted import protocol
+
 UNWRITTEN = -0x6F6D70645F6E6F6E
 """What the worker puts into a frame's flag before a call: a library that never writes it leaves it there."""
 
@@ -73,7 +75,7 @@ class Function:
     GET_VERSION_STRING = 35
     INITIALIZE = 36
     FINALIZE = 37
-    LOAD = 38
+    LOAD = protocol.LOAD
 
 
 SIGNATURES = {

@@ -1,5 +1,5 @@
-"""DMPL libraries of others, each in a process of its own.
+"""DMPL libraries in C, each in a process of its own.
 
-``worker`` is that process, and the protocol which it and the debugger speak; ``library`` is the debugger's side of it:
-:class:`~ompd.contract.dmpl.Library` for a library in C.
+``client`` is the debugger's side, :class:`~ompd.contract.dmpl.Library`; ``worker`` and ``table`` serve in that process,
+``protocol`` is what both send; ``beside`` uses the DMPL functions of a library that serves OMPD.
 """

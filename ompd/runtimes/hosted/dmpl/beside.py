@@ -61,7 +61,7 @@ class Beside:
     """
 
     def __init__(self, path: str, warn: Callable[[str], None]) -> None:
-        self._path = path
+        self._path, self._warn = path, warn
         self._debugger = Debugger(warn)
         self._started: HostedLibrary | None = None
         # Processes of stops that nobody asks about any more: what the library keeps with them is destroyed later,
@@ -86,7 +86,7 @@ class Beside:
             return None
         try:
             with opened:
-                self._started = HostedLibrary(opened.name, opened.steps, program=program_for(opened, "dmpl_host32"))
+                self._started = HostedLibrary(opened, warn=self._warn, program=program_for(opened))
             code = self._started.initialise(self._debugger.table, self._debugger.types)
             if code != Result.OK:
                 text = clean(self._started.error_string(code))

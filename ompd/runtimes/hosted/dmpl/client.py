@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
-import socket
-import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,32 +22,31 @@ from ompd.contract.dmpl import (
     TypeFunctions,
 )
 from ompd.errors import BadInput, LibraryError, OmpdError, Unsupported
+from ompd.runtimes.hosted.connection import Connection
 from ompd.runtimes.hosted.dmpl.protocol import (
     CALLBACKS,
     CALLS,
-    MAX_MESSAGE,
+    MAX_DATA,
     MAX_NAME,
-    RESULT,
+    NAMES,
     Call,
     Callback,
     Field,
-    Garbage,
-    Stream,
+    packed,
     unpacked,
 )
-from ompd.runtimes.hosted.process import MOST_EXCUSED, interpreters, signal_name, worker_command
+from ompd.runtimes.hosted.process import Interface, Limits, Loads
+from ompd.runtimes.hosted.protocol import BATCH, DMPL, NUMBER, RESULTS
+from ompd.runtimes.hosted.results import Malformed
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-_MAIN = "ompd.runtimes.hosted.dmpl.worker"
-_SECONDS = 20.0
-_MEMORY = 1 << 30
-_START_SECONDS = 60.0
-# More callbacks than any call of a library makes: a list of 65,536 variables is read with 6 numbers for each.
-_MAX_CALLBACKS = 1 << 21
+_DMPL = Interface(DMPL, "a DMPL library", NAMES)
+# A list of 65,536 variables is read with 6 callbacks for each.
+_LIMITS = Limits(callbacks=1 << 19)
 _MAX_TYPES = 1 << 12
 _MAX_INFOS = 1 << 16
 
@@ -65,29 +59,22 @@ _NO_SUCH = Result.FIRST_USER_CODE + 1
 class HostedLibrary:
     """A DMPL library that runs in a process of its own.
 
-    :param name: of the library in messages
-    :param steps: what to load, the library last: name, open descriptor, and whether its symbols are for all, as
-        :attr:`ompd.runtimes.hosted.loading.libraries.Opened.steps`
-    :param program: the program that hosts it instead of this Python: one of the library's architecture
-        (``runtime_stub/host/dmpl_host.c``)
-    :param seconds: how long one call may take, time of the debugger's callbacks excepted
+    :param warn: gets what the library prints past the debugger, cleaned, and what else it does that is not as it should
+        be
+    :param program: the worker, instead of the one in Python: for a library of another architecture
+        (``runtime_stub/host/``)
     :raises LibraryError: if it cannot be loaded, or lacks a function
     :raises Unsupported: if it implements another version of the interface
     """
 
     def __init__(
         self,
-        name: str,
-        steps: Sequence[tuple[str, int, bool]],
+        loadable: Loads,
         *,
+        limits: Limits = _LIMITS,
+        warn: Callable[[str], None] = lambda text: None,
         program: Path | None = None,
-        seconds: float = _SECONDS,
     ) -> None:
-        self._name = name
-        self.seconds = max(seconds, _START_SECONDS)  # until it has started
-        self._deadline: float | None = None
-        self._error: LibraryError | None = None
-        self._excused = 0.0  # of the call that is being made
         self._callbacks: CallbackTable | None = None
         self._types: TypeFunctions | None = None
         self._source_of: SourceOf | None = None
@@ -98,75 +85,31 @@ class HostedLibrary:
         self._infos: dict[int, Info] = {}
         self._addresses: dict[int, int] = {}
         self._serving = self._table()
-        own, others = socket.socketpair()
-        reading, writing = os.pipe()
-        # As long as it is open the process may live: the debugger may end while the library is in an endless loop.
-        self._lifeline = os.fdopen(writing, "wb", buffering=0)
-        with others, os.fdopen(reading, "rb", buffering=0) as lifeline:
-            python = next(iter(interpreters()), "")  # without one it fails as one that cannot be started
-            command = worker_command(python, _MAIN, str(program) if program is not None else None)
-            arguments = [str(others.fileno()), str(_MEMORY)]
-            for step, descriptor, is_global in steps:
-                arguments += [step, str(descriptor), str(int(is_global))]
-            descriptors = [descriptor for _, descriptor, _ in steps if descriptor >= 0]
-            self._end = own
-            own.settimeout(_START_SECONDS)
-            try:
-                self._process = subprocess.Popen(
-                    [*command, *arguments],
-                    stdin=lifeline,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=(others.fileno(), *descriptors),
-                    env={},
-                    cwd="/",
-                    start_new_session=True,
-                )
-            except OSError as error:
-                own.close()
-                self._lifeline.close()
-                raise LibraryError(name, None, f"no process for it: {error}", has_ended=True) from error
-        self._stream = Stream(own, self._wait)
-        try:
-            self._version, self._version_string = self._hello()
-        except BaseException:
+        self._connection = Connection(loadable, _DMPL, self._serve, limits=limits, warn=warn, program=program)
+        ready = self._connection.wait()
+        self._version, self._version_string = ready.api_version, ready.version_string
+        if self._version not in (INTERFACE_COMPATIBILITY, INTERFACE_COMPATIBILITY | EXTENSION):
             self.close()
-            raise
-        self.seconds = seconds
-
-    def _hello(self) -> tuple[int, str]:
-        is_loaded, fault, missing, version, name = self._ask(Call.HELLO)
-        if not is_loaded:
-            raise LibraryError(self._name, None, f"it cannot be loaded: {_text(fault)}")
-        if missing:
-            raise LibraryError(self._name, None, f"it is no DMPL library: it does not have {_text(missing)}")
-        if version not in (INTERFACE_COMPATIBILITY, INTERFACE_COMPATIBILITY | EXTENSION):
             raise Unsupported(
-                f"{self._name}: version {version:#x} of DMPL is not known, only {INTERFACE_COMPATIBILITY} is; "
-                f"the library says that it is {_text(name)!r}"
+                f"{loadable.name}: version {self._version:#x} of DMPL is not known, only {INTERFACE_COMPATIBILITY} is; "
+                f"the library says that it is {self._version_string!r}"
             )
-        return version, _text(name)
 
     # Its life
 
     @property
     def process_id(self) -> int:
         """The number of its process."""
-        return self._process.pid
+        return self._connection.process_id
 
     @property
     def error(self) -> LibraryError | None:
         """Why its process has ended, None if it has not."""
-        return self._error
+        return self._connection.error
 
     def close(self) -> None:
         """End its process, whatever state it is in."""
-        if self._error is None:
-            self._error = LibraryError(self._name, None, "it was closed", has_ended=True)
-        self._end.close()
-        self._lifeline.close()
-        self._process.kill()
-        self._process.wait()
+        self._connection.fail("it has been closed")
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +124,7 @@ class HostedLibrary:
     def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
         """See :meth:`Library.initialise`: it is the library's function of either spelling."""
         self._callbacks, self._types = callbacks, types
-        return int(self._ask(Call.INITIALISE, int(bool(self._version & EXTENSION)))[0])
+        return int(self._ask(Call.INITIALISE)[0])
 
     initialize = initialise
 
@@ -227,62 +170,15 @@ class HostedLibrary:
     # Calls
 
     def _ask(self, call: Call, *fields: Field) -> list[Any]:
-        if self._error is not None:
-            raise self._error
-        self._excused = 0.0
-        self._deadline = time.monotonic() + self.seconds
-        try:
-            self._stream.send(call, fields)
-            for _ in range(_MAX_CALLBACKS):
-                number, body = self._stream.receive()
-                if number == RESULT:
-                    return unpacked(body, CALLS[call][1])
-                self._serve(Callback(number), body)
-        except (_TooLong, TimeoutError):
-            fault = f"it took more than {self.seconds:g} s"
-        except (EOFError, OSError):
-            fault = self._ending()
-        except (Garbage, ValueError) as garbage:
-            fault = f"it says what cannot be: {garbage}"
-        except BaseException:
-            self.close()
-            raise
-        else:
-            fault = f"it called back more than {_MAX_CALLBACKS} times"
-        name = None if call == Call.HELLO else f"DMPL_{call.name.lower()}"
-        error = LibraryError(self._name, name, fault, has_ended=True)
-        self.close()
-        self._error = error
-        raise error
+        return self._connection.exchange(
+            BATCH, (NUMBER.pack(call), packed(fields)), RESULTS, lambda body: unpacked(body, CALLS[call][1])
+        )
 
-    def _wait(self) -> None:
-        # Time of the debugger's own callbacks does not count.
-        assert self._deadline is not None
-        waiting = select.poll()
-        waiting.register(self._end, select.POLLIN)
-        if not waiting.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-            raise _TooLong
-
-    def _serve(self, callback: Callback, body: bytes) -> None:
-        began = time.monotonic()
-        fields = unpacked(body, CALLBACKS[callback][0])
-        results = self._serving[callback](*fields)
-        assert self._deadline is not None
-        spent = time.monotonic() - began
-        self._excused += spent
-        if self._excused <= MOST_EXCUSED * self.seconds:
-            self._deadline += spent
-        self._stream.send(RESULT, results)
-
-    def _ending(self) -> str:
-        # Its end of the socket is closed: it has ended, or will not answer any more.
-        try:
-            status = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return "it closed its connection"
-        if status >= 0:
-            return f"its process ended with status {status}"
-        return f"its process was ended by {signal_name(-status)}"
+    def _serve(self, body: bytes) -> bytes:
+        (number,) = NUMBER.unpack_from(body)
+        if number not in self._serving:
+            raise Malformed(f"callback {number}")
+        return packed(self._serving[number](*unpacked(body, CALLBACKS[Callback(number)][0], NUMBER.size)))
 
     # Numbers stand for processes, threads and types
 
@@ -325,7 +221,7 @@ class HostedLibrary:
 
     # Callbacks: what fails has a result that says so
 
-    def _table(self) -> dict[Callback, _Serving]:
+    def _table(self) -> dict[int, _Serving]:
         failed = (_NO_SUCH, 0)
         rows: tuple[tuple[Callback, _Serving, Sequence[Field]], ...] = (
             (Callback.PUT_PROCESS_INFO, self._put_process_info, ()),
@@ -420,7 +316,7 @@ class HostedLibrary:
         return (len(self._found_types),)
 
     def _get_data(self, thread: int, address: int, size: int) -> Sequence[Field]:
-        if not 0 <= size < MAX_MESSAGE // 2:
+        if not 0 <= size <= MAX_DATA:
             return _NO_SUCH, b""
         return self._own.get_data(self._thread_of(thread), address % (1 << 64), size)
 
@@ -448,10 +344,6 @@ class HostedLibrary:
             return 0, b"", 0
         name, line = self._source_of(_text(mangled))
         return int(name is not None), _bytes(name or ""), line or 0
-
-
-class _TooLong(Exception):
-    """A call has used up its time."""
 
 
 def _text(raw: bytes) -> str:

@@ -1,78 +1,74 @@
-"""The protocol between a debugger and the process that hosts a DMPL library: ``worker``, or
-``runtime_stub/host/dmpl_host.c``.
+"""What a debugger and the process of a DMPL library send each other, in messages of ``hosted/protocol.py``.
 
-Messages go both ways through one socket: the size of what follows (32 bits), a number that says what it is (32 bits),
-and fields, which the number determines. A field is a signed number of 64 bits, or bytes behind their number (32 bits).
-All are in the byte order of this machine. The debugger sends a call, gets any number of callbacks, each of which it
-answers before the next, and the call's result.
+The kinds of messages are BATCH for a call, RESULTS for its result, CALLBACK and ANSWER. Calls and callbacks begin with
+their number (32 bits); the rest of each body are fields, which the number determines: a signed number of 64 bits, or
+bytes behind their count (32 bits). A call gets any number of callbacks, each of which is answered before the next, and
+then its result.
 
 Processes, threads and types are the debugger's numbers, below 2**31 and never 0; what a library keeps with them is
 named by its address in that process.
-
-Standard input of the process is a pipe to which nothing is written: it ends when the debugger's end is closed.
 """
 
 from __future__ import annotations
 
-import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
+from ompd.runtimes.hosted.protocol import LOAD, NUMBER
+from ompd.runtimes.hosted.results import Malformed
+
 Field = int | bytes
 
-MAX_MESSAGE = 2 << 20
+MAX_DATA = 1 << 20
+"""Bytes that a callback may read, convert or allocate at once."""
 MAX_NAME = 1 << 17
 """Longest name that a call or a callback may have, in bytes."""
 
-_HEAD = struct.Struct("=II")
-_NUMBER = struct.Struct("=q")
-_SIZE = struct.Struct("=I")
-RESULT = 0
+_WORD = struct.Struct("<q")
 
 
 class Call(IntEnum):
-    """What the debugger asks for, by the numbers of messages."""
+    """The calls, by their numbers. The worker itself makes those without fields in :data:`CALLS`."""
 
-    HELLO = 1
-    INITIALISE = 2
-    ERROR_STRING = 3
-    DESTROY_PROCESS_INFO = 4
-    DESTROY_THREAD_INFO = 5
-    DEMANGLE_NAME = 6
-    GET_TLS_ADDRESS = 7
-    GET_RTL_NAMES = 8
+    INITIALISE = 1
+    VERSION_COMPATIBILITY = 2
+    VERSION_STRING = 3
+    ERROR_STRING = 4
+    DESTROY_PROCESS_INFO = 5
+    DESTROY_THREAD_INFO = 6
+    DEMANGLE_NAME = 7
+    GET_TLS_ADDRESS = 8
+    GET_RTL_NAMES = 9
 
 
 class Callback(IntEnum):
-    """What the library asks the debugger for, by the numbers of messages; in the order of the table."""
+    """What the library calls back for, by the numbers; in the order of the table."""
 
-    PUT_PROCESS_INFO = 101
-    GET_PROCESS_INFO = 102
-    PUT_THREAD_INFO = 103
-    GET_THREAD_INFO = 104
-    GET_PROCESS = 105
-    GET_TYPE_SIZES = 106
-    FIND_SYMBOL = 107
-    FIND_TYPE = 108
-    GET_DATA = 109
-    GET_PTHREAD_KEY = 110
-    TARGET_TO_HOST = 111
-    MALLOC = 112
-    FREE = 113
-    ERROR_STRING = 114
-    PRINTS = 115
-    SIZEOF = 116
-    FIELD_OFFSET = 117
-    SOURCE_OF = 118
+    PUT_PROCESS_INFO = 1
+    GET_PROCESS_INFO = 2
+    PUT_THREAD_INFO = 3
+    GET_THREAD_INFO = 4
+    GET_PROCESS = 5
+    GET_TYPE_SIZES = 6
+    FIND_SYMBOL = 7
+    FIND_TYPE = 8
+    GET_DATA = 9
+    GET_PTHREAD_KEY = 10
+    TARGET_TO_HOST = 11
+    MALLOC = 12
+    FREE = 13
+    ERROR_STRING = 14
+    PRINTS = 15
+    SIZEOF = 16
+    FIELD_OFFSET = 17
+    SOURCE_OF = 18
 
 
 # The fields of each message and of its answer: n for a number, b for bytes.
 CALLS = {
-    # whether the library is loaded, why not, functions that it does not have; its version, as number and text
-    Call.HELLO: ("", "nbbnb"),
-    Call.INITIALISE: ("n", "n"),  # whether it is given the extended table
+    Call.INITIALISE: ("", "n"),
     Call.ERROR_STRING: ("n", "b"),
     Call.DESTROY_PROCESS_INFO: ("n", "n"),
     Call.DESTROY_THREAD_INFO: ("n", "n"),
@@ -100,85 +96,44 @@ CALLBACKS = {
     Callback.FIELD_OFFSET: ("nb", "n"),
     Callback.SOURCE_OF: ("b", "nbn"),  # whether the function is known, its name, the line
 }
-FUNCTIONS = (
-    *("DMPL_version_compatibility", "DMPL_version_string", "DMPL_error_string", "DMPL_destroy_process_info"),
-    *("DMPL_destroy_thread_info", "DMPL_demangle_name", "DMPL_get_tls_address", "DMPL_get_rtl_names"),
-)
 INITIALISE = ("DMPL_initialise", "DMPL_initialize")
 """The two spellings of one function."""
+FUNCTIONS = {call: f"DMPL_{call.name.lower()}" for call in Call}
+"""The functions that a library has."""
+NAMES = {**{int(call): name for call, name in FUNCTIONS.items()}, LOAD: "the library's own start"}
 
 
-class Garbage(Exception):
-    """A message is not as it should be."""
-
-
-def packed(number: int, fields: Sequence[Field]) -> bytes:
-    """Return a message."""
+def packed(fields: Sequence[Field]) -> bytes:
+    """Return fields as a message has them."""
     parts = []
     for field in fields:
         if isinstance(field, int):
-            parts.append(_NUMBER.pack((field + (1 << 63)) % (1 << 64) - (1 << 63)))
+            parts.append(_WORD.pack((field + (1 << 63)) % (1 << 64) - (1 << 63)))
         else:
-            parts += (_SIZE.pack(len(field)), field)
-    body = b"".join(parts)
-    return _HEAD.pack(4 + len(body), number) + body
+            parts += (NUMBER.pack(len(field)), field)
+    return b"".join(parts)
 
 
-def unpacked(body: bytes, kinds: str) -> list[Any]:
+def unpacked(body: bytes, kinds: str, start: int = 0) -> list[Any]:
     """Return the fields of a message.
 
-    :raises Garbage: if they are others than *kinds* says
+    :param start: where they begin
+    :raises Malformed: if they are others than *kinds* says
     """
     fields: list[Any] = []
-    at = 0
+    at = start
     try:
         for kind in kinds:
             if kind == "n":
-                fields.append(_NUMBER.unpack_from(body, at)[0])
-                at += _NUMBER.size
+                fields.append(_WORD.unpack_from(body, at)[0])
+                at += _WORD.size
             else:
-                (size,) = _SIZE.unpack_from(body, at)
-                at += _SIZE.size
+                (size,) = NUMBER.unpack_from(body, at)
+                at += NUMBER.size
                 fields.append(body[at : at + size])
                 at += size
     except struct.error as error:
-        raise Garbage(f"a message of {len(body)} bytes is too short") from error
+        raise Malformed(f"a message of {len(body)} bytes is too short") from error
     if at != len(body):
-        raise Garbage(f"a message has {len(body)} bytes, and its fields {at}")
+        raise Malformed(f"a message has {len(body)} bytes, and its fields {at}")
     return fields
-
-
-class Stream:
-    """Messages of one end of a socket.
-
-    :param wait: is called before each read; may raise
-    """
-
-    def __init__(self, end: socket.socket, wait: Callable[[], None] = lambda: None) -> None:
-        self._end = end
-        self._wait = wait
-
-    def send(self, number: int, fields: Sequence[Field]) -> None:
-        """Send a message."""
-        self._end.sendall(packed(number, fields))
-
-    def receive(self) -> tuple[int, bytes]:
-        """Return the number of the next message, and its fields as they are.
-
-        :raises EOFError: if the other end is closed
-        :raises Garbage: if it is too large
-        """
-        size, number = _HEAD.unpack(self._exactly(_HEAD.size))
-        if not _SIZE.size <= size <= MAX_MESSAGE:
-            raise Garbage(f"a message says that it has {size} bytes")
-        return number, self._exactly(size - _SIZE.size)
-
-    def _exactly(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            self._wait()
-            part = self._end.recv(size - len(parts))
-            if not part:
-                raise EOFError
-            parts += part
-        return bytes(parts)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ompd.runtimes.hosted.dmpl.protocol import (
-    CALLBACKS,
-    MAX_MESSAGE,
-    MAX_NAME,
-    RESULT,
-    Callback,
-    Field,
-    Garbage,
-    Stream,
-    unpacked,
-)
+from ompd.runtimes.hosted.dmpl.protocol import CALLBACKS, MAX_DATA, MAX_NAME, Callback, Field, packed, unpacked
+from ompd.runtimes.hosted.protocol import ANSWER, CALLBACK, NUMBER
+from ompd.runtimes.hosted.results import Malformed
+from ompd.runtimes.hosted.worker.channel import Channel, stop
 
 
 class _Sizes(ctypes.Structure):
@@ -62,22 +55,25 @@ class _Structure(ctypes.Structure):
 class Table:
     """The callbacks as C has them: what each does is asked of the debugger."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._owner = get_ident()
         self._texts: dict[int, ctypes.Array[ctypes.c_char]] = {}  # that a library may still read
         self._storage: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self.structure = self._structure()
 
     def ask(self, what: Callback, *fields: Field) -> list[Any]:
         """Return the debugger's answer; ends the process if there is none."""
+        if get_ident() != self._owner:
+            stop(b"the library called back from a thread of its own")
+        self._channel.send(CALLBACK, NUMBER.pack(what), packed(fields))
+        kind, body = self._channel.receive()
+        if kind != ANSWER:
+            stop(b"no answer")
         try:
-            self._stream.send(what, fields)
-            number, body = self._stream.receive()
-            if number != RESULT:
-                raise Garbage(f"message {number} is no result")
             return unpacked(body, CALLBACKS[what][1])
-        except (OSError, EOFError, Garbage):
-            os._exit(0)  # nobody is there any more
+        except Malformed as error:
+            stop(str(error).encode())
 
     def _structure(self) -> ctypes.Structure:
         functions: tuple[Callable[..., Any], ...] = (
@@ -134,12 +130,12 @@ class Table:
         return int(code)
 
     def _target_to_host(self, thread: int | None, data: int | None, result: int | None, size: int) -> None:
-        if data and result and 0 < size < MAX_MESSAGE // 2:
+        if data and result and 0 < size <= MAX_DATA:
             (swapped,) = self.ask(Callback.TARGET_TO_HOST, thread or 0, ctypes.string_at(data, size))
             ctypes.memmove(result, swapped, min(len(swapped), size))
 
     def _malloc(self, size: int) -> int:
-        if size >= MAX_MESSAGE:
+        if size > MAX_DATA:
             return int(self.ask(Callback.MALLOC, size, 0)[0])
         storage = ctypes.create_string_buffer(max(size, 1))
         address = ctypes.addressof(storage)

@@ -5,7 +5,7 @@ Four layers, each in force where the kernel and the system have it: limits of re
 system calls that are allowed, by libseccomp where it is installed. What is not in force is reported, and is no failure.
 
 It runs in the worker's process, whose interpreter may know nothing else of ompd: it imports Python's own library alone.
-As a program it confines itself and becomes another: ``python -I sandbox.py --exec PROGRAM [ARGUMENT …]``.
+As a program it confines itself and becomes another: ``python -I sandbox.py --exec MEMORY PROGRAM [ARGUMENT …]``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 # Memory that a worker maps without using it, besides what its library may have.
 _ADDRESS_SPACE = 1 << 30
 _FREE_FILES = 32
-_MEMORY = 1 << 30
 _SECONDS = 3600  # of processor time, for a worker whose debugger was killed
+
+_OWN_FAULT = 70  # as in ompd.runtimes.hosted.protocol
 
 _PR_SET_NO_NEW_PRIVS = 38
 # landlock(7). These numbers are the same on all processors.
@@ -87,14 +88,17 @@ def confine(memory: int, *, becomes: str | None = None) -> dict[str, str]:
 
     :param memory: bytes that it may take besides what it has
     :param becomes: the program that it is about to become, if it is
+    :raises ValueError: if nothing can be read of the loader that this program needs
     """
+    # Its loader has to stay executable: without that all of Landlock would be left out.
+    executables = _executables(becomes) if becomes is not None else ()
     os.chdir("/")
     os.umask(0o077)
     filters: list[_Filter] = []
     report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # while it may be loaded
     report["limits"] = _reason(lambda: _limit(memory))
     report["no new privileges"] = _reason(_refuse_privileges)
-    report["Landlock"] = _reason(lambda: _restrict_files(becomes))
+    report["Landlock"] = _reason(lambda: _restrict_files(executables))
     report["seccomp"] = report.pop("libseccomp") or _reason(filters[0].load)
     return report
 
@@ -155,7 +159,7 @@ def landlock_version() -> int:
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)))
 
 
-def _restrict_files(becomes: str | None) -> None:
+def _restrict_files(executables: Sequence[str]) -> None:
     libc, version = _libc(), landlock_version()
     if version < 1:
         raise OSError("the kernel does not offer it")
@@ -166,25 +170,37 @@ def _restrict_files(becomes: str | None) -> None:
     try:
         for path in (*_SYSTEM, os.path.dirname(os.__file__), "/proc/self"):  # noqa: PTH120
             _allow(libc, ruleset, path, _READ_FILE | _READ_DIR)
-        if becomes is not None:
-            # The program's loader, and the C library beside it, may be those of another installation.
-            for path in (becomes, os.path.dirname(_interpreter(becomes)), *_LOADERS):  # noqa: PTH120
-                _allow(libc, ruleset, path, _READ_FILE | _READ_DIR | _EXECUTE)
+        for path in executables:
+            _allow(libc, ruleset, path, _READ_FILE | _READ_DIR | _EXECUTE)
         _refuse_privileges()
         _check(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
 
 
+def _executables(program: str) -> Sequence[str]:
+    # The program's loader, and the C library beside it, may be those of another installation.
+    try:
+        return (program, os.path.dirname(_interpreter(program)), *_LOADERS)  # noqa: PTH120
+    except (OSError, struct.error) as error:
+        raise ValueError(f"{program} is no program that can be confined: {error}") from error
+
+
 def _interpreter(program: str) -> str:
     # The loader that a program names (PT_INTERP), "" if it names none.
     with open(program, "rb") as file:  # noqa: PTH123
         head = file.read(4096)
+    if head[:4] != b"\x7fELF":
+        raise OSError("not in ELF format")
     is_wide = head[4:5] == b"\2"
     place, size, count = struct.unpack_from("=32xQ14xHH" if is_wide else "=28xI10xHH", head)
-    for at in range(place, min(place + size * count, len(head) - size), size):
+    if size < 32 or place + size * count > len(head):
+        raise OSError("program headers that are not at its start")
+    for at in range(place, place + size * count, size):
         if struct.unpack_from("=I", head, at)[0] == _PT_INTERP:
             start, length = struct.unpack_from("=8x Q 16x Q" if is_wide else "=4x I 8x I", head, at)
+            if not 1 < length <= len(head) - start:
+                raise OSError("the name of its loader is not at its start")
             return os.fsdecode(head[start : start + length].rstrip(b"\0"))
     return ""
 
@@ -268,14 +284,25 @@ class _Filter:
             raise OSError(-result, os.strerror(-result))
 
 
-def _become(arguments: Sequence[str]) -> None:
+def _become(memory: int, arguments: Sequence[str]) -> None:
     program = arguments[0]
-    if not protects(confine(_MEMORY, becomes=program)):
-        os.write(2, f"{UNCONFINED}\n".encode())  # its host reads it as what the library prints
-    os.execv(program, list(arguments))
+    try:
+        report = confine(memory, becomes=program)
+    except ValueError as error:
+        os.write(2, f"{error}\n".encode())
+        sys.exit(_OWN_FAULT)
+    if not protects(report):
+        os.write(2, f"{UNCONFINED}\n".encode())  # its host reads it where the library prints
+    try:
+        os.execv(program, list(arguments))
+    except OSError as error:
+        # Also where the loader that it names is missing: that of 32 bits is in a package of its own.
+        os.write(2, f"{program}, or the loader that it needs, cannot be run: {error.strerror}\n".encode())
+        sys.exit(_OWN_FAULT)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] != ["--exec"] or not sys.argv[2:] or not sys.argv[2].startswith("/"):
-        sys.exit("usage: sandbox.py --exec /PATH/OF/PROGRAM [ARGUMENT ...]")
-    _become(sys.argv[2:])
+    given = [*sys.argv[1:4], "", "", ""]
+    if given[0] != "--exec" or not given[1].isdigit() or not given[2].startswith("/"):
+        sys.exit("usage: sandbox.py --exec MEMORY /PATH/OF/PROGRAM [ARGUMENT ...]")
+    _become(int(given[1]), sys.argv[3:])

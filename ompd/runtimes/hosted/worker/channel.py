@@ -14,21 +14,33 @@ from ompd.runtimes.hosted.protocol import (
     ENTRY,
     HEADER,
     MAX_MESSAGE,
+    OWN_FAULT,
     PAGE,
+    READY,
+    READY_HEAD,
+    VERSION,
     WARNING,
     message,
+    packed_rows,
 )
 
 TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
     # Takes an entry of an answer: what, the context, two words, the bytes
     Keep = Callable[[int, int, int, int, bytes], None]
 
 _MAX_WARNINGS, _MAX_TEXT = 100, 2000
 _PIECE = 1 << 18
+
+
+def stop(fault: bytes) -> NoReturn:
+    """End the process for a fault that its host reads. May be called from C, through which no exception passes."""
+    os.write(2, fault + b"\n")
+    os._exit(OWN_FAULT)
 
 
 class Channel:
@@ -67,7 +79,7 @@ class Channel:
         """Return kind and body of the host's next message. Ends the process if the host has gone."""
         size, kind = HEADER.unpack(self._exactly(HEADER.size))
         if size > MAX_MESSAGE:
-            os._exit(1)
+            stop(b"a message is too large")
         return kind, self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
@@ -90,6 +102,16 @@ class Channel:
             self._socket.sendall(message(kind, *parts))
         except OSError:
             os._exit(0)
+
+    def ready(self, api_version: int, version_string: bytes, functions: Sequence[tuple[int, str]]) -> None:
+        """Say that the library has been loaded: what it is, and which functions of its interface it has."""
+        rows = [(0, 0, version_string), *((number, 0, name.encode()) for number, name in functions)]
+        self.send(READY, READY_HEAD.pack(VERSION, 0, 0, len(rows), api_version), packed_rows(rows))
+
+    def refuse(self, outcome: int, code: int, text: str, api_version: int = 0) -> None:
+        """Say why the library cannot be used: the loader's words, or a function's name."""
+        row = packed_rows([(0, 0, text.encode("utf-8", "replace"))])
+        self.send(READY, READY_HEAD.pack(VERSION, outcome, code, 1, api_version), row)
 
     def warn(self, text: bytes) -> None:
         """Send what the library has printed, or else does; the first hundred times of a batch."""
@@ -115,7 +137,7 @@ class Channel:
         self.send(CALLBACK, CALLBACK_HEAD.pack(which, context, thread, *words, 0), raw)
         kind, body = self.receive()
         if kind != ANSWER:
-            os._exit(1)
+            stop(b"no answer")
         code, count = ANSWER_HEAD.unpack_from(body)
         offset = ANSWER_HEAD.size
         for _ in range(count):

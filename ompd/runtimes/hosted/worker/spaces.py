@@ -9,6 +9,7 @@ from ompd.runtimes.hosted.protocol import (
     ASK_SYMBOL,
     ASK_THREAD,
     BYTES,
+    MAX_PAGES,
     PAGE,
     PAGES,
     SIZES,
@@ -18,7 +19,6 @@ from ompd.runtimes.hosted.protocol import (
 from ompd.runtimes.hosted.worker.channel import Channel
 
 # ompd_rc_t
-_MAX_PAGES = 1 << 16
 OK, BAD_INPUT, ERROR, CALLBACK_ERROR = 0, 3, 4, 12
 
 
@@ -52,7 +52,7 @@ class Spaces:
         if space is None:
             return
         if what == PAGES:
-            if len(space.pages) > _MAX_PAGES:
+            if len(space.pages) + len(raw) // PAGE > MAX_PAGES:
                 space.pages.clear()
             for offset in range(0, len(raw), PAGE):
                 space.pages[(first + offset) // PAGE] = raw[offset : offset + PAGE]

@@ -1,41 +1,25 @@
-/* Hosts an OMPD library for a debugger of another architecture, as for 32-bit libraries and a debugger of 64 bits: speaks the
- * protocol of docs/hosted-protocol.md, and knows nothing else. It ends as soon as the debugger is gone, or says what
- * cannot be. Little-endian machines alone. */
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+/* OMPD: makes the calls of the host's batches, and serves what the library calls back for. */
+#include "host.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-enum kind { READY = 1, BATCH, RESULTS, CALLBACK, ANSWER, WARNING, FINISH, FINISHED };
-enum outcome { CALLED, ABSENT, NOT_CALLED, NO_HANDLE, BAD_HANDLE, BAD_TEXT, ENDLESS, BAD_CODE, BAD_SIZE, UNLOADED };
+#include <dlfcn.h>
+
 enum rc {
     OK, UNAVAILABLE, STALE_HANDLE, BAD_INPUT, ERROR, UNSUPPORTED, NEEDS_STATE_TRACKING, INCOMPATIBLE, DEVICE_READ_ERROR,
     DEVICE_WRITE_ERROR, NOMEM, INCOMPLETE, CALLBACK_ERROR, INCOMPATIBLE_HANDLE, RC_COUNT
 };
 enum { ASK_SIZES = 1, ASK_SYMBOL, ASK_MEMORY, ASK_STRING, ASK_THREAD };
 enum { SIZES = 1, SYMBOL, PAGES, BYTES, THREAD };
-enum { PAGE = 4096, MAX_MESSAGE = 64 << 20, MAX_TEXT = 1 << 20, MAX_ID = 64, MAX_ROWS = 4096, MAX_WARNINGS = 100 };
+enum { MAX_ID = 64, MAX_ROWS = 4096, MAX_ALL_ROWS = MAX_MESSAGE / 2 };
 #define MAX_ALLOCATED ((uint64_t)1 << 30)
 #define UNWRITTEN (-0x6F6D70645F6E6F6ELL)
 
-#define PACKED __attribute__((packed))
-struct PACKED header { uint32_t size, kind; };
-struct PACKED ready { uint32_t version, outcome; int32_t code; uint32_t rows; int64_t api; };
 struct PACKED batch { uint32_t releases, forgets, adds, calls; };
 struct PACKED call { uint16_t function, count; uint32_t makes; uint64_t words[5]; };
 struct PACKED results { uint32_t count, blocks, kilobytes; };
 struct PACKED result { int32_t code; uint32_t outcome, rows, begun; uint64_t words[4]; };
-struct PACKED row { uint64_t first, second; uint32_t size; };
 struct PACKED callback { uint32_t which, context; uint64_t thread, words[3]; };
 struct PACKED answer { int32_t code; uint32_t entries; };
 struct PACKED entry { uint32_t what, context; uint64_t first, second; uint32_t size; };
@@ -65,116 +49,11 @@ enum { FUNCTION_COUNT = sizeof FUNCTIONS / sizeof *FUNCTIONS };
 enum {
     PROCESS_INITIALIZE = 1, DEVICE_INITIALIZE = 2, ENUMERATE_STATES = 20, DISPLAY_CONTROL_VARS = 22, ENUMERATE_ICVS = 23,
     THREAD_ID_KINDS = 27, REL_SPACE = 29, REL_THREAD, REL_PARALLEL, REL_TASK, REL_DISPLAY, GET_API_VERSION = 34,
-    GET_VERSION_STRING, INITIALIZE, FINALIZE, LOAD
+    GET_VERSION_STRING, INITIALIZE, FINALIZE
 };
 
-static int end;                            /* of the socket */
-static volatile uint64_t *progress;        /* calls begun, the function that runs */
-static uint64_t begun;
-static pid_t own_process, own_thread;
-static int warnings;
-static bool is_elsewhere;
+static bool is_elsewhere; /* whether the library has called from another thread than the one that called it */
 static void *entry_points[FUNCTION_COUNT];
-
-static _Noreturn void stop(const char *fault)
-{
-    if (fault)
-        dprintf(2, "%s\n", fault);
-    _exit(fault ? 70 : 0);
-}
-
-static void *get(size_t size)
-{
-    void *memory = calloc(1, size ? size : 1);
-    if (!memory)
-        stop("no memory");
-    return memory;
-}
-
-/* Messages */
-
-struct buffer {
-    char *bytes;
-    size_t size, room;
-};
-
-static void put(struct buffer *buffer, const void *bytes, size_t size)
-{
-    if (buffer->size + size > buffer->room) {
-        buffer->room = 2 * (buffer->size + size);
-        buffer->bytes = realloc(buffer->bytes, buffer->room);
-        if (!buffer->bytes)
-            stop("no memory");
-    }
-    if (size)
-        memcpy(buffer->bytes + buffer->size, bytes, size);
-    buffer->size += size;
-}
-
-static void put_row(struct buffer *rows, uint64_t first, uint64_t second, const char *text, size_t size)
-{
-    struct row row = {first, second, (uint32_t)size};
-    put(rows, &row, sizeof row);
-    put(rows, text, size);
-}
-
-static void receive_exactly(void *buffer, size_t size)
-{
-    for (char *at = buffer; size;) {
-        ssize_t part = read(end, at, size);
-        if (part < 0 && errno == EINTR)
-            continue;
-        if (part <= 0)
-            stop(NULL);
-        at += part;
-        size -= (size_t)part;
-    }
-}
-
-static void send_exactly(const void *bytes, size_t size)
-{
-    for (const char *at = bytes; size;) {
-        ssize_t part = write(end, at, size);
-        if (part < 0 && errno == EINTR)
-            continue;
-        if (part <= 0)
-            stop(NULL);
-        at += part;
-        size -= (size_t)part;
-    }
-}
-
-/* A process that the library has forked sends nothing, and ends. */
-static void send_message(enum kind kind, const struct buffer *body)
-{
-    struct header header = {(uint32_t)body->size, kind};
-    if (getpid() != own_process)
-        stop(NULL);
-    send_exactly(&header, sizeof header);
-    send_exactly(body->bytes, body->size);
-}
-
-static uint32_t receive(struct buffer *body)
-{
-    struct header header;
-    receive_exactly(&header, sizeof header);
-    if (header.size > MAX_MESSAGE)
-        stop("a message is too large");
-    body->size = body->room = header.size;
-    body->bytes = get(header.size);
-    receive_exactly(body->bytes, header.size);
-    return header.kind;
-}
-
-static void warn(const char *text)
-{
-    struct buffer body = {0};
-    if (++warnings > MAX_WARNINGS)
-        return;
-    put(&body, text, strnlen(text, 2000));
-    send_message(WARNING, &body);
-    free(body.bytes);
-}
 
 /* What the library has allocated */
 
@@ -232,6 +111,7 @@ struct space {
     struct space *next;
     uint32_t context;
     struct page *pages[BUCKETS];
+    size_t page_count;
     bool has_sizes, is_swapped;
     uint8_t sizes[6];
 };
@@ -254,17 +134,25 @@ static void add_space(uint32_t context)
     spaces = space;
 }
 
+static void drop_pages(struct space *space)
+{
+    for (size_t bucket = 0; bucket < BUCKETS; bucket++) {
+        for (struct page *page = space->pages[bucket], *next; page; page = next) {
+            next = page->next;
+            free(page);
+        }
+        space->pages[bucket] = NULL;
+    }
+    space->page_count = 0;
+}
+
 static void drop_space(uint32_t context)
 {
     for (struct space **at = &spaces; *at; at = &(*at)->next)
         if ((*at)->context == context) {
             struct space *space = *at;
             *at = space->next;
-            for (size_t bucket = 0; bucket < BUCKETS; bucket++)
-                for (struct page *page = space->pages[bucket], *next; page; page = next) {
-                    next = page->next;
-                    free(page);
-                }
+            drop_pages(space);
             free(space);
             return;
         }
@@ -280,6 +168,8 @@ static struct page *page_at(struct space *space, uint64_t address)
 
 static void keep_pages(struct space *space, uint64_t address, const char *bytes, size_t size)
 {
+    if (space->page_count + size / PAGE > MAX_PAGES)
+        drop_pages(space);
     for (; size >= PAGE; address += PAGE, bytes += PAGE, size -= PAGE) {
         struct page *page = page_at(space, address);
         if (!page) {
@@ -287,6 +177,7 @@ static void keep_pages(struct space *space, uint64_t address, const char *bytes,
             page->address = address;
             page->next = space->pages[address / PAGE % BUCKETS];
             space->pages[address / PAGE % BUCKETS] = page;
+            space->page_count++;
         }
         memcpy(page->bytes, bytes, PAGE);
     }
@@ -321,44 +212,38 @@ static int ask(struct space *space, uint32_t which, uint64_t thread, uint64_t fi
                size_t size, struct wanted *wanted)
 {
     struct callback question = {which, space->context, thread, {first, second, 0}};
-    struct buffer body = {0};
-    put(&body, &question, sizeof question);
-    put(&body, bytes, size);
-    send_message(CALLBACK, &body);
-    free(body.bytes);
-    if (receive(&body) != ANSWER || body.size < sizeof(struct answer))
-        stop("no answer");
+    struct buffer asked = {0}, body;
+    put(&asked, &question, sizeof question);
+    put(&asked, bytes, size);
+    ask_host(&asked, &body);
     struct answer answer;
-    memcpy(&answer, body.bytes, sizeof answer);
-    size_t at = sizeof answer;
+    take(&body, &answer, sizeof answer);
     for (uint32_t number = 0; number < answer.entries; number++) {
         struct entry entry;
-        if (body.size - at < sizeof entry)
+        take(&body, &entry, sizeof entry);
+        const char *found = body.bytes + body.at;
+        if (entry.size > body.size - body.at)
             stop("an answer is too short");
-        memcpy(&entry, body.bytes + at, sizeof entry);
-        at += sizeof entry;
-        if (body.size - at < entry.size)
-            stop("an answer is too short");
+        body.at += entry.size;
         struct space *of = space_of((void *)(uintptr_t)entry.context);
         if (of && entry.what == PAGES)
-            keep_pages(of, entry.first, body.bytes + at, entry.size);
+            keep_pages(of, entry.first, found, entry.size);
         if (of && entry.what == SIZES && entry.size >= sizeof of->sizes) {
-            memcpy(of->sizes, body.bytes + at, sizeof of->sizes);
+            memcpy(of->sizes, found, sizeof of->sizes);
             of->is_swapped = entry.first != 0;
             of->has_sizes = true;
         }
         bool is_wanted = of == space && entry.what == wanted->what && !wanted->found;
         if (is_wanted && (entry.what == SYMBOL || entry.what == THREAD))
-            is_wanted = entry.first == wanted->first && entry.size == size && !memcmp(body.bytes + at, bytes, size);
+            is_wanted = entry.first == wanted->first && entry.size == size && !memcmp(found, bytes, size);
         if (is_wanted) {
             wanted->first = entry.first;
             wanted->second = entry.second;
             wanted->size = entry.size < wanted->room ? entry.size : wanted->room;
             if (wanted->bytes)
-                memcpy(wanted->bytes, body.bytes + at, wanted->size);
+                memcpy(wanted->bytes, found, wanted->size);
             wanted->found = true;
         }
-        at += entry.size;
     }
     free(body.bytes);
     return answer.code;
@@ -367,7 +252,7 @@ static int ask(struct space *space, uint32_t which, uint64_t thread, uint64_t fi
 /* Whose thread calls back. */
 static bool is_own(void)
 {
-    if (syscall(SYS_gettid) == own_thread)
+    if (is_own_thread())
         return true;
     is_elsewhere = true;
     return false;
@@ -536,19 +421,6 @@ static struct held *new_held(uint32_t number)
     held->next = handles[number % BUCKETS];
     handles[number % BUCKETS] = held;
     return held;
-}
-
-static void begin_call(uint32_t function)
-{
-    progress[0] = ++begun;
-    progress[1] = function;
-}
-
-static void end_call(void)
-{
-    if (getpid() != own_process)
-        stop(NULL);
-    progress[1] = 0;
 }
 
 static void release_held(struct held *held)
@@ -842,13 +714,11 @@ static struct result perform(const struct call *call, const char *blob, size_t b
 
 /* Batches */
 
-static void serve(const struct buffer *body)
+static void serve(struct buffer *body)
 {
     struct batch batch;
     struct buffer found = {0}, rows = {0}, message = {0};
-    if (body->size < sizeof batch)
-        stop("a batch is too short");
-    memcpy(&batch, body->bytes, sizeof batch);
+    take(body, &batch, sizeof batch);
     uint64_t numbers = (uint64_t)batch.releases + batch.forgets + 2 * (uint64_t)batch.adds;
     uint64_t calls_at = sizeof batch + 4 * numbers, blob_at = calls_at + (uint64_t)batch.calls * sizeof(struct call);
     if (blob_at > body->size)
@@ -870,10 +740,15 @@ static void serve(const struct buffer *body)
     for (uint32_t index = 0; index < batch.calls; index++) {
         struct call call;
         memcpy(&call, body->bytes + calls_at + (uint64_t)index * sizeof call, sizeof call);
+        size_t start = rows.size;
         struct result result = perform(&call, body->bytes + blob_at, (size_t)(body->size - blob_at), &rows);
         if (call.makes && (result.code || result.outcome) && !held_at(call.makes))
             new_held(call.makes)->code = result.code;
-        result.begun = (uint32_t)begun;
+        if (rows.size > MAX_ALL_ROWS) {
+            rows.size = start;
+            result = failed(ERROR, BAD_SIZE);
+        }
+        result.begun = calls_begun();
         put(&found, &result, sizeof result);
     }
     if (is_elsewhere) {
@@ -887,47 +762,14 @@ static void serve(const struct buffer *body)
     send_message(RESULTS, &message);
     free(found.bytes);
     free(rows.bytes);
-    free(message.bytes);
 }
 
 /* Beginning and end */
 
-static _Noreturn void refuse(enum outcome outcome, int code, const char *text, int64_t version)
+static void start(void *library)
 {
-    struct ready head = {1, outcome, code, 1, version};
-    struct buffer message = {0};
-    put(&message, &head, sizeof head);
-    put_row(&message, 0, 0, text, strnlen(text, MAX_TEXT));
-    send_message(READY, &message);
-    stop(NULL);
-}
-
-static void *load(int count, char **steps)
-{
-    void *handle = NULL;
-    begin_call(LOAD);
-    for (int at = 0; at + 2 < count; at += 3) {
-        char path[64];
-        int descriptor = atoi(steps[at + 1]);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-        int mode = RTLD_NOW | (atoi(steps[at + 2]) ? RTLD_GLOBAL : RTLD_LOCAL);
-        handle = dlopen(descriptor < 0 ? steps[at] : path, descriptor < 0 ? mode | RTLD_NOLOAD : mode);
-        if (!handle) {
-            const char *fault = dlerror();
-            refuse(UNLOADED, 0, fault ? fault : steps[at], 0);
-        }
-    }
-    end_call();
-    if (!handle)
-        refuse(UNLOADED, 0, "nothing to load", 0);
-    return handle;
-}
-
-static void start(int count, char **steps)
-{
-    void *handle = load(count, steps);
     for (uint32_t function = 1; function < FUNCTION_COUNT; function++)
-        entry_points[function] = dlsym(handle, FUNCTIONS[function].name);
+        entry_points[function] = dlsym(library, FUNCTIONS[function].name);
     static const uint8_t needed[] = {GET_API_VERSION, INITIALIZE, PROCESS_INITIALIZE};
     for (size_t at = 0; at < sizeof needed; at++)
         if (!entry_points[needed[at]])
@@ -947,22 +789,17 @@ static void start(int count, char **steps)
     code = run(INITIALIZE, &words);
     if (code != OK)
         refuse(CALLED, code, FUNCTIONS[INITIALIZE].name, version);
-    struct buffer message = {0}, rows = {0};
-    struct ready head = {1, CALLED, 0, 1, version};
-    put_row(&rows, 0, 0, text, text ? strnlen(text, MAX_TEXT) : 0);
+    const char *names[FUNCTION_COUNT];
+    uint32_t numbers[FUNCTION_COUNT], count = 0;
     for (uint32_t function = 1; function < FUNCTION_COUNT; function++)
         if (entry_points[function]) {
-            put_row(&rows, function, 0, FUNCTIONS[function].name, strlen(FUNCTIONS[function].name));
-            head.rows++;
+            names[count] = FUNCTIONS[function].name;
+            numbers[count++] = function;
         }
-    put(&message, &head, sizeof head);
-    put(&message, rows.bytes, rows.size);
-    send_message(READY, &message);
-    free(rows.bytes);
-    free(message.bytes);
+    ready(version, text, names, numbers, count);
 }
 
-static _Noreturn void finish(void)
+static void finish(void)
 {
     struct words none = {{0}, 0};
     struct buffer message = {0};
@@ -972,53 +809,6 @@ static _Noreturn void finish(void)
     struct results head = {(uint32_t)code, block_count, 0};
     put(&message, &head, sizeof head);
     send_message(FINISHED, &message);
-    stop(NULL);
 }
 
-/* The kernel ends this process when the host's end of the pipe is closed, whatever runs here meanwhile. */
-static void end_with(int lifeline)
-{
-    char nothing;
-    signal(SIGINT, SIG_IGN);
-    fcntl(lifeline, F_SETOWN, getpid());
-    fcntl(lifeline, F_SETSIG, SIGKILL);
-    fcntl(lifeline, F_SETFL, fcntl(lifeline, F_GETFL) | O_ASYNC | O_NONBLOCK);
-    if (read(lifeline, &nothing, 1) == 0)
-        stop(NULL);
-}
-
-static void confine(uint64_t memory)
-{
-    struct rlimit none = {0, 0}, most = {(rlim_t)memory, (rlim_t)memory};
-    setrlimit(RLIMIT_CORE, &none);
-    if ((uint64_t)most.rlim_cur == memory)
-        setrlimit(RLIMIT_AS, &most);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
-
-int main(int argc, char **argv)
-{
-    if (argc < 8)
-        return 1;
-    own_process = getpid();
-    own_thread = (pid_t)syscall(SYS_gettid);
-    end = atoi(argv[1]);
-    end_with(atoi(argv[3]));
-    progress = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[2]), 0);
-    if (progress == MAP_FAILED)
-        return 1;
-    confine(strtoull(argv[4], NULL, 10));
-    start(argc - 5, argv + 5);
-    for (;;) {
-        struct buffer body;
-        uint32_t kind = receive(&body);
-        warnings = 0;
-        if (kind == BATCH)
-            serve(&body);
-        else if (kind == FINISH)
-            finish();
-        else
-            stop("a message of no kind that there is");
-        free(body.bytes);
-    }
-}
+const struct host ompd_host = {"ompd", start, serve, finish};

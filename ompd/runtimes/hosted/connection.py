@@ -1,0 +1,244 @@
+"""A library in a process of its own, whichever interface it has: started, sent messages, served, and ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from struct import error as struct_error
+from typing import NoReturn, TypeVar
+
+from ompd.errors import LibraryError, Rc
+from ompd.records import record
+from ompd.runtimes.hosted.loading.sandbox import UNCONFINED
+from ompd.runtimes.hosted.process import Interface, Limits, Loads, WorkerProcess, interpreters
+from ompd.runtimes.hosted.protocol import (
+    ABSENT,
+    ANSWER,
+    CALLBACK,
+    READY,
+    READY_HEAD,
+    UNLOADED,
+    VERSION,
+    WARNING,
+)
+from ompd.runtimes.hosted.results import Malformed, RowReader, clean
+
+_MAX_WARNINGS = 40
+
+_T = TypeVar("_T")
+
+
+@record
+class Ready:
+    """What a library says of itself once it has been loaded: the version of the interface that it implements, its own
+    version, cleaned, and the functions that it has, by their names in C.
+    """
+
+    api_version: int
+    version_string: str
+    functions: frozenset[str]
+
+
+class Connection:
+    """The process of a library, from its start to its end.
+
+    :param serve: returns the body of the answer to a callback, whose body it gets
+    :param warn: gets what the library prints, cleaned, and what else it does that is not as it should be
+    :param program: the worker, instead of the one in Python
+    :raises LibraryError: if no process can be started
+    """
+
+    def __init__(
+        self,
+        loadable: Loads,
+        interface: Interface,
+        serve: Callable[[bytes], bytes],
+        *,
+        limits: Limits,
+        warn: Callable[[str], None],
+        program: Path | None,
+    ) -> None:
+        self.name = loadable.name
+        self._loadable, self._interface, self._serve = loadable, interface, serve
+        self._limits, self._warn, self._program = limits, warn, program
+        self._warnings = 0
+        self._is_busy = False
+        self._ready: Ready | None = None
+        self._interpreters = iter(interpreters())
+        self._start()
+
+    def _start(self) -> None:
+        interpreter = next(self._interpreters, None)
+        if interpreter is None:
+            raise LibraryError(self.name, None, "no Python interpreter to load it with was found", has_ended=True)
+        self._process = WorkerProcess(self._loadable, self._interface, self._limits, interpreter, self._program)
+        self._process.allow(self._limits.start_seconds)
+
+    @property
+    def error(self) -> LibraryError | None:
+        """Why the library's process has ended, None if it has not."""
+        return self._process.error
+
+    @property
+    def process_id(self) -> int:
+        """The number of the library's process."""
+        return self._process.process_id
+
+    @property
+    def calls(self) -> int:
+        """How many functions of the library have been called."""
+        return self._process.progress.calls
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the library has been waited for."""
+        return self._ready is not None
+
+    def check(self) -> None:
+        """Check that the process runs, and that no call is being made.
+
+        :raises LibraryError: if it has ended, or one is
+        """
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self._is_busy:
+            raise LibraryError(self.name, None, "a call from within a callback, which is not allowed")
+
+    def wait(self) -> Ready:
+        """Return what the library says of itself, once it is ready. Its descriptors have to be open until then.
+
+        :raises LibraryError: if it cannot be loaded or initialised
+        """
+        while self._ready is None:
+            self.check()
+            try:
+                self._ready = self._received_ready()
+            except LibraryError:
+                # If it has called nothing, the interpreter itself does not run here, and another one may.
+                failed = self._process
+                if failed.progress.calls or not self._starts_again():
+                    self._process = failed
+                    self._report_output()
+                    raise
+            except BaseException:
+                self._process.fail("interrupted")
+                raise
+        return self._ready
+
+    def _starts_again(self) -> bool:
+        try:
+            self._start()
+        except LibraryError:
+            return False
+        return True
+
+    def _received_ready(self) -> Ready:
+        body = self._received(READY, self._limits.start_seconds)
+        try:
+            version, outcome, code, count, api_version = READY_HEAD.unpack_from(body)
+            rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
+        except (struct_error, Malformed) as error:
+            raise self._process.fail("its process sent what is no message") from error
+        if version != VERSION or not rows:
+            raise self._process.fail(f"its process speaks version {version} of the protocol")
+        if outcome or code:
+            self._refuse(outcome, code, clean(rows[0].text))
+        return Ready(api_version, clean(rows[0].text), frozenset(clean(row.text) for row in rows[1:]))
+
+    def _refuse(self, outcome: int, code: int, text: str) -> NoReturn:
+        if outcome == UNLOADED:
+            error = LibraryError(self.name, None, f"cannot be loaded: {text}", rc=Rc.INCOMPATIBLE, has_ended=True)
+        elif outcome == ABSENT:
+            fault = f"not {self._interface.title}: it has no function {text}"
+            error = LibraryError(self.name, None, fault, rc=Rc.INCOMPATIBLE, has_ended=True)
+        else:
+            error = LibraryError(self.name, text, returned(code), rc=rc_of(code), has_ended=True)
+        raise self._process.end_for(error)
+
+    def exchange(
+        self, kind: int, parts: Sequence[bytes], wanted: int, read: Callable[[bytes], _T], calls: int = 0
+    ) -> _T:
+        """Send a message, and return the answer to it. What is called back for in between is served.
+
+        :param wanted: the kind of the answer
+        :param read: reads its body
+        :param calls: how many functions of the library it may call in all, beside the first one
+        :raises LibraryError: if the process has ended, or ends
+        """
+        self.wait()
+        self.check()
+        self._is_busy = True
+        try:
+            self._process.allow(self._limits.seconds, calls)
+            self._process.send(kind, *parts)
+            return self._read(self._received(wanted, self._limits.seconds), read)
+        except LibraryError:
+            self._report_output()
+            raise
+        except BaseException:
+            # Interrupted: whatever comes next would be taken for the answer to another question.
+            self._process.fail("interrupted")
+            raise
+        finally:
+            self._is_busy = False
+
+    def _read(self, body: bytes, read: Callable[[bytes], _T]) -> _T:
+        try:
+            return read(body)
+        except (struct_error, Malformed, IndexError) as error:
+            raise self._process.fail("its process sent what is no answer") from error
+
+    def _received(self, wanted: int, seconds: float) -> bytes:
+        # Serves what comes in between.
+        while True:
+            kind, body = self._process.receive(seconds)
+            if kind == CALLBACK:
+                begun = time.monotonic()
+                answer = self._read(body, self._serve)
+                self._process.excuse(time.monotonic() - begun)
+                self._process.send(ANSWER, answer)
+            elif kind == WARNING:
+                self.report(body)
+            elif kind == wanted:
+                self._report_output()
+                return body
+            else:
+                raise self._process.fail("its process sent what is no answer")
+
+    def report(self, text: str | bytes) -> None:
+        """Pass on what the library does that is not as it should be, the first times."""
+        self._warnings += 1
+        if self._warnings <= _MAX_WARNINGS:
+            self._warn(f"{self.name}: {clean(text)}")
+        if self._warnings == _MAX_WARNINGS:
+            self._warn(f"{self.name}: prints more than {_MAX_WARNINGS} lines, of which the rest is left out")
+
+    def _report_output(self) -> None:
+        for line in self._process.output():
+            # The one line that a worker itself prints, before the library is loaded.
+            self.report(line if line == UNCONFINED else f"printed {line}")
+
+    def end(self) -> None:
+        """End the process, which gets some time to do so by itself."""
+        self._process.end()
+
+    def fail(self, fault: str) -> None:
+        """End the process now. Whoever uses it afterwards is refused for that *fault*, or for an earlier one."""
+        self._process.end_for(LibraryError(self.name, None, fault, has_ended=True))
+
+
+def rc_of(code: int) -> Rc:
+    """Return what a return code of OMPD stands for: an error, whatever it is."""
+    try:
+        return Rc(code) or Rc.ERROR
+    except ValueError:
+        return Rc.ERROR
+
+
+def returned(code: int) -> str:
+    """Return a return code of OMPD as messages have it."""
+    try:
+        return f"ompd_rc_{Rc(code).name.lower()}"
+    except ValueError:
+        return f"code {code}, which OMPD does not have,"
