@@ -6,16 +6,16 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full fuzz real bench lint graph pyz tools intel clean
+.PHONY: demo test test-full fuzz real bench lint graph pyz tools intel host32 host32-if-possible clean
 
-demo: $(VENV)/.ready
+demo: $(VENV)/.ready host32-if-possible
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
 
-test: $(VENV)/.ready tools intel
+test: $(VENV)/.ready tools intel host32-if-possible
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 # The product of all axes where `test` takes pairs: some forty minutes.
-test-full: $(VENV)/.ready tools intel
+test-full: $(VENV)/.ready tools intel host32-if-possible
 	@$(BIN)/python -m tests.builds --fetch || echo "what could not be fetched is not tested"
 	@$(BIN)/python -m tests.support.tools libomp || echo "tests of a libomp with debug information are skipped"
 	OMPD_FULL=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(PYTEST_ARGS)
@@ -74,5 +74,19 @@ tools: $(VENV)/.ready
 intel: $(VENV)/.ready
 	@$(BIN)/python -m tests.support.tools intel
 
+# The program that hosts libraries of 32 bits, in the package (docs/hosted.md). HOST32_CFLAGS are what gcc needs for it
+# beside -m32.
+HOST32 := ompd/runtimes/hosted/host32
+
+host32:
+	@$(MAKE) -s -C runtime_stub host32 || \
+	    { echo "gcc -m32 does not build programs here: install its C library of 32 bits (Debian: gcc-multilib)"; exit 1; }
+	@cp runtime_stub/build/host32 $(HOST32).new && mv $(HOST32).new $(HOST32)
+
+# Part of the set-up. Without a C library of 32 bits all but such libraries works.
+host32-if-possible:
+	@$(MAKE) -s host32 2>/dev/null || \
+	    echo "libraries of 32 bits cannot be hosted: gcc -m32 does not link here (\`make host32\` says why)"
+
 clean:
-	rm -rf $(VENV) .cache dist
+	rm -rf $(VENV) .cache dist $(HOST32)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.support import Missing, Stopped, clean_environment, stopped
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.command import facts, same_or_unavailable
 from tests.support.compression import zstd_frame
+from tests.support.m32 import m32_flags
 from tools import pyz
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
@@ -79,6 +82,29 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
+def wheel_with_host(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a checkout in which the program was built that hosts libraries of 32 bits."""
+    folder = tmp_path_factory.mktemp("with-host")
+    shutil.unpack_archive(built[1], folder / "unpacked")
+    (source,) = (folder / "unpacked").iterdir()
+    flags = m32_flags()
+    options = shlex.join((*flags.compile, *flags.link))
+    # As in a checkout: what a release leaves out is there, too.
+    for name in ("Makefile", "MANIFEST.in"):
+        shutil.copy(CHECKOUT / name, source)
+    shutil.copytree(CHECKOUT / "runtime_stub", source / "runtime_stub", ignore=shutil.ignore_patterns("build"))
+    run("make", "-s", "host32", f"HOST32_CFLAGS={options}", cwd=source)
+    python = environment(folder / "builder", "setuptools", "wheel")
+    run(python, "-c", BACKEND.format(what="build_sdist"), folder, cwd=source)
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert not [name for name in archive.getnames() if "host32" in name]
+    run(python, "-c", BACKEND.format(what="build_wheel"), folder, cwd=source)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
 def core() -> Stopped:
     return stopped("hang")
 
@@ -94,6 +120,19 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
     assert zipfile.ZipFile(built[0]).read(entry_points).decode().split() == [
         *("[console_scripts]", "ompd", "=", "ompd.start:main")
     ]
+
+
+def test_the_program_for_32_bits_is_in_the_wheel_where_it_was_built(
+    built: tuple[Path, Path], wheel_with_host: Path, tmp_path: Path
+) -> None:
+    without, names = (set(zipfile.ZipFile(wheel).namelist()) for wheel in (built[0], wheel_with_host))
+    assert names - without == {"ompd/runtimes/hosted/host32"} and without <= names
+    python = environment(tmp_path / "fresh", wheel_with_host)
+    program = run(
+        *(python, "-c", "from ompd.runtimes.hosted.narrow import PROGRAM; print(PROGRAM)"), cwd=tmp_path
+    ).stdout.strip()
+    assert program.startswith(str(tmp_path)) and os.access(program, os.X_OK)
+    run(program, cwd=tmp_path, code=1)  # it runs, and lacks its arguments
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["wheel", "sdist"])

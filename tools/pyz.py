@@ -53,7 +53,7 @@ def make(output: Path) -> list[str]:
                     continue
                 (inside / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(str(distribution(name).locate_file(file)), inside / file)
-        shutil.copytree(ROOT / "ompd", inside / "ompd", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "ompd", inside / "ompd", ignore=shutil.ignore_patterns("__pycache__", "host32"))
         shutil.copyfile(ROOT / "LICENSE", inside / "LICENSE")
         # By no time of a file: the archive stores these less exactly.
         compiled = py_compile.PycInvalidationMode.UNCHECKED_HASH
