@@ -6,9 +6,12 @@ What OMPD has no call for is unknown, and said to be. A library that fails is gi
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from click.testing import CliRunner, Result
 import ompd
 from ompd.commands.main import cli
 from ompd.inspection import Inspection
-from tests.support import FULL, Stopped, fable, stopped
+from tests.support import FULL, Missing, Stopped, fable, stopped
 from tests.support.lldb import VERSIONS, target_create
 from tests.support.lldb_replies import replies
 from tests.support.products import sample
@@ -243,6 +246,38 @@ def test_the_option_is_there_under_lldb(version: int, tmp_path: Path) -> None:
     assert "is in no team" in answers[words[3]]  # the thread that has ended the program is none of OpenMP's
     library = where / "libfable_ompd.so"
     assert len(told("tasks", tmp_path / "small.core", "--ompd-library", library)["tasks"]) == 8
+
+
+_WORKERS = (
+    'script import glob; print("workers:", *[one for file in glob.glob("/proc/self/task/*/children")'
+    ' for one in open(file).read().split() if b"hosted" in open(f"/proc/{one}/cmdline", "rb").read()])'
+)
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize("version", VERSIONS if FULL else VERSIONS[-1:])
+def test_the_process_of_a_library_ends_with_the_stop_and_with_lldb(version: int) -> None:
+    if not Path("/proc/self/task").joinpath(str(os.getpid()), "children").exists():
+        raise Missing("kernel", "it does not list the children of a process", forbidden=True)
+    program = fable.folder() / "program"
+    hosted = "ompd threads --ompd-library named"
+    words = (
+        *(target_create(program), "breakpoint set -n fable_set_lock", "process launch -- abort debug"),
+        *(_WORKERS, hosted, _WORKERS, hosted, _WORKERS),
+        *("process continue", "ompd threads", _WORKERS, hosted, _WORKERS),
+        *(target_create(program, fable.core()), hosted, _WORKERS),
+    )
+    answers = replies(version, *words)
+    assert all("wait_lock" in text or "work" in text for text in answers.all(hosted))
+    before, first, same, over, second, other = (
+        [int(one) for one in text.split("workers:")[1].split()] for text in answers.all(_WORKERS)
+    )
+    assert before == over == [] and first == same and len(first) == len(second) == len(other) == 1
+    assert len({*first, *second, *other}) == 3
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(other[0])
+        assert select.select([descriptor], [], [], 60)[0], "it outlives LLDB"
+        os.close(descriptor)
 
 
 # Libraries that fail

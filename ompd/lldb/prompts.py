@@ -43,16 +43,22 @@ class State:
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
         """Return the session of this stop of *process*, the same one as long as it does not run or gets modules.
 
+        The sessions of stops that are over are closed, and of those whose library runs all but this one: each has a
+        process for it.
+
         :param ompd_library: as for :func:`ompd.from_lldb`
         """
         check_stopped(lldb, process)
         stop = (*stop_of(process), process.GetTarget().GetNumModules())
-        kept = self.sessions.pop((stop[0], ompd_library), None)
-        if kept is not None and kept[0] != stop:
-            kept[1].close()
-            kept = None
+        own = stop[0], ompd_library
+        for key, (then, session) in list(self.sessions.items()):
+            is_other = key != own and ompd_library is not None and key[1] is not None
+            if is_other or not session.target.is_current or (key == own and then != stop):
+                del self.sessions[key]
+                session.close()
+        kept = self.sessions.pop(own, None)
         session = kept[1] if kept is not None else LldbInspection(process, ompd_library=ompd_library)
-        self.sessions[stop[0], ompd_library] = stop, session
+        self.sessions[own] = stop, session
         while len(self.sessions) > _MAX_SESSIONS:
             self.sessions.pop(next(iter(self.sessions)))[1].close()
         return session

@@ -95,6 +95,11 @@ class LldbTarget:
             f"{self.name} is of {machine}, which is not supported", hint=f"supported architectures: {known}"
         )
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the process is still at the stop at which it was asked first."""
+        return stop_of(self.process) == self._stop
+
     def check(self) -> None:
         """Raise unless the process is still at the stop at which it was asked first.
 
@@ -103,7 +108,7 @@ class LldbTarget:
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
-        if stop_of(self.process) != self._stop:
+        if not self.is_current:
             raise StaleHandle(f"{self.name} has run since this session was made")
 
     @cached_property
