@@ -5,6 +5,7 @@ OMPD has none for who holds a lock, for tasks that wait to begin, for barriers a
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -18,6 +19,7 @@ from ompd.contract.plugin import AddressSpace, ParallelHandle, TaskHandle, Threa
 from ompd.errors import LibraryError, Rc, Unavailable
 from ompd.runtimes.hosted.api import Batch, ParallelRef, Pending, SpaceRef, TaskRef, ThreadRef
 from ompd.runtimes.hosted.client import HostedLibrary
+from ompd.runtimes.hosted.worker.callbacks import CallbackTable
 from ompd.session import Session
 from tests.stub.programs import built, core_of
 from tests.support.hosted import loadable
@@ -237,3 +239,40 @@ def test_a_runtime_that_has_not_begun_is_unavailable() -> None:
             library.batch().process_initialize(callbacks).value()
         assert caught.value.rc == Rc.UNAVAILABLE and library.allocated == 0
         assert runtime.space is None
+
+
+def test_a_number_that_cannot_be_converted_is_an_error() -> None:
+    # And not 0. The library is ours, so that it may run here.
+    library = ctypes.CDLL(str(stub_folder() / "libompd_stub.so"))
+    blocks: list[Any] = []
+
+    def allocate(size: int, where: int) -> int:
+        blocks.append(ctypes.create_string_buffer(size))
+        ctypes.c_uint64.from_address(where).value = ctypes.addressof(blocks[-1])
+        return Rc.OK
+
+    def sizes(_: int, where: int) -> int:
+        ctypes.memmove(where, bytes((1, 2, 4, 8, 8, 8)), 6)
+        return Rc.OK
+
+    def fill(*arguments: int) -> int:
+        size, buffer = arguments[-2:]
+        ctypes.memset(buffer, 1, size)
+        return Rc.OK
+
+    functions: dict[str, Callable[..., int]] = {
+        "alloc_memory": allocate,
+        "sizeof_type": sizes,
+        "read_memory": fill,
+        "device_to_host": lambda *_: Rc.DEVICE_READ_ERROR,
+    }
+    table = CallbackTable(*(kind(functions.get(name, lambda *_: Rc.OK)) for name, kind in CallbackTable._fields_))
+    library.ompd_initialize.argtypes = (ctypes.c_int64, ctypes.c_void_p)
+    library.ompd_process_initialize.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    handle = ctypes.c_void_p()
+    assert library.ompd_initialize(201811, ctypes.addressof(table)) == Rc.OK
+    try:
+        assert library.ompd_process_initialize(1, ctypes.addressof(handle)) == Rc.DEVICE_READ_ERROR
+        assert not handle.value
+    finally:
+        library.ompd_finalize()

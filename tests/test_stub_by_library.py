@@ -4,14 +4,17 @@ reads.
 
 from __future__ import annotations
 
+import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from ompd.errors import LibraryError
+from ompd.errors import LibraryError, OmpdError
 from ompd.questions import icvs, regions, stacks, threads, variables
 from ompd.runtimes.hosted import narrow
 from ompd.runtimes.hosted.dmpl.beside import Beside
+from ompd.runtimes.hosted.plugin import FailedPlugin
 from ompd.runtimes.hosted.process import Loads
 from ompd.session import Session
 from tests.stub.programs import built, core_of
@@ -104,8 +107,34 @@ def test_one_whose_functions_of_dmpl_fail_is_started_once(is_refusing: bool, mon
             return f"code {code}"
 
     monkeypatch.setattr("ompd.runtimes.hosted.dmpl.beside.HostedLibrary", Failing)
-    functions = Beside(library(64), lambda text: None)
+    digest = sha256(Path(library(64)).read_bytes()).hexdigest()
+    functions = Beside(library(64), digest, lambda text: None)
     for _ in range(3):
         with pytest.raises(LibraryError, match="code 104 in DMPL_initialise" if is_refusing else "crashed"):
             functions.rtl_names(ord("c"))
     assert started == [library(64)]
+
+
+def test_what_was_loaded_is_known_by_its_own_bytes(tmp_path: Path) -> None:
+    # The file may be another one by the time that somebody asks which library it was.
+    path = Path(shutil.copy(library(64), tmp_path / "libompd_stub.so"))
+    loaded = sha256(path.read_bytes()).hexdigest()
+    core = core_of(built("figure8.c", "stop.c", flags=("-DBY_KEY",)))
+    with Session.open_core(core, ompd_library=str(path)) as session:
+        (runtime,) = session.runtimes
+        path.write_bytes(path.read_bytes() + b"more")
+        assert runtime.found.hosted is not None and runtime.found.hosted.digest == loaded
+        # Its functions of DMPL are loaded later: of another file they would be another library's.
+        (row, *_) = variables.ask(session, "a").rows
+        assert row.value is None and "another one than when it was loaded" in str(row.unavailable)
+
+
+def test_an_error_that_is_raised_again_keeps_no_more_alive() -> None:
+    error = OmpdError("why not")
+    plugin = FailedPlugin("any", error)
+    lengths = []
+    for _ in range(3):
+        with pytest.raises(OmpdError) as caught:
+            plugin.process_initialize(None, None)  # type: ignore[arg-type]
+        lengths.append(len(caught.traceback))
+    assert lengths == [lengths[0]] * 3

@@ -40,10 +40,13 @@ _UNKNOWN = "unknown"
 
 @record
 class HostedBy:
-    """A library for debuggers that answers in a plugin's place: its ``file``, and its ``version`` as it says itself."""
+    """A library for debuggers that answers in a plugin's place: its ``file``, its ``version`` as it says itself, and
+    SHA-256 of what was loaded, in hexadecimal; the file may be another one by now.
+    """
 
     file: str
     version: str
+    digest: str
 
 
 @record

@@ -15,8 +15,7 @@ from ompd.debugger.environment import LONGEST_STACK_STRINGS, read_current_enviro
 from ompd.debugger.files.dll_files import unsuitable as unsuitable
 from ompd.debugger.signals import fault_address as fault_address
 from ompd.debugger.signals import has_failed as has_failed
-from ompd.errors import BadProcess, CorruptState, OmpdError, SymbolNotFound, Unavailable
-from ompd.safety.reading import read_head
+from ompd.errors import BadProcess, CorruptState, SymbolNotFound, Unavailable
 from ompd.session import Session
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from ompd.debugger.variables.reader import VariableReader as VariableReader
     from ompd.runtimes.hosted.handles.space import HostedSpace as HostedSpace
     from ompd.session.stop import LoadedRuntime
-
-_MAX_LIBRARY = 1 << 26
 
 
 def processors(session: Session) -> int | None:
@@ -203,11 +200,3 @@ def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
         if found.module is module and found.plugin is not None:
             return found.plugin.process_initialize(session.process, module)
     return None
-
-
-def library_bytes(file: str) -> bytes:
-    """Return what is in a library's file, empty if it cannot be read: by its digest it is known which one it is."""
-    try:
-        return read_head(file, _MAX_LIBRARY)
-    except OmpdError:
-        return b""

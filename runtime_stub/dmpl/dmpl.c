@@ -178,9 +178,10 @@ static int table_read(void *of, uint64_t address, void *buffer, size_t size)
     return check(dmpl_callbacks->table.DMPL_get_data_fp(((struct of_table *)of)->thread, address, buffer, (int)size));
 }
 
-static uint64_t table_number(void *of, const void *raw, size_t size)
+static int table_number(void *of, const void *raw, size_t size, uint64_t *number)
 {
-    return number_of(((struct of_table *)of)->thread, raw, size);
+    *number = number_of(((struct of_table *)of)->thread, raw, size); /* DMPL's callback has no code */
+    return DMPL_ok;
 }
 
 static void *table_memory(size_t size)

@@ -54,7 +54,7 @@ struct layout_source {
     void *of;
     int (*symbol)(void *of, const char *name, uint64_t *address);
     int (*read)(void *of, uint64_t address, void *buffer, size_t size);
-    uint64_t (*number)(void *of, const void *raw, size_t size);
+    int (*number)(void *of, const void *raw, size_t size, uint64_t *number);
     void *(*memory)(size_t size);
     void (*free)(void *memory);
     int no_memory, damaged;

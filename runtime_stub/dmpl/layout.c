@@ -10,10 +10,15 @@ struct record {
     uint32_t offset, size;              /* of the header: version, count */
 };
 
-static void to_host(const struct layout_source *source, struct record *record)
+static int to_host(const struct layout_source *source, struct record *record)
 {
-    record->offset = (uint32_t)source->number(source->of, &record->offset, sizeof record->offset);
-    record->size = (uint32_t)source->number(source->of, &record->size, sizeof record->size);
+    uint64_t offset = 0, size = 0;
+    int code = source->number(source->of, &record->offset, sizeof record->offset, &offset);
+    if (!code)
+        code = source->number(source->of, &record->size, sizeof record->size, &size);
+    record->offset = (uint32_t)offset;
+    record->size = (uint32_t)size;
+    return code;
 }
 
 static bool is_name(const char *field, const char *name)
@@ -86,9 +91,10 @@ int stub_read_layout(const struct layout_source *source, struct layout_query *qu
     int code = source->symbol(source->of, "omp_stub_layout", &address);
     if (!code)
         code = source->read(source->of, address, &header, sizeof header);
+    if (!code)
+        code = to_host(source, &header);
     if (code)
         return code;
-    to_host(source, &header);
     if (!same(header.structure, magic, sizeof magic) || header.offset != VERSION || !header.size ||
         header.size > MAX_RECORDS)
         return source->damaged;
@@ -97,9 +103,9 @@ int stub_read_layout(const struct layout_source *source, struct layout_query *qu
     if (!records)
         return source->no_memory;
     code = source->read(source->of, address + sizeof header, records, bytes);
+    for (size_t at = 0; !code && at < header.size; at++)
+        code = to_host(source, &records[at]);
     if (!code) {
-        for (size_t at = 0; at < header.size; at++)
-            to_host(source, &records[at]);
         if (is_sound(records, header.size))
             for (size_t at = 0; at < count; at++)
                 answer(records, header.size, &queries[at]);

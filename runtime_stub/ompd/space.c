@@ -84,27 +84,27 @@ static ompd_rc_t read_bytes(ompd_address_space_context_t *context, uint64_t addr
     return ompd_callbacks->read_memory(context, NULL, &place, size, buffer);
 }
 
-static uint64_t host_number(ompd_address_space_context_t *context, const void *raw, size_t size)
+static ompd_rc_t host_number(ompd_address_space_context_t *context, const void *raw, size_t size, uint64_t *number)
 {
     unsigned char host[8] = {0};
-    uint64_t number = 0;
-    ompd_callbacks->device_to_host(context, raw, size, 1, host);
+    ompd_rc_t rc = ompd_callbacks->device_to_host(context, raw, size, 1, host);
+    if (rc != ompd_rc_ok)
+        return rc;
+    *number = 0;
     for (size_t at = 0; at < size; at++)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        number = number << 8 | host[at];
+        *number = *number << 8 | host[at];
 #else
-        number |= (uint64_t)host[at] << 8 * at;
+        *number |= (uint64_t)host[at] << 8 * at;
 #endif
-    return number;
+    return ompd_rc_ok;
 }
 
 ompd_rc_t read_number(ompd_address_space_handle_t *space, uint64_t address, size_t size, uint64_t *number)
 {
     unsigned char raw[8];
     ompd_rc_t rc = read_bytes(space->context, address, size, raw);
-    if (rc == ompd_rc_ok)
-        *number = host_number(space->context, raw, size);
-    return rc;
+    return rc == ompd_rc_ok ? host_number(space->context, raw, size, number) : rc;
 }
 
 ompd_rc_t read_pointer(ompd_address_space_handle_t *space, uint64_t structure, enum member member, uint64_t *pointer)
@@ -154,9 +154,9 @@ static int table_read(void *context, uint64_t address, void *buffer, size_t size
     return read_bytes(context, address, size, buffer);
 }
 
-static uint64_t table_number(void *context, const void *raw, size_t size)
+static int table_number(void *context, const void *raw, size_t size, uint64_t *number)
 {
-    return host_number(context, raw, size);
+    return host_number(context, raw, size, number);
 }
 
 static void *table_memory(size_t size)

@@ -16,7 +16,7 @@ from ompd.questions.check.known import Explained, Known, KnownLibrary, Seen
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records
 from ompd.session import LoadedRuntime, Session
-from ompd.session.face import hosted_space, library_bytes, own_space
+from ompd.session.face import hosted_space, own_space
 
 if TYPE_CHECKING:
     from ompd.session.face import HostedSpace
@@ -83,8 +83,8 @@ def _check(
 ) -> tuple[CheckedLibrary, Sequence[EntrySeen]]:
     hosted, ours = spaces
     by = runtime.found.hosted
-    file, version = (by.file, by.version) if by is not None else ("", "")
-    which = known.identify(library_bytes(file), version)
+    file, version, digest = (by.file, by.version, by.digest) if by is not None else ("", "", "")
+    which = known.identify(digest, version)
     explained = Explained(known, which)
     module = runtime.found.module
     facts = compare(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ompd.errors import LibraryError, OmpdError, Rc, StaleHandle, TargetGone, TooMuch
 from ompd.records import record
+from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 
 VALUE, NONE, REFUSED = "value", "none", "refused"
 
@@ -43,20 +44,7 @@ FUNCTIONS: Mapping[str, str] = {
     "same task": "ompd_task_handle_compare",
     "variable of another scope": "ompd_get_icv_from_scope",
 }
-ROUTINES = tuple(
-    f"ompd_{name}"
-    for name in (
-        *("initialize", "get_api_version", "get_version_string", "finalize", "process_initialize", "device_initialize"),
-        *("rel_address_space_handle", "get_device_thread_id_kinds", "get_omp_version", "get_omp_version_string"),
-        *("get_thread_in_parallel", "get_thread_handle", "rel_thread_handle", "thread_handle_compare", "get_thread_id"),
-        *("get_device_from_thread", "get_curr_parallel_handle", "get_enclosing_parallel_handle"),
-        *("get_task_parallel_handle", "rel_parallel_handle", "parallel_handle_compare", "get_curr_task_handle"),
-        *("get_generating_task_handle", "get_scheduling_task_handle", "get_task_in_parallel", "rel_task_handle"),
-        *("task_handle_compare", "get_task_function", "get_task_frame", "enumerate_states", "get_state"),
-        *("get_display_control_vars", "rel_display_control_vars", "enumerate_icvs", "get_icv_from_scope"),
-        *("get_icv_string_from_scope", "get_tool_data"),
-    )
-)
+ROUTINES = tuple(signature.name for number, signature in SIGNATURES.items() if number != Function.LOAD)
 """All routines of OMPD (OpenMP 5.2, 20.5)."""
 
 _FORMS: Mapping[str, str] = {

@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -116,13 +115,12 @@ class Known:
         """The entries, by number."""
         return tuple(_entry(row) for row in self._table["entries"])
 
-    def identify(self, raw: bytes, version_string: str) -> KnownLibrary:
+    def identify(self, digest: str, version_string: str) -> KnownLibrary:
         """Return which library that is.
 
-        :param raw: its file
+        :param digest: SHA-256 of its file, in hexadecimal
         :param version_string: what it says of itself
         """
-        digest = sha256(raw).hexdigest()
         for row in self._table["libraries"]:
             if row["sha256"] == digest:
                 return KnownLibrary(row["vendor"], row["release"], row["what"])

@@ -86,7 +86,7 @@ class Libraries:
         runtime = found.module.name, found.module.start
         try:
             if runtime in self._failed:
-                raise self._failed[runtime]
+                raise self._failed[runtime].with_traceback(None)
             serving = self._serving.get(runtime)
             space = serving.begin_again(process, found) if serving is not None else None
             if serving is None or space is None:
@@ -102,10 +102,11 @@ class Libraries:
 
     def _start(self, process: Process, found: Found) -> _Serving:
         with self._open(process, found) as opened:
+            digest = opened.digest()
             library = HostedLibrary(opened, warn=self._note, program=program_for(opened))
         self._notes.update(dict.fromkeys(opened.passed_over))
-        by = HostedBy(opened.itself.path, library.version_string)
-        return _Serving(library, by, Beside(opened.itself.path, self._note))
+        by = HostedBy(opened.name, library.version_string, digest)
+        return _Serving(library, by, Beside(opened.name, digest, self._note))
 
     def _note(self, text: str) -> None:
         self._notes[text] = None

@@ -76,7 +76,7 @@ class FailedPlugin(_OnlyOmpd):
 
         :raises OmpdError: always
         """
-        raise self._error
+        raise self._error.with_traceback(None)  # else each raise adds to what it keeps alive
 
 
 def begin(library: HostedLibrary, process: Process, module: Module, *, is_whole: bool) -> HostedSpace:

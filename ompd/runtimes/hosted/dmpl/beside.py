@@ -49,7 +49,7 @@ class Copies:
             return None
         fault = self._debugger.fault(self._process)
         if fault is not None and fault is not before:
-            raise fault
+            raise fault.with_traceback(None)
         raise BadInput(f"{address:#x}: {self._library.error_string(code)}")
 
 
@@ -57,11 +57,12 @@ class Beside:
     """The DMPL side of a library.
 
     :param path: of its file
+    :param digest: SHA-256 of what was loaded of it, in hexadecimal: the file may be another one by now
     :param warn: gets what the library prints
     """
 
-    def __init__(self, path: str, warn: Callable[[str], None]) -> None:
-        self._path, self._warn = path, warn
+    def __init__(self, path: str, digest: str, warn: Callable[[str], None]) -> None:
+        self._path, self._digest, self._warn = path, digest, warn
         self._debugger = Debugger(warn)
         self._started: HostedLibrary | None = None
         # Processes of stops that nobody asks about any more: what the library keeps with them is destroyed later,
@@ -86,6 +87,8 @@ class Beside:
             return None
         try:
             with opened:
+                if opened.digest() != self._digest:
+                    raise LibraryError(self._path, None, "the file is another one than when it was loaded")
                 self._started = HostedLibrary(opened, warn=self._warn, program=program_for(opened))
             code = self._started.initialise(self._debugger.table, self._debugger.types)
             if code != Result.OK:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from types import TracebackType
 
 from ompd.errors import BadFile, MalformedFile
@@ -75,6 +76,11 @@ class Opened:
     def name(self) -> str:
         """The library's name in messages: where its file is."""
         return self.itself.path
+
+    def digest(self) -> str:
+        """Return SHA-256 of the library itself, in hexadecimal."""
+        with map_copy(self.itself.descriptor) as data:
+            return sha256(data).hexdigest()
 
     @property
     def steps(self) -> tuple[tuple[str, int, bool], ...]:
