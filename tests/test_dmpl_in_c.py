@@ -40,7 +40,7 @@ from tests.support.dmpl import (
     hosted_instead,
     of_source,
 )
-from tests.support.hosted import unconfined_command
+from tests.support.hosted import time_passes_in, unconfined_command
 from tests.support.m32 import m32_flags
 from tests.support.machine import FULL, clean_environment, require
 from tests.support.stub import INCLUDE, plugin_folder
@@ -249,7 +249,10 @@ ODD: dict[str, str] = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("what", ODD)
-def test_what_a_library_does_to_itself_is_one_error(what: str, width: int, tmp_path: Path) -> None:
+def test_what_a_library_does_to_itself_is_one_error(
+    what: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_passes_in(monkeypatch, "DMPL_get_tls_address")
     debugger = Debugger()
     thread = debugger.thread(debugger.add_process(Invented(8, "little")), 1)
     flags = [f"-DODD_{what}", *narrow(width)]

@@ -17,7 +17,7 @@ from ompd.runtimes.hosted.dmpl import protocol as dmpl_protocol
 from ompd.runtimes.hosted.process import Limits
 from ompd.runtimes.hosted.protocol import BATCH, BATCH_HEAD, HEADER, MAX_MESSAGE, MAX_PAGES, PAGE, RESULTS, RESULTS_HEAD
 from ompd.runtimes.hosted.signatures import SIGNATURES, Function
-from tests.support.hosted import Invented, compiled, invented
+from tests.support.hosted import Invented, compiled, invented, time_passes_in
 from tests.support.m32 import m32_flags
 from tests.support.stub import SOURCES, host32
 
@@ -150,8 +150,9 @@ def test_what_the_process_has_already_is_not_loaded_again(width: int, tmp_path: 
     ],
 )
 def test_a_library_that_ends_or_does_not_return_is_one_error(
-    number: int, fault: str, width: int, tmp_path: Path
+    number: int, fault: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    time_passes_in(monkeypatch, "ompd_get_state")
     with hosted(tmp_path, width, seconds=1.0 if fault.startswith("took") else 20.0) as library:
         batch = library.batch()
         space = batch.process_initialize(invented())

@@ -17,7 +17,7 @@ from ompd.runtimes.hosted import process
 from ompd.runtimes.hosted.api import Pending, SpaceRef, StateWords
 from ompd.runtimes.hosted.client import HostedLibrary
 from tests.support.cache import CHECKOUT
-from tests.support.hosted import compiled, hosted, invented, unconfined_command
+from tests.support.hosted import compiled, hosted, invented, time_passes_in, unconfined_command
 
 LWP = 1
 PLAIN = ("-DINITIALIZE_CODE=OK", "-DENUMERATION_STEP=0")
@@ -89,7 +89,8 @@ def test_one_that_damages_its_process_is_one_error_or_none(host: Host, number: i
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 22])
-def test_an_endless_loop_ends_in_one_error(library: Path, number: int) -> None:
+def test_an_endless_loop_ends_in_one_error(library: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    time_passes_in(monkeypatch, STATE)
     with hosted(library, seconds=1.0) as (made, _):
         space = made.batch().process_initialize(invented()).value()
         error = ended(made, space, number)
@@ -97,7 +98,10 @@ def test_an_endless_loop_ends_in_one_error(library: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [35, 36, 37, 38])
-def test_one_that_pretends_to_go_on_ends_in_one_error(library: Path, number: int) -> None:
+def test_one_that_pretends_to_go_on_ends_in_one_error(
+    library: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_passes_in(monkeypatch, STATE)
     # It has the worker's descriptors, and speaks the protocol itself: calls, callbacks and warnings without end.
     with hosted(library, seconds=1.0) as (made, warnings):
         ended(made, made.batch().process_initialize(invented()).value(), number)

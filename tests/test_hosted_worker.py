@@ -39,7 +39,7 @@ from ompd.runtimes.hosted.signatures import MAX_ENUMERATED, SIGNATURES, UNWRITTE
 from ompd.session import Session
 from tests.support import intel_runtime, running
 from tests.support.cache import CHECKOUT
-from tests.support.hosted import Invented, compiled, hosted, invented, loadable
+from tests.support.hosted import Invented, compiled, hosted, invented, loadable, time_passes_in
 from tests.support.vendor import told
 
 PLAIN = ("-DINITIALIZE_CODE=OK", "-DENUMERATION_STEP=0")
@@ -327,7 +327,10 @@ def test_the_worker_loads_little() -> None:
     }
 
 
-def test_a_live_process_runs_on_whatever_its_library_does(library: Path, tmp_path: Path) -> None:
+def test_a_live_process_runs_on_whatever_its_library_does(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_passes_in(monkeypatch, "ompd_get_state")
     with (
         running("nested", folder=tmp_path) as program,
         Session.attach(program.pid) as session,

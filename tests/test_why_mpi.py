@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.support.build import compiler
 from tests.support.cache import entry, key_of
 from tests.support.debs import deb_folder
 from tests.support.machine import clean_environment
-from tests.support.outside import LONG, READY_SECONDS, SOURCES, Words, waiting
+from tests.support.outside import LONG, SOURCES, Words, waiting
 from tests.support.products import sample
 from tests.support.runs import write_gcore
 
@@ -76,14 +75,16 @@ def build(level: str) -> Path:
 
 @contextmanager
 def communicating(case: str, level: str, folder: Path) -> Iterator[Words]:
-    """Run the two ranks until the first one's thread is in its call and its others sleep."""
+    """Run the two ranks until the first one's thread is in its call and its others sleep.
+
+    :raises FileNotFoundError: if they end before
+    """
     launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
     words = ("--oversubscribe", "--bind-to", "none", "-n", "2", str(build(level)), case)
     with waiting(launcher, folder, *words, environment=environment()) as (_, said):
         rank, thread = said.thread("main"), said.thread("communicates")
-        deadline = time.monotonic() + READY_SECONDS
         while not (_sleeps(rank) and _is_in_mpi(rank, thread)):
-            assert time.monotonic() < deadline, "the ranks do not come to rest"
+            pass  # each look stops the process for a moment
         yield said
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
 from ompd.contract.memory import ByteOrder
 from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import BadInput, CorruptState, FieldNotFound, MemoryFault, SymbolNotFound, TypeNotFound
 from ompd.runtimes.hosted.client import HostedLibrary, Limits, Loadable
+from ompd.runtimes.hosted.process import WorkerProcess
 from tests.support.cache import CHECKOUT
 
 SOURCES = CHECKOUT / "tests" / "hosted"
@@ -122,6 +126,20 @@ def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> It
     limits = Limits(seconds=seconds, memory=memory)
     with loadable(library) as found, HostedLibrary(found, limits=limits, warn=warnings.append) as made:
         yield made, warnings
+
+
+def time_passes_in(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:
+    """Have the clock of libraries' processes stand still but while one of *functions* runs, when each look at it is
+    0.4 s after the one before: so a limit is that of the call that does not return, however slow this machine is.
+    """
+    clocks: defaultdict[int, float] = defaultdict(float)
+
+    def now(process: WorkerProcess) -> float:
+        if process.progress.function in functions:
+            clocks[process.process_id] += 0.4
+        return clocks[process.process_id]
+
+    monkeypatch.setattr(WorkerProcess, "_now", now)
 
 
 def unconfined_command(lost: Mapping[str, str]) -> Callable[..., list[str]]:

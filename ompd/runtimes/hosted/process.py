@@ -157,9 +157,12 @@ class WorkerProcess:
         """Its number."""
         return self._process.pid
 
+    def _now(self) -> float:
+        return time.monotonic()
+
     def allow(self, seconds: float, calls: int = 0) -> None:
         """Begin a limit in time, for so many calls: each has all of it, all together have a part of it for each."""
-        now = time.monotonic()
+        now = self._now()
         self._seen = PROGRESS.unpack_from(self._page)[0]
         self._deadline = now + seconds
         self._last = now + seconds * (1 + calls / _CALLS_IN_TIME)
@@ -219,7 +222,7 @@ class WorkerProcess:
         # Until there is something to receive.
         while True:
             count = PROGRESS.unpack_from(self._page)[0]
-            now = time.monotonic()
+            now = self._now()
             if count != self._seen:
                 self._seen, self._deadline = count, min(now + seconds, self._last)
             if now >= self._deadline:
