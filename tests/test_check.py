@@ -16,8 +16,8 @@ from ompd.errors import NoAnswer
 from ompd.inspection import Inspection
 from ompd.model import CheckAnswer
 from ompd.questions.check import answering
-from ompd.questions.check.compare import NativeThread, compare
-from ompd.questions.check.interface import OfSpace
+from ompd.questions.check.compare import compare
+from ompd.questions.check.interface import NativeThread, OfSpace
 from ompd.questions.check.known import Entry, Known
 from ompd.session.face import own_space
 from tests.check.page import PAGE

@@ -11,12 +11,15 @@ import pytest
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import OmpdError
-from ompd.questions.check.compare import Fact, NativeThread, compare
+from ompd.questions.check.compare import Fact, compare
 from ompd.questions.check.facts import function_of
 from ompd.questions.check.hosted import OfLibrary
-from ompd.questions.check.interface import OfSpace
-from ompd.runtimes.hosted.api import Icv, IcvWord, SpaceRef, TaskRef
+from ompd.questions.check.interface import NativeThread, OfSpace
+from ompd.runtimes.hosted.api import Call, Outcome, SpaceRef, TaskRef
+from ompd.runtimes.hosted.results import Row
+from ompd.runtimes.hosted.signatures import Function
 from ompd.session import Session
+from tests.check.answering import Answering
 from tests.check.lying import LIES, Lie, Lying, lie_of_variable
 from tests.support import stopped
 from tests.support.stub import plugin_folder
@@ -115,28 +118,18 @@ def test_a_side_that_fails_in_everything_differs_in_all_that_the_other_knows() -
 
 
 def test_a_variable_that_the_library_has_with_another_scope_is_asked_for_by_ours() -> None:
-    class Answered:
-        def __init__(self, value: Any) -> None:
-            self._value = value
+    def answer(call: Call) -> Outcome:
+        whose, scope, number = (*call.arguments, 0, 0)[:3]
+        if call.function == Function.ENUMERATE_ICVS:
+            return Outcome(0, (), [Row(7, Scope.THREAD, "dyn-var")], None)
+        assert isinstance(whose, TaskRef) and isinstance(scope, int) and isinstance(number, int)
+        if call.function == Function.GET_ICV_FROM_SCOPE:
+            return Outcome(0, (number + scope,), (), None)
+        return Outcome(0, (), [Row(0, 0, f"{Scope(scope).name} {number}")], None)
 
-        def value(self) -> Any:
-            return self._value
-
-    class Batch:
-        def enumerate_icvs(self, _space: object) -> Answered:
-            return Answered([Icv(7, "dyn-var", Scope.THREAD)])
-
-        def get_icv_from_scope(self, _handle: object, scope: Scope, number: int) -> Answered:
-            return Answered(IcvWord(number + scope, is_whole=True))
-
-        def get_icv_string_from_scope(self, _handle: object, scope: Scope, number: int) -> Answered:
-            return Answered(f"{scope.name} {number}")
-
-    class Library:
-        batch = Batch
-
-    library: Any = Library()
+    library: Any = Answering(answer)
     space, task = SpaceRef(1, lambda _: None), TaskRef(2, lambda _: None)
     side = OfLibrary(library, space)
+    assert library.exchanges == 0
     assert side.icv_number("dyn-var", Scope.TASK, task) == (7 + Scope.TASK, True)
     assert side.icv_text("dyn-var", Scope.TASK, task) == "TASK 7"

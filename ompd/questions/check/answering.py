@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model.checks import CheckAnswer, CheckedLibrary, DifferenceRecord, EntrySeen
-from ompd.questions.check.compare import Fact, NativeThread, compare
+from ompd.questions.check.compare import Fact, compare
 from ompd.questions.check.facts import REFUSED, Outcome, function_of
 from ompd.questions.check.hosted import OfLibrary
-from ompd.questions.check.interface import OfSpace
+from ompd.questions.check.interface import NativeThread, OfSpace
 from ompd.questions.check.known import Explained, Known, KnownLibrary, Seen
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import state_name
 from ompd.errors import CorruptState
 from ompd.questions.check.facts import NONE, REFUSED, VALUE, Outcome, ask, refused, same
-from ompd.questions.check.interface import MAX_CHAIN, Handle, InitialRegion, Interface
+from ompd.questions.check.interface import MAX_CHAIN, Handle, InitialRegion, Interface, NativeThread
 from ompd.records import record
 
+_T = TypeVar("_T")
 _MAX_TEAM = 1 << 16
 _MAX_STEPS = 1 << 20
 _OUTSIDE = -5
 """No thread has this number."""
+# Of so many threads, and of so many members, regions or tasks, a library is asked together.
+_THREADS, _OTHERS = 128, 256
 
 
 @record
@@ -44,13 +47,6 @@ class Fact:
     def is_same(self) -> bool:
         """Whether both say the same."""
         return same(self.theirs, self.ours)
-
-
-class NativeThread(NamedTuple):
-    """A thread of the process: the system's number for it, and its ``pthread_t``, None if that is unknown."""
-
-    native_thread_id: int
-    pthread: int | None
 
 
 def compare(
@@ -92,8 +88,10 @@ class _Walk:
     def facts(self, threads: Sequence[NativeThread]) -> Iterator[Fact]:
         process = Subject("process", "process", None, self._tags)
         yield from self._process(process)
-        for thread in threads:
-            yield from self._thread(thread)
+        for some in _parts(threads, _THREADS):
+            ask(self._library.expect_threads, some)
+            for thread in some:
+                yield from self._thread(thread)
 
     # The process
 
@@ -124,12 +122,8 @@ class _Walk:
     def _thread(self, native: NativeThread) -> Iterator[Fact]:
         library, ours = self._library, self._ours
         found: dict[ThreadIdKind, tuple[Outcome, Outcome]] = {}
-        for kind, identifier in (
-            (ThreadIdKind.LWP, native.native_thread_id),
-            (ThreadIdKind.PTHREAD, native.pthread),
-        ):
-            if identifier is not None:
-                found[kind] = ask(library.thread, kind, identifier), ask(ours.thread, kind, identifier)
+        for kind, identifier in native.identifiers():
+            found[kind] = ask(library.thread, kind, identifier), ask(ours.thread, kind, identifier)
         theirs, own = (
             next((pair[side].value for pair in found.values() if pair[side].kind == VALUE), None) for side in (0, 1)
         )
@@ -168,9 +162,11 @@ class _Walk:
             yield Fact(what, thread, _count(other), _count(mine))
             if other.handles and mine.handles:
                 yield Fact(f"end of {what}", thread, other.end, mine.end)
-            for their_one, one in zip(reversed(other.handles), reversed(mine.handles), strict=False):
-                compared = self._region if what == "regions" else self._task
-                yield from compared(thread, their_one, one, folded)
+            scope, compared = (Scope.PARALLEL, self._region) if what == "regions" else (Scope.TASK, self._task)
+            for some in _parts(list(zip(reversed(other.handles), reversed(mine.handles), strict=False)), _OTHERS):
+                ask(self._library.expect, scope, [their_one for their_one, _ in some])
+                for their_one, one in some:
+                    yield from compared(thread, their_one, one, folded)
 
     def _chains(self, scope: Scope, theirs: Handle, own: Handle) -> tuple[_Chain, _Chain]:
         library = _chain(self._library, scope, theirs, min(MAX_CHAIN, self._steps))
@@ -205,9 +201,12 @@ class _Walk:
         if not isinstance(own, InitialRegion):
             yield self._tool_data("region tool data", Scope.PARALLEL, subject, theirs, own)
         size = min(self._size(own), _MAX_TEAM)
-        for number in range(size):
-            yield from self._member(subject, theirs, own, number)
-        for number in (_OUTSIDE, size, size + 199):
+        outside = (_OUTSIDE, size, size + 199)
+        for some in _parts(range(size), _OTHERS):
+            ask(library.expect_members, theirs, [*some, *outside])
+            for number in some:
+                yield from self._member(subject, theirs, own, number)
+        for number in outside:
             answers = ask(library.thread_in, theirs, number), ask(ours.thread_in, own, number)
             yield Fact("number outside of the team", subject, *(_there(each, "a thread") for each in answers))
 
@@ -305,6 +304,11 @@ class _Chain(NamedTuple):
     # Handles from the current one outwards, and how that ended.
     handles: Sequence[Handle]
     end: Outcome
+
+
+def _parts(rows: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _chain(side: Interface, scope: Scope, thread: Handle, limit: int) -> _Chain:

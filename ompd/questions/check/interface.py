@@ -7,8 +7,9 @@ space of a plugin, as the standard has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import State
@@ -22,6 +23,19 @@ MAX_CHAIN = 10_000
 
 Handle = Any
 """A handle of a thread, a region or a task; only the interface that made it knows more of it."""
+
+
+class NativeThread(NamedTuple):
+    """A thread of the process: the system's number for it, and its ``pthread_t``, None if that is unknown."""
+
+    native_thread_id: int
+    pthread: int | None
+
+    def identifiers(self) -> Iterator[tuple[ThreadIdKind, int]]:
+        """Yield the identifiers by which a library may know it."""
+        yield ThreadIdKind.LWP, self.native_thread_id
+        if self.pthread is not None:
+            yield ThreadIdKind.PTHREAD, self.pthread
 
 
 class Refusal(OmpdError):
@@ -119,6 +133,17 @@ class Interface(Protocol):
     def key(self, scope: Scope, handle: Handle) -> Hashable:
         """Return what two handles of the same thread, region or task have in common (``ompd_..._handle_compare``)."""
 
+    # What will be asked next, so that it can be asked for together. No answer depends on it.
+
+    def expect_threads(self, threads: Sequence[NativeThread]) -> None:
+        """Everything about these threads, and what is around them."""
+
+    def expect(self, scope: Scope, handles: Sequence[Handle]) -> None:
+        """Everything about these regions or tasks, but for their members."""
+
+    def expect_members(self, parallel: Handle, thread_nums: Sequence[int]) -> None:
+        """Threads and implicit tasks of these numbers."""
+
 
 @record
 class InitialRegion:
@@ -163,7 +188,7 @@ class OfSpace:
         return {number: name for number, name in self._space.states().items() if number != State.UNDEFINED}
 
     def icvs(self) -> Mapping[str, Scope]:
-        return {each.name: each.scope for each in self._space.icvs()}
+        return self._icvs
 
     def display_control_vars(self) -> Mapping[str, str]:
         return self._space.display_control_vars()
@@ -252,8 +277,12 @@ class OfSpace:
         value = self._value(name, scope, handle)
         return str(value).lower() if isinstance(value, bool) else str(value)
 
+    @cached_property
+    def _icvs(self) -> Mapping[str, Scope]:
+        return {each.name: each.scope for each in self._space.icvs()}
+
     def _value(self, name: str, scope: Scope, handle: Handle) -> int | str:
-        known = self.icvs()
+        known = self._icvs
         if name not in known:
             raise Refusal(Rc.BAD_INPUT, f"no internal control variable {name!r}")
         if known[name] != scope:
@@ -268,6 +297,15 @@ class OfSpace:
     def key(self, scope: Scope, handle: Handle) -> Hashable:
         key: Hashable = handle.address if scope == Scope.THREAD else handle.id
         return key
+
+    def expect_threads(self, threads: Sequence[NativeThread]) -> None:
+        """Nothing is gained by it here, nor by the following."""
+
+    def expect(self, scope: Scope, handles: Sequence[Handle]) -> None:
+        """See :meth:`expect_threads`."""
+
+    def expect_members(self, parallel: Handle, thread_nums: Sequence[int]) -> None:
+        """See :meth:`expect_threads`."""
 
     def _initial(self, task: TaskHandle | None) -> InitialRegion | None:
         # The region around the outermost of the tasks that generated this one.

@@ -48,18 +48,20 @@ class Sign:
     ours: Mapping[str, Any]
     seen: bool
 
+    def is_of(self, name: str) -> bool:
+        """Return whether the sign is about facts of this name."""
+        return any(fnmatchcase(name, pattern) for pattern in self.facts)
+
     def is_place(self, fact: Fact) -> bool:
-        """Return whether the sign is about this fact, whatever the library says of it."""
+        """Return whether the sign is about this fact, one of its names, whatever the library says of it."""
         has = fact.subject.tags
-        return (
-            any(fnmatchcase(fact.name, pattern) for pattern in self.facts)
-            and all((tag[1:] not in has) if tag.startswith("!") else (tag in has) for tag in self.tags)
-            and _fits(self.ours, fact.ours)
+        return all((tag[1:] not in has) if tag.startswith("!") else (tag in has) for tag in self.tags) and _fits(
+            self.ours, fact.ours
         )
 
     def explains(self, fact: Fact) -> bool:
-        """Return whether a fact in which the two differ is what the sign describes."""
-        return self.is_place(fact) and _fits(self.theirs, fact.theirs)
+        """Return whether a fact that it is about, in which the two differ, is what the sign describes."""
+        return _fits(self.theirs, fact.theirs)
 
 
 @record
@@ -141,6 +143,8 @@ class Explained:
     def __init__(self, known: Known, library: KnownLibrary) -> None:
         self._entries = [entry for entry in known.entries if entry.is_of(library)]
         self._must = library.release is not None
+        # The signs that are about a fact, by its name: thousands of facts have one of a few names.
+        self._by_name: dict[str, list[tuple[Entry, int, Sign]]] = {}
         # Of each sign: where it could be, and where it was.
         self._places: dict[tuple[int, int], int] = {}
         self._signs: dict[tuple[int, int], int] = {}
@@ -148,17 +152,23 @@ class Explained:
 
     def entry_of(self, fact: Fact) -> int | None:
         """Return the number of the entry that explains a fact, None if the two agree or none does; and count it."""
+        if fact.name not in self._by_name:
+            self._by_name[fact.name] = [
+                (entry, number, sign)
+                for entry in self._entries
+                for number, sign in enumerate(entry.signs)
+                if sign.is_of(fact.name)
+            ]
         differs = not fact.is_same
         found = None
-        for entry in self._entries:
-            for number, sign in enumerate(entry.signs):
-                if not sign.is_place(fact):
-                    continue
-                key = entry.number, number
-                self._places[key] = self._places.get(key, 0) + 1
-                if differs and sign.explains(fact):
-                    self._signs[key] = self._signs.get(key, 0) + 1
-                    found = entry.number if found is None else found
+        for entry, number, sign in self._by_name[fact.name]:
+            if not sign.is_place(fact):
+                continue
+            key = entry.number, number
+            self._places[key] = self._places.get(key, 0) + 1
+            if differs and sign.explains(fact):
+                self._signs[key] = self._signs.get(key, 0) + 1
+                found = entry.number if found is None else found
         if found is not None:
             self._explains[found] = self._explains.get(found, 0) + 1
         return found
