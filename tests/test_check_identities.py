@@ -39,8 +39,8 @@ class Tasks:
 
     def __init__(self, addresses: Sequence[int], comparison: str, *, has_frames: bool = False) -> None:
         self._addresses, self._compared, self._has_frames = addresses, COMPARISONS[comparison], has_frames
-        self.library = Answering(self._answer)
-        library: Any = self.library
+        self.client = Answering(self._answer)
+        library: Any = self.client
         self.identities = Identities(Ahead(library), lambda kind: None)
         self.handles = [TaskRef(number, lambda _: None) for number in range(1, len(addresses) + 1)]
 
@@ -85,7 +85,7 @@ def test_they_are_found_one_by_one_as_well(comparison: str) -> None:
 def test_a_thousand_handles_need_no_half_million_comparisons(comparison: str) -> None:
     tasks = Tasks(addresses(600, 1200), comparison)
     tasks.identities.find(Scope.TASK, tasks.handles)
-    assert tasks.library.calls < 150_000 and tasks.library.exchanges < 40
+    assert tasks.client.calls < 150_000 and tasks.client.exchanges < 40
     tasks.assert_found()
 
 
@@ -93,7 +93,7 @@ def test_what_has_a_frame_of_its_own_is_hardly_compared() -> None:
     tasks = Tasks(addresses(600, 1200), "order", has_frames=True)
     tasks.identities.find(Scope.TASK, tasks.handles)
     # One is for the frames, the others are for the handles of the first task.
-    assert tasks.library.calls < 1200 + 3 * 1200 and tasks.library.exchanges < 8
+    assert tasks.client.calls < 1200 + 3 * 1200 and tasks.client.exchanges < 8
 
 
 def test_more_that_are_alike_than_can_be_compared_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ class Ahead:
     """Calls of one library. Each is made once, as long as its result is kept."""
 
     def __init__(self, library: HostedLibrary) -> None:
-        self.library = library
+        self.client = library
         self._batch = library.batch()
         self._kept: OrderedDict[tuple[Any, ...], Pending[Any]] = OrderedDict()
 

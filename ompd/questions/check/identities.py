@@ -59,7 +59,7 @@ class Identities:
         if handle.number not in self._keys:
             self.find(scope, [handle])
         if handle.number not in self._keys:
-            name = self._calls.library.name
+            name = self._calls.client.name
             raise OmpdError(f"{name}: more than {_MAX_ALIKE} handles that differ in nothing else")
         return self._keys[handle.number]
 
@@ -161,7 +161,7 @@ class Identities:
     def _results(self, scope: Scope, pairs: Iterable[tuple[Ref, Ref]]) -> Iterator[tuple[Ref, Ref, int | None]]:
         pairs = iter(pairs)
         while some := list(itertools.islice(pairs, _MAX_COMPARED)):
-            batch = self._calls.library.batch()
+            batch = self._calls.client.batch()
             results = [(one, other, _COMPARE[scope](batch, one, other)) for one, other in some]
             for one, other, result in results:
                 yield one, other, result.value() if result.error() is None else None
