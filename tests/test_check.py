@@ -20,6 +20,7 @@ from ompd.questions.check.compare import compare
 from ompd.questions.check.interface import NativeThread, OfSpace
 from ompd.questions.check.known import Entry, Known
 from ompd.session.face import own_space
+from tests.check.minimal import core_of
 from tests.check.page import PAGE
 from tests.support import fable, running, stopped
 from tests.support.ompd_libraries import LIBRARIES, ompd_library
@@ -55,8 +56,8 @@ def assert_no_news(answer: CheckAnswer) -> None:
 )
 def test_each_known_difference_is_seen_in_its_program(number: int, library: str) -> None:
     (entry,) = (entry for entry in KNOWN.entries if entry.number == number)
-    core = stopped(entry.program, compiler=entry.compiler, mode=entry.mode)
-    answer = checked(core.core, library)
+    core = core_of(entry.program, entry.compiler, is_debugged=entry.is_debugged)
+    answer = checked(core, library)
     assert_no_news(answer)
     (seen,) = (each for each in answer.entries if each.number == number)
     assert seen.state == "seen" and seen.explains > 0

@@ -27,7 +27,7 @@ from tests.support import (
 from tests.support.build import C_COMPILERS, SUFFIXES
 from tests.support.build import PROGRAMS as SOURCES
 from tests.support.known_truth import PARAMETERS, by_native_id, every_build
-from tests.support.programs import CHECK_PROGRAMS, modes_of
+from tests.support.programs import modes_of
 
 # Threads in a team, idle and of no concern to OpenMP (one is the monitor); sizes of the live regions by level.
 SHAPES: dict[str, tuple[tuple[int, int, int], list[tuple[int, int]]]] = {
@@ -153,7 +153,7 @@ def by_key(truth: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def test_every_program_has_a_source_and_a_shape() -> None:
     sources = {path.stem for path in SOURCES.iterdir() if path.suffix in SUFFIXES} - {"truth"}
-    assert sources == {*ALL_PROGRAMS, *BARRIER_PROGRAMS, *CHECK_PROGRAMS} and set(ALL_PROGRAMS) == set(SHAPES)
+    assert sources == {*ALL_PROGRAMS, *BARRIER_PROGRAMS} and set(ALL_PROGRAMS) == set(SHAPES)
 
 
 @every_build

@@ -42,7 +42,7 @@ def page(text: str, known: Known) -> str:
 
 def _lines(entry: Entry) -> Iterator[str]:
     releases = "; ".join(f"{_VENDORS[vendor]} {', '.join(found)}" for vendor, found in entry.releases.items())
-    mode = {"debug": "", "tool": " without OMP_DEBUG, with an OMPT tool", "neither": " without OMP_DEBUG"}[entry.mode]
+    debugged = "" if entry.is_debugged else " without OMP_DEBUG"
     compiler = " as gcc compiles it" if entry.compiler == "gcc" else ""
     yield f"### {entry.number}. {entry.title}"
     yield ""
@@ -50,7 +50,7 @@ def _lines(entry: Entry) -> Iterator[str]:
     yield ""
     yield f"- Standard: {entry.standard}"
     yield f"- Releases: {releases}"
-    yield f"- Shown by: `fixtures/programs/{entry.program}.c`{compiler}{mode}"
+    yield f"- Shown by: `fixtures/programs/check/{entry.program}.c`{compiler}{debugged}"
     if entry.issue is not None:
         yield f"- Reported: <{entry.issue}>"
     yield ""

@@ -116,9 +116,6 @@ BARRIER_PROGRAMS: Mapping[str, Program] = {
     "mismatched": Program("mismatched", spins=True, environment={"KMP_FORCE_REDUCTION": "tree"})
 }
 
-# What libraries for debuggers are known to tell wrongly of, besides the programs above (docs/check.md).
-CHECK_PROGRAMS: Mapping[str, Program] = {"serialized_again": Program("serialized_again")}
-
 ALL_PROGRAMS: Mapping[str, Program] = {**PROGRAMS, **TASK_PROGRAMS, **STACK_PROGRAMS}
 
 

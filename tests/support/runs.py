@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.build import build
 from tests.support.cache import entry, key_of
 from tests.support.machine import Missing, clean_environment, require
-from tests.support.programs import ALL_PROGRAMS, BARRIER_PROGRAMS, CHECK_PROGRAMS
+from tests.support.programs import ALL_PROGRAMS, BARRIER_PROGRAMS
 from tests.support.runtimes import INTEL
 
 KINDS = ("kernel", "gcore")
@@ -246,7 +246,7 @@ def _prepare(
     runtime: str,
 ) -> _Prepared:
     executable = build(program, compiler_name=compiler, mode=mode, flags=flags, pie=pie, runtime=runtime)
-    known = {**ALL_PROGRAMS, **BARRIER_PROGRAMS, **CHECK_PROGRAMS}[program]
+    known = {**ALL_PROGRAMS, **BARRIER_PROGRAMS}[program]
     wanted: dict[str, str | None] = {**ENVIRONMENT, **known.environment}
     if mode == "debug":
         wanted["OMP_DEBUG"] = "enabled"

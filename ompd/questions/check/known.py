@@ -66,9 +66,9 @@ class Sign:
 
 @record
 class Entry:
-    """A known difference. ``releases`` are those that have it, by vendor. ``program`` is one of
-    ``fixtures/programs`` that shows it, in ``mode`` (``debug`` with OMP_DEBUG, ``tool`` with an OMPT tool, or
-    ``neither``) and compiled by ``compiler``.
+    """A known difference. ``releases`` are those that have it, by vendor. ``program`` is the one of
+    ``fixtures/programs/check`` that shows it, compiled by ``compiler``, and started with OMP_DEBUG=enabled if
+    ``is_debugged``.
     """
 
     number: int
@@ -77,7 +77,7 @@ class Entry:
     standard: str
     releases: Mapping[str, tuple[str, ...]]
     program: str
-    mode: str
+    is_debugged: bool
     compiler: str
     issue: str | None
     signs: tuple[Sign, ...]
@@ -214,7 +214,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
         row["standard"],
         {vendor: tuple(releases) for vendor, releases in row["releases"].items()},
         row["program"],
-        row.get("mode", "debug"),
+        row.get("debugged", True),
         row.get("compiler", "clang"),
         row.get("issue"),
         signs,
