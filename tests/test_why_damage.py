@@ -1,28 +1,36 @@
-"""``why`` on damaged cores: less is proven than of the whole one, and nothing else.
+"""``why`` on damaged cores, and without what files say: less is proven than of the whole one, and nothing else.
 
 A reader cannot know that a word was changed if nothing else says the same. So what is proven of a core of which one bit
 was flipped is proven of the whole one, too, or rests on the very word: evidence, or an object, is where the bit is.
-What is lost is known to be lost: there nothing may be proven that the whole core does not prove.
+What is lost is known to be lost: there nothing may be proven that the whole core does not prove. So it is without
+symbols and debug information, which no target needs: there nothing else may even be thought likely.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from ompd.debugger.files.finder import FileFinder
+from ompd import naming
+from ompd.binary.elf.elf import ElfFile
+from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.targets.core import CoreTarget
 from ompd.errors import MemoryFault, OmpdError
 from ompd.model import VerdictRecord, WhyAnswer
 from ompd.questions import why as question
 from ompd.session import Session
-from tests.support import FULL
+from tests.support import FULL, clean_environment
+from tests.support.cache import entry, key_of
 from tests.support.damage import cut, loads_of
 from tests.support.products import sample
+from tests.support.runtimes import INTEL
+from tests.support.verdicts import false_proofs
 from tests.support.why import GNU, LLVM, WHYS, Why, hung, named
 
 FLIPS = 150 if FULL else 6
@@ -36,6 +44,11 @@ CASES = [
     (why, compiler, runtime) for why in WHYS.values() for compiler, runtime in why.pairs() if runtime in (GNU, LLVM)
 ]
 SOME = sample(CASES, lambda why, compiler, runtime: [why.program, (compiler, runtime)])
+# What is stripped of symbols and debug information: the program, the runtime, or all modules of the process.
+STRIPPED = ("program", "runtime", "all")
+# What a verdict is where the runtime's debug information is needed to see which task depends on which.
+LESS = {"task_dependence_cycle": "lock_cycle"}
+BARE = [(why, *pair, bare) for why in WHYS.values() for pair in why.pairs() for bare in STRIPPED]
 every_case = pytest.mark.parametrize(("why", "compiler", "runtime"), SOME, ids=named)
 
 
@@ -156,6 +169,65 @@ def test_a_core_that_is_cut_off_proves_nothing_else(why: Why, compiler: str, run
             part.unlink()
         found += [(percent, row.kind, row.explains, row.summary) for row in wrong(answer, whole)]
     assert found == []
+
+
+class BareFinder(FileFinder):
+    """Finds no separate debug information."""
+
+    def debug_file(self, elf: ElfFile, path: str, target_name: str) -> ElfFile | None:
+        return None
+
+
+def stripped(path: Path) -> Path:
+    """Return a copy of a program or library without symbols and debug information."""
+
+    def make(folder: Path) -> None:
+        command = ["strip", "--strip-all", "-o", str(folder / "stripped"), str(path)]
+        subprocess.run(command, check=True, capture_output=True, env=clean_environment())
+
+    state = path.stat()
+    return entry("stripped", key_of(str(path.resolve()), state.st_size, state.st_mtime_ns), make) / "stripped"
+
+
+def without(core: Path, program: Path, bare: str, sysroot: Path) -> WhyAnswer:
+    """Return the answer for a core whose files are in *sysroot*, some of them stripped."""
+    with Session.open_core(core) as session:
+        names = {Path(module.path) for module in session.process.modules() if module.path}
+    for path in names:
+        if not path.is_file():
+            continue
+        is_program = path.name == program.name
+        is_stripped = is_program if bare == "program" else naming.is_runtime_file(path.name) or bare == "all"
+        copy = sysroot / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(stripped(path) if is_stripped else path, copy)
+    finder = BareFinder(FileOptions(sysroot=sysroot))
+    with Session(CoreTarget(str(core)), finder) as session:
+        return question.ask(session)
+
+
+@pytest.mark.parametrize(
+    ("why", "compiler", "runtime", "bare"),
+    sample(BARE, lambda why, compiler, runtime, bare: [(why.name, bare), (compiler, runtime, bare)]),
+    ids=named,
+)
+def test_without_symbols_nothing_else_is_said(
+    why: Why, compiler: str, runtime: str, bare: str, tmp_path: Path
+) -> None:
+    core = hung(why, compiler, runtime)
+    whole = Damaged(_core(why, compiler, runtime)).answer()
+    try:
+        answer = without(_core(why, compiler, runtime), core.executable, bare, tmp_path / "root")
+    except OmpdError:
+        # Of a stripped runtime that no table names, as Intel's, nothing is said.
+        assert runtime == INTEL and bare != "program"
+        return
+    assert [(row.kind, row.summary) for row in wrong(answer, whole)] == []
+    assert false_proofs(core, answer) == []
+    kinds = {row.kind for row in whole.rows}
+    kinds |= {LESS[kind] for kind in kinds if kind in LESS}
+    thought = [row for row in answer.rows if row.confidence in ("proven", "likely")]
+    assert [(row.kind, row.summary) for row in thought if row.kind not in kinds] == []
 
 
 def _core(why: Why, compiler: str, runtime: str) -> Path:

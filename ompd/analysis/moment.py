@@ -16,7 +16,9 @@ class Moment:
     ``tasks`` are None if no thread waits for any, so that nobody looked; ``regions`` if all who are missing at barriers
     are known. ``system`` says what threads wait for of which no runtime names a wait, by native id; ``unread`` why that
     is unknown of others. ``held`` says in which constructs threads stand by their code, of those threads that were
-    looked at; ``processor_ns`` how much processor time each has used. ``has_all_threads`` says whether the target names
+    looked at, and ``variables`` which variable was found to stand for the runtime's own object of a lock, by that
+    object's address, where no name says it: then ``held`` has the object;
+    ``processor_ns`` how much processor time each has used. ``has_all_threads`` says whether the target names
     all threads of the process; ``is_fork`` whether it is a forked child without the threads of its parent. ``outside``
     lists what may act on the process from outside, as an armed timer. ``points`` says where threads wait for tasks, and
     which ones they may execute there, by native id. ``how`` says how threads wait, as :class:`~ompd.model.Wait` has it,
@@ -35,6 +37,7 @@ class Moment:
     system: Mapping[int, SystemWait] = field(default_factory=dict)
     unread: Mapping[int, str] = field(default_factory=dict)
     held: Mapping[int, tuple[HeldRecord, ...]] = field(default_factory=dict)
+    variables: Mapping[int, int] = field(default_factory=dict)
     processor_ns: Mapping[int, int] = field(default_factory=dict)
     has_all_threads: bool = True
     is_fork: bool = False

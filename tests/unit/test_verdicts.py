@@ -125,6 +125,25 @@ def test_who_certainly_holds_a_lock_has_it_though_another_way_may_lead_there() -
     assert judged(*rows, held=held) == ("lock_abandoned", "proven", "possible")
 
 
+def test_a_section_was_left_only_if_nobody_may_stand_in_it() -> None:
+    section = Wait("critical", object=0x2000, how="blocked")
+    rows = thread(0, section), thread(1, section)
+    stands = {
+        "nowhere": ((), "likely"),
+        "in a lock": (holds("x", "lock"), "likely"),
+        # Without names the runtime's object of a section cannot be compared with the variable of another one.
+        "in a section, by its variable": (holds("x", "critical"), "possible"),
+        "in a section that is not seen": ((HeldRecord(kind="critical"),), "possible"),
+    }
+    for held, confidence in stands.values():
+        assert judged(*rows, held={0: held, 1: ()}) == ("lock_abandoned", "proven", confidence)
+    # Where it is known which variable is this one's, or what it is called, another one is another one.
+    other: dict[int, tuple[HeldRecord, ...]] = {0: holds("x", "critical"), 1: ()}
+    assert judged(*rows, held=other, variables={0x2000: 0x3000}) == ("lock_abandoned", "proven", "likely")
+    named = replace(section, symbol="y")
+    assert judged(thread(0, named), thread(1, named), held=other) == ("lock_abandoned", "proven", "likely")
+
+
 def test_nobody_is_seen_to_leave_a_turn_behind() -> None:
     turn = Wait("ordered", object=0x2000, how="blocked")
     rows = thread(0, turn), thread(1, lock("&a"))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ompd.analysis.graph import Outlook, View
+from ompd.analysis.graph import Node, Outlook, View
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.verdicts.chains import Chains
 from ompd.analysis.verdicts.sentences import Sentences, next_step
-from ompd.model import Evidence, ThreadRecord, VerdictRecord
+from ompd.model import Evidence, HeldRecord, ThreadRecord, VerdictRecord
 from ompd.model.stalls import CONFIDENCES
 
 _LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
@@ -231,18 +231,39 @@ class Verdicts:
     def _has_left(self, root: Root) -> bool:
         # Nobody stands in the critical section; or nobody who waits stands where the lock is held, and all others idle.
         node = self._graph.nodes[root.nodes[0]]
-        if self._objects_held is None or node.kind in _NOT_BY_CODE or node.object in self._objects_held:
+        if self._held is None or node.kind in _NOT_BY_CODE or any(self._may_be(node, held) for held in self._held):
             return False
         return node.kind == "critical" or self._active <= set(root.threads)
 
+    def _may_be(self, node: Node, held: HeldRecord) -> bool:
+        # Whether what a thread holds may be the object of a node: a runtime's object need not be the variable.
+        kind = "critical" if held.kind == "atomic" else held.kind
+        if kind not in _WITH_OBJECTS or (kind == "critical") is not (node.kind == "critical"):
+            return False
+        if node.object is None or held.object in (None, node.object):
+            return True
+        if node.object in self._nodes.moment.variables:
+            return False  # what is held has the runtime's object, too
+        names = self._symbols.get(node.object)
+        return names is None or held.symbol is None or held.symbol in names
+
     @cached_property
-    def _objects_held(self) -> set[int | None] | None:
+    def _symbols(self) -> dict[int, set[str]]:
+        # The names of objects for which threads wait.
+        found: dict[int, set[str]] = {}
+        for row in self._nodes.rows.values():
+            if row.wait is not None and row.wait.object is not None and row.wait.symbol is not None:
+                found.setdefault(row.wait.object, set()).add(row.wait.symbol)
+        return found
+
+    @cached_property
+    def _held(self) -> list[HeldRecord] | None:
         # What any thread holds by its code, None if that is not known of all of them.
         moment = self._nodes.moment
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
             return None
-        return {held.object for some in moment.held.values() for held in some}
+        return [held for some in moment.held.values() for held in some]
 
     @cached_property
     def _active(self) -> set[int]:
@@ -270,6 +291,7 @@ def _may_be_in_outer(row: ThreadRecord) -> bool:
 _MOST_UNKNOWNS = 12
 # Whose turn it is, and what the runtime's own code holds, the program's code does not show.
 _NOT_BY_CODE = ("ordered", "internal_lock")
+_WITH_OBJECTS = ("lock", "nest_lock", "critical", "mutex")
 _ORDER = (
     *("fork_child", "runtime_reentry", "self_lock", "lock_cycle", "barrier_mismatch", "task_dependence_cycle"),
     *("orphaned_worksharing", "duplicate_runtimes", "oversubscribed"),

@@ -23,6 +23,8 @@ from ompd.session import Session
 from ompd.session.face import processors
 
 _LOCK_WAITS = ("lock", "nest_lock", "critical", "atomic", "ordered", "internal_lock")
+# Objects for which a variable of the program stands.
+_OF_VARIABLES = ("lock", "nest_lock", "critical")
 _MOST_NAMES = 4
 _TASK_WAITS = ("taskwait", "taskgroup", "dependence")
 
@@ -39,10 +41,11 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     waiting = {row.native_thread_id for row in answer.rows if row.wait is not None and row.wait.kind in _TASK_WAITS}
     points, _ = scheduling_points(session, waiting) if found is not None else ({}, {})
     held_by = _held(session, answer.rows, system)
-    rows = _named(session, answer.rows, held_by)
+    rows, variables = _named(session, answer.rows, held_by)
     moment = Moment(
         points=points,
         held=held_by,
+        variables=variables,
         may_hold_interpreter=_may_hold_interpreter(session, answer.rows, system),
         how=_how(session, answer.rows),
         queued=queued_threads(session, answer.rows),
@@ -104,34 +107,40 @@ def _may_hold_interpreter(
 
 def _named(
     session: Session, rows: Sequence[ThreadRecord], held: dict[int, tuple[HeldRecord, ...]]
-) -> tuple[ThreadRecord, ...]:
+) -> tuple[tuple[ThreadRecord, ...], dict[int, int]]:
     # Where no variable is known that stands for the runtime's own object of a lock, as of gfortran's, which are plain
-    # integers: the one that was passed to the routine in which the thread waits is it, for whoever has set it, too.
+    # integers, or in a program without symbols: the one that was passed to the routine in which the thread waits is it,
+    # for whoever has set it, too. Returns also these variables, by the runtime's objects.
     objects: dict[int, set[int]] = {}
     variables: dict[int | None, tuple[int, str | None]] = {}
     for row in rows:
         wait, native = row.wait, row.native_thread_id
-        if native is None or wait is None or wait.kind != "lock" or wait.symbol is not None or wait.object is None:
+        if native is None or wait is None or wait.kind not in _OF_VARIABLES:
+            continue
+        if wait.symbol is not None or wait.object is None:
             continue
         with suppress(OmpdError):
             variable = wanted(session, native)
             if variable is not None:
-                variables[native] = variable, lock_symbol(session, "lock", variable)
+                variables[native] = variable, lock_symbol(session, wait.kind, variable)
                 objects.setdefault(variable, set()).add(wait.object)
     same = {variable: next(iter(some)) for variable, some in objects.items() if len(some) == 1}
     if len(set(same.values())) < len(objects):
-        return tuple(rows)  # one object for two variables, or the other way round: not all is as it seems
+        return tuple(rows), {}  # one object for two variables, or the other way round: not all is as it seems
     for native, records in held.items():
         held[native] = tuple(
-            replace(record, object=same[record.object]) if record.kind == "lock" and record.object in same else record
+            replace(record, object=same[record.object])
+            if record.kind in _OF_VARIABLES and record.object in same
+            else record
             for record in records
         )
-    return tuple(
+    named = tuple(
         replace(row, wait=replace(row.wait, symbol=variables[row.native_thread_id][1]))
         if row.wait is not None and row.native_thread_id in variables
         else row
         for row in rows
     )
+    return named, {wanted: variable for variable, wanted in same.items()}
 
 
 def _held(
