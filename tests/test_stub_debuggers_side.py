@@ -348,6 +348,8 @@ def test_a_program_with_copies_of_its_variables(flags: tuple[str, ...]) -> None:
     [
         ((), {"OMP_DEBUG": "on"}, True),
         ((), {"OMP_DEBUG": "enabled"}, True),
+        ((), {"OMP_DEBUG": "oN"}, True),
+        ((), {"OMP_DEBUG": "ENABLED"}, True),
         ((), {"OMP_DEBUG": "off"}, False),
         ((), {"OMP_DEBUG": "maybe"}, False),
         ((), {}, False),
@@ -369,6 +371,46 @@ def test_what_makes_it_keep_states(
     assert {thread.state_source for thread in answer.rows} == {"runtime" if keeps else "derived"}
     said = (core.parent / "output").read_text()
     assert bool(said) == (arguments == ("late",) or environment.get("OMP_DEBUG") == "maybe")
+
+
+PRELOADED = "libomp_debug.so"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, *({"OMP_DEBUG": word} for word in ("on", "enabled", "On", "eNABLED", "off", "Disabled"))],
+    ids=str,
+)
+@pytest.mark.parametrize("library", ["libomp_stub.so", "libomp_stub_label.so"])
+def test_a_preloaded_library_makes_it_keep_states(environment: Mapping[str, str], library: str) -> None:
+    # Whatever the environment says: it is one of two ways, either of which is enough.
+    program = built("locations.c", name=f"locations-{library[:-3]}", library=library)
+    core = core_of(program, environment={**environment, "LD_PRELOAD": str(stub_folder() / PRELOADED)})
+    with Session.open_core(core) as session:
+        (row,) = runtimes.ask(session).rows
+        answer = threads.ask(session)
+    assert row.keeps_states is True and answer.complete
+    assert {thread.state_source for thread in answer.rows} == {"runtime"}
+    assert (core.parent / "output").read_text() == ""
+
+
+@pytest.mark.parametrize("binding", ["0", "1"], ids=["lazy", "now"])
+def test_what_is_preloaded_is_empty_and_does_no_harm(binding: str) -> None:
+    library = stub_folder() / PRELOADED
+    listed = subprocess.run([require("readelf"), "-dsW", library], capture_output=True, text=True, check=True).stdout
+    assert "(NEEDED)" not in listed
+    table = listed.partition("'.dynsym'")[2].partition("'.symtab'")[0]
+    dynamic = re.findall(r"(\w+) +\w+ +(UND|\d+) (\S+)$", table, re.MULTILINE)
+    assert dynamic == [("WEAK", "UND", "omp_debug_enable")]
+    # A process that has no OpenMP runtime.
+    done = subprocess.run(
+        [require("readelf"), "--version"],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(), "LD_PRELOAD": str(library), "LD_BIND_NOW" if binding == "1" else "UNUSED": "1"},
+        check=False,
+    )
+    assert done.returncode == 0 and done.stderr == ""
 
 
 def test_a_librarys_initializer_makes_it_keep_states() -> None:

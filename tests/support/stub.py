@@ -22,7 +22,7 @@ DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
 @cache
 def sources_key() -> str:
     """Return what tells the stub's sources from others."""
-    folders = ("src", "include", "dmpl", "ompd")
+    folders = ("src", "include", "dmpl", "ompd", "preload")
     files = [SOURCES / "Makefile", *(path for folder in folders for path in sorted((SOURCES / folder).iterdir()))]
     return key_of(*((path.name, path.read_text()) for path in files))
 
