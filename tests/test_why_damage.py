@@ -211,9 +211,7 @@ def without(core: Path, program: Path, bare: str, sysroot: Path) -> WhyAnswer:
     sample(BARE, lambda why, compiler, runtime, bare: [(why.name, bare), (compiler, runtime, bare)]),
     ids=named,
 )
-def test_without_symbols_nothing_else_is_said(
-    why: Why, compiler: str, runtime: str, bare: str, tmp_path: Path
-) -> None:
+def test_without_symbols_nothing_else_is_said(why: Why, compiler: str, runtime: str, bare: str, tmp_path: Path) -> None:
     core = hung(why, compiler, runtime)
     whole = Damaged(_core(why, compiler, runtime)).answer()
     try:
