@@ -9,7 +9,7 @@ import re
 import stat
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -101,12 +101,15 @@ class Traced:
     def calls_of(self, process: int) -> list[str]:
         """Return what a run did, as strace writes it, from where the server has let go of it."""
         with self.log.open(errors="surrogateescape") as file:
-            calls = [line.rstrip("\n") for line in _whole(file) if line.startswith(f"{process} ")]
+            file.seek(self._read)  # runs come one after the other
+            lines = file.readlines()
+            self._read = file.tell()
+        calls = [line.rstrip("\n") for line in _whole(lines) if line.startswith(f"{process} ")]
         start = next(number for number, line in enumerate(calls) if "/clear_refs" in line)
         return calls[start + 1 :]
 
 
-def _whole(lines: Iterator[str]) -> Iterator[str]:
+def _whole(lines: Iterable[str]) -> Iterator[str]:
     # Calls that another process interrupted are written in two parts.
     begun: dict[str, str] = defaultdict(str)
     for line in lines:
