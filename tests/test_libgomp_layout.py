@@ -109,7 +109,7 @@ def test_a_field_read_from_a_wrong_place_is_noticed(struct: str, member: str, mo
             yield replace(known, structs={**known.structs, struct: shifted(known.structs[struct], member)})
 
     monkeypatch.setattr(table, "tables", tables)
-    programs = ("barrier", "task_tree", "between", "nest_lock", "icvs")
+    programs = ("barrier", "task_tree", "inlined", "between", "nest_lock", "icvs")
     assert not all(is_all_told(on_libgomp(program)) for program in programs)
 
 

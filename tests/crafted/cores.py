@@ -181,7 +181,7 @@ def one_thread_a_hundred_thousand_times(at: Folder) -> None:
     at.write("core", core(prstatus(1) * 20_000))
 
 
-@crafted(asked=COMMANDS, says="none of the program|no OpenMP runtime", memory=200 * MB, cpu=20, often=8)
+@crafted(asked=COMMANDS, says="none of the program|no OpenMP runtime", memory=200 * MB, cpu=40, often=8)
 def threads_without_number(at: Folder) -> None:
     """20,000 threads, which a core may have."""
     raw = module()

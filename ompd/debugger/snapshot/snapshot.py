@@ -34,6 +34,7 @@ _LIMIT_KEPT = 4 << 20
 _VDSO_SIZE = 0x4000
 _SIGSTOP = 19
 _MAX_IDENTITY = 1 << 16
+_MAX_IDENTITIES = 64  # segments of a module that are looked at
 _READ = 1 << 18  # bytes copied at once
 
 # What is laid over memory: other bytes, or so many zeros. How large a mapping is the core says alone.
@@ -187,11 +188,15 @@ def _read_emulated_storage(process: StoppedProcess) -> None:
 
 
 def _read_identity(process: StoppedProcess, module: LoadedModule) -> None:
-    # What distinguishes a module's file from another build's.
+    # What distinguishes a module's file from another build's. Damaged files have the same notes thousands of times.
+    ranges = {
+        (segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
+        for segment in (module.elf.segments if module.elf is not None else ())
+        if segment.p_type in (PT_NOTE, PT_DYNAMIC)
+    }
     _read_pages(process, module.start, PAGE)
-    for segment in module.elf.segments if module.elf is not None else ():
-        if segment.p_type in (PT_NOTE, PT_DYNAMIC):
-            _read_pages(process, module.bias + segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
+    for start, size in sorted(ranges)[:_MAX_IDENTITIES]:
+        _read_pages(process, module.bias + start, size)
 
 
 def _read_data(process: StoppedProcess, module: LoadedModule, limit: int) -> None:

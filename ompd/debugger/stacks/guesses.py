@@ -85,6 +85,9 @@ class Guesser:
         self._edges = [(re.compile(before), re.compile(at), offset) for before, at, offset in architecture.edges]
         self._starts: dict[int, int | None] = {}
         self._returns: dict[int, tuple[bool, int | None]] = {}
+        self._part: tuple[int, int] | None = None
+        self._found: list[tuple[int, int]] = []
+        self._rest: Iterator[tuple[int, int]] = iter(())
         self._scans_left, self._all_scans_left = _MAX_SCANS, _MAX_ALL_SCANS
 
     def begin_stack(self) -> None:
@@ -154,18 +157,17 @@ class Guesser:
 
     def _by_call(self, pc: int, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
         # By a return address behind a call of the very function.
-        for address, word in self._words(sp, limit):
-            if self._is_return(word) and self._calls(word, pc):
+        for address, word in self._return_addresses(sp, limit):
+            if self._calls(word, pc):
                 return self._scanned(address, word, registers, end)
         return None
 
     def _by_unwind_data(self, registers: Mapping[int, int], sp: int, limit: int, end: int) -> Guess | None:
         # By a return address into code with unwind data, from which there are further callers.
-        for address, word in self._words(sp, limit):
-            if self._is_return(word):
-                guess = self._scanned(address, word, registers, end)
-                if self._holds(guess.pc, guess.cfa, guess.registers.get(self._fp), end):
-                    return guess
+        for address, word in self._return_addresses(sp, limit):
+            guess = self._scanned(address, word, registers, end)
+            if self._holds(guess.pc, guess.cfa, guess.registers.get(self._fp), end):
+                return guess
         return None
 
     def _scanned(self, address: int, word: int, registers: Mapping[int, int], end: int) -> Guess:
@@ -211,6 +213,23 @@ class Guesser:
         if context is None:
             return False
         return self._is_code(context[self._return_register]) and self._stack_end(context[self._sp]) is not None
+
+    def _return_addresses(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        # The words of the stack that may be return addresses, with where they are. The last part of a stack that was
+        # looked through is known: it is looked through for several reasons, and damaged threads share one.
+        if self._part != (start, end):
+            self._part, self._found = (start, end), []
+            self._rest = (pair for pair in self._words(start, end) if pair[1] and self._is_return(pair[1]))
+        found, rest = self._found, self._rest
+        number = 0
+        while True:
+            if number == len(found):
+                pair = next(rest, None)
+                if pair is None:
+                    return
+                found.append(pair)
+            yield found[number]
+            number += 1
 
     def _is_return(self, address: int) -> bool:
         return self._return_of(address)[0]
