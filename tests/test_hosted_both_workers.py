@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ompd.errors import LibraryError
 from ompd.runtimes.hosted import protocol
+from ompd.runtimes.hosted.api import Pending
 from ompd.runtimes.hosted.client import HostedLibrary, Loadable
 from ompd.runtimes.hosted.dmpl import protocol as dmpl_protocol
 from ompd.runtimes.hosted.process import Limits
@@ -107,17 +109,17 @@ def test_a_message_may_be_as_large_as_the_limit(width: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_what_is_kept_of_a_process_is_bounded(width: int, tmp_path: Path) -> None:
-    size = 256 << 20
-    assert size > 4 * MAX_PAGES * PAGE - 1
+    size = 128 << 20
+    assert size >= 2 * MAX_PAGES * PAGE
     process = Invented({0x1000: bytes(4096), 0x10000000: bytes(size)}, {"counter": 0x1000})
-    with hosted(tmp_path, width) as library:
+    with hosted(tmp_path, width, seconds=600.0) as library:
         space = library.batch().process_initialize(process, ahead=1 << 20).value()
         for _ in range(2):
             batch = library.batch()
-            assert batch.get_state(batch.get_thread_handle(space, LWP, 39)).value() == (256, 39)
+            assert batch.get_state(batch.get_thread_handle(space, LWP, 39)).value() == (128, 39)
         status = Path(f"/proc/{library.process_id}/status").read_text()
         (kilobytes,) = re.findall(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
-        assert int(kilobytes) << 10 < size // 2
+        assert int(kilobytes) << 10 < size
     # It has read everything twice, since it keeps a part of it.
     assert sum(length for _, length in process.reads) == 2 * size
 
@@ -174,3 +176,49 @@ def test_what_a_library_prints_is_shown_as_text(width: int, tmp_path: Path) -> N
         r"libhostile.so: printed out \x1b[31m",
         r"libhostile.so: printed error \x1b[32m",
     ]
+
+
+# What a library may do wrong, see hostile.c: code and values of each, or what the error says
+
+
+def answers(library: HostedLibrary) -> dict[str, object]:
+    space = library.batch().process_initialize(invented()).value()
+    found: dict[str, object] = {}
+
+    def take(name: str, pending: Pending[Any]) -> None:
+        error = pending.error()
+        found[name] = (error.rc, str(error)) if error is not None else pending.value()
+
+    for number in (13, 14, 20, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 100):
+        batch = library.batch()
+        take(f"state {number}", batch.get_state(batch.get_thread_handle(space, LWP, number)))
+    batch = library.batch()
+    take("states", batch.enumerate_states(space))
+    take("variables", batch.enumerate_icvs(space))
+    take("settings", batch.get_display_control_vars(space))
+    take("kinds", batch.get_device_thread_id_kinds(space))
+    take("version", batch.get_omp_version(space))
+    take("text of the version", batch.get_omp_version_string(space))
+    take("no region", batch.get_curr_parallel_handle(batch.get_thread_handle(space, LWP, 100)))
+    take("of no region", batch.get_enclosing_parallel_handle(batch.get_curr_parallel_handle(space)))  # type: ignore[arg-type]
+    for scope, number in ((3, 5), (3, 7), (2, 5)):
+        take(f"number {number} of {scope}", batch.get_icv_from_scope(space, scope, number))
+    for number in range(1, 5):
+        take(f"text {number}", batch.get_icv_string_from_scope(space, 3, number))
+    library.close()
+    found["allocated"] = library.allocated
+    return found
+
+
+def test_both_answer_alike_whatever_a_library_does(tmp_path: Path) -> None:
+    found, said = [], []
+    for width in WIDTHS:
+        warnings: list[str] = []
+        with hosted(tmp_path, width, warnings=warnings) as library:
+            found.append(answers(library))
+            said.append(warnings)
+    assert found[0] == found[1]
+    assert found[0]["state 27"] == (13, 27) and found[0]["state 13"][1].endswith(  # type: ignore[index]
+        "code 4711, which OMPD does not have, in ompd_get_state"
+    )
+    assert said[0] == said[1] and len(said[0]) > 10

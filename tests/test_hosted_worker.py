@@ -309,6 +309,23 @@ def test_what_the_process_inherits_is_what_it_needs(library: Path) -> None:
         os.close(writing)
 
 
+@pytest.mark.parametrize(
+    "name", ["socket.socketpair", "memory_file", "mmap.mmap", "os.set_blocking", "subprocess.Popen"]
+)
+def test_a_process_that_cannot_be_started_leaves_nothing_open(
+    name: str, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("none left, for a test")
+
+    with loadable(library) as found:
+        before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        monkeypatch.setattr(f"ompd.runtimes.hosted.process.{name}", fail)
+        with pytest.raises(LibraryError, match="no process for it: none left, for a test"):
+            HostedLibrary(found)
+        assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
 def test_the_worker_loads_little() -> None:
     # Half of the time that it takes to start is Python's own.
     program = (

@@ -1,28 +1,17 @@
-/* OMPD: makes the calls of the host's batches, and serves what the library calls back for. */
-#include "host.h"
+/* OMPD: makes the calls of the host's batches. */
+#include "target.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <dlfcn.h>
-
-enum rc {
-    OK, UNAVAILABLE, STALE_HANDLE, BAD_INPUT, ERROR, UNSUPPORTED, NEEDS_STATE_TRACKING, INCOMPATIBLE, DEVICE_READ_ERROR,
-    DEVICE_WRITE_ERROR, NOMEM, INCOMPLETE, CALLBACK_ERROR, INCOMPATIBLE_HANDLE, RC_COUNT
-};
-enum { ASK_SIZES = 1, ASK_SYMBOL, ASK_MEMORY, ASK_STRING, ASK_THREAD };
-enum { SIZES = 1, SYMBOL, PAGES, BYTES, THREAD };
-enum { MAX_ID = 64, MAX_ROWS = 4096, MAX_ALL_ROWS = MAX_MESSAGE / 2 };
-#define MAX_ALLOCATED ((uint64_t)1 << 30)
+enum { MAX_ROWS = 4096, MAX_VECTOR = 1 << 16, MAX_ALL_ROWS = MAX_MESSAGE / 2, BUCKETS = 1024 };
 #define UNWRITTEN (-0x6F6D70645F6E6F6ELL)
 
 struct PACKED batch { uint32_t releases, forgets, adds, calls; };
 struct PACKED call { uint16_t function, count; uint32_t makes; uint64_t words[5]; };
 struct PACKED results { uint32_t count, blocks, kilobytes; };
 struct PACKED result { int32_t code; uint32_t outcome, rows, begun; uint64_t words[4]; };
-struct PACKED callback { uint32_t which, context; uint64_t thread, words[3]; };
-struct PACKED answer { int32_t code; uint32_t entries; };
-struct PACKED entry { uint32_t what, context; uint64_t first, second; uint32_t size; };
 
 static const struct {
     const char *name, *takes, *gives;
@@ -52,348 +41,7 @@ enum {
     GET_VERSION_STRING, INITIALIZE, FINALIZE
 };
 
-static bool is_elsewhere; /* whether the library has called from another thread than the one that called it */
 static void *entry_points[FUNCTION_COUNT];
-
-/* What the library has allocated */
-
-struct block {
-    struct block *next;
-    size_t size;
-};
-enum { BUCKETS = 1024 };
-static struct block *blocks[BUCKETS];
-static uint32_t block_count;
-static uint64_t allocated;
-
-static size_t bucket_of(const void *block)
-{
-    return (uintptr_t)block / sizeof(void *) % BUCKETS;
-}
-
-static void *take_block(uint64_t size)
-{
-    if (size > MAX_ALLOCATED || allocated + size > MAX_ALLOCATED)
-        return NULL;
-    struct block *block = calloc(1, sizeof *block + (size_t)size);
-    if (!block)
-        return NULL;
-    block->size = (size_t)size;
-    block->next = blocks[bucket_of(block)];
-    blocks[bucket_of(block)] = block;
-    block_count++;
-    allocated += size;
-    return block + 1;
-}
-
-static bool give_block(void *memory)
-{
-    struct block *wanted = (struct block *)memory - 1;
-    for (struct block **at = &blocks[bucket_of(wanted)]; *at; at = &(*at)->next)
-        if (*at == wanted) {
-            *at = wanted->next;
-            block_count--;
-            allocated -= wanted->size;
-            free(wanted);
-            return true;
-        }
-    return false;
-}
-
-/* What is known of a context */
-
-struct page {
-    struct page *next;
-    uint64_t address;
-    char bytes[PAGE];
-};
-struct space {
-    struct space *next;
-    uint32_t context;
-    struct page *pages[BUCKETS];
-    size_t page_count;
-    bool has_sizes, is_swapped;
-    uint8_t sizes[6];
-};
-static struct space *spaces;
-
-static struct space *space_of(const void *context)
-{
-    uint32_t number = (uint32_t)(uintptr_t)context;
-    for (struct space *space = spaces; space; space = space->next)
-        if (space->context == number)
-            return space;
-    return NULL;
-}
-
-static void add_space(uint32_t context)
-{
-    struct space *space = get(sizeof *space);
-    space->context = context;
-    space->next = spaces;
-    spaces = space;
-}
-
-static void drop_pages(struct space *space)
-{
-    for (size_t bucket = 0; bucket < BUCKETS; bucket++) {
-        for (struct page *page = space->pages[bucket], *next; page; page = next) {
-            next = page->next;
-            free(page);
-        }
-        space->pages[bucket] = NULL;
-    }
-    space->page_count = 0;
-}
-
-static void drop_space(uint32_t context)
-{
-    for (struct space **at = &spaces; *at; at = &(*at)->next)
-        if ((*at)->context == context) {
-            struct space *space = *at;
-            *at = space->next;
-            drop_pages(space);
-            free(space);
-            return;
-        }
-}
-
-static struct page *page_at(struct space *space, uint64_t address)
-{
-    struct page *page = space->pages[address / PAGE % BUCKETS];
-    while (page && page->address != address)
-        page = page->next;
-    return page;
-}
-
-static void keep_pages(struct space *space, uint64_t address, const char *bytes, size_t size)
-{
-    if (space->page_count + size / PAGE > MAX_PAGES)
-        drop_pages(space);
-    for (; size >= PAGE; address += PAGE, bytes += PAGE, size -= PAGE) {
-        struct page *page = page_at(space, address);
-        if (!page) {
-            page = get(sizeof *page);
-            page->address = address;
-            page->next = space->pages[address / PAGE % BUCKETS];
-            space->pages[address / PAGE % BUCKETS] = page;
-            space->page_count++;
-        }
-        memcpy(page->bytes, bytes, PAGE);
-    }
-}
-
-static bool known_bytes(struct space *space, uint64_t address, size_t size, char *buffer)
-{
-    while (size) {
-        struct page *page = page_at(space, address - address % PAGE);
-        size_t inside = (size_t)(address % PAGE), part = PAGE - inside < size ? PAGE - inside : size;
-        if (!page)
-            return false;
-        memcpy(buffer, page->bytes + inside, part);
-        address += part;
-        buffer += part;
-        size -= part;
-    }
-    return true;
-}
-
-/* Callbacks: the host answers what is not known here. An entry that is wanted is copied. */
-
-struct wanted {
-    uint32_t what;
-    uint64_t first, second; /* words of the entry */
-    char *bytes;            /* room for its bytes, or NULL */
-    size_t room, size;
-    bool found;
-};
-
-static int ask(struct space *space, uint32_t which, uint64_t thread, uint64_t first, uint64_t second, const void *bytes,
-               size_t size, struct wanted *wanted)
-{
-    struct callback question = {which, space->context, thread, {first, second, 0}};
-    struct buffer asked = {0}, body;
-    put(&asked, &question, sizeof question);
-    put(&asked, bytes, size);
-    ask_host(&asked, &body);
-    struct answer answer;
-    take(&body, &answer, sizeof answer);
-    for (uint32_t number = 0; number < answer.entries; number++) {
-        struct entry entry;
-        take(&body, &entry, sizeof entry);
-        const char *found = body.bytes + body.at;
-        if (entry.size > body.size - body.at)
-            stop("an answer is too short");
-        body.at += entry.size;
-        struct space *of = space_of((void *)(uintptr_t)entry.context);
-        if (of && entry.what == PAGES)
-            keep_pages(of, entry.first, found, entry.size);
-        if (of && entry.what == SIZES && entry.size >= sizeof of->sizes) {
-            memcpy(of->sizes, found, sizeof of->sizes);
-            of->is_swapped = entry.first != 0;
-            of->has_sizes = true;
-        }
-        bool is_wanted = of == space && entry.what == wanted->what && !wanted->found;
-        if (is_wanted && (entry.what == SYMBOL || entry.what == THREAD))
-            is_wanted = entry.first == wanted->first && entry.size == size && !memcmp(found, bytes, size);
-        if (is_wanted) {
-            wanted->first = entry.first;
-            wanted->second = entry.second;
-            wanted->size = entry.size < wanted->room ? entry.size : wanted->room;
-            if (wanted->bytes)
-                memcpy(wanted->bytes, found, wanted->size);
-            wanted->found = true;
-        }
-    }
-    free(body.bytes);
-    return answer.code;
-}
-
-/* Whose thread calls back. */
-static bool is_own(void)
-{
-    if (is_own_thread())
-        return true;
-    is_elsewhere = true;
-    return false;
-}
-
-#define SPACE(context)                                                                                                 \
-    struct space *space;                                                                                               \
-    if (!is_own())                                                                                                     \
-        return CALLBACK_ERROR;                                                                                         \
-    space = space_of(context);                                                                                         \
-    if (!space)                                                                                                        \
-    return STALE_HANDLE
-
-struct address { uint64_t segment, address; };
-
-static int on_alloc(uint64_t size, void **memory)
-{
-    if (!is_own() || !memory)
-        return CALLBACK_ERROR;
-    *memory = take_block(size);
-    return *memory ? OK : NOMEM;
-}
-
-static int on_free(void *memory)
-{
-    if (!is_own())
-        return CALLBACK_ERROR;
-    if (memory && !give_block(memory))
-        warn("frees what it has not allocated");
-    return OK;
-}
-
-static int on_print(const char *text, int category)
-{
-    (void)category;
-    if (!is_own() || !text)
-        return CALLBACK_ERROR;
-    warn(text);
-    return OK;
-}
-
-static int need_sizes(struct space *space)
-{
-    struct wanted wanted = {.what = SIZES};
-    int code = space->has_sizes ? OK : ask(space, ASK_SIZES, 0, 0, 0, NULL, 0, &wanted);
-    return code == OK && !space->has_sizes ? ERROR : code;
-}
-
-static int on_sizes(void *context, uint8_t *sizes)
-{
-    SPACE(context);
-    int code = need_sizes(space);
-    if (code == OK)
-        memcpy(sizes, space->sizes, sizeof space->sizes);
-    return code;
-}
-
-static int on_symbol(void *context, void *thread, const char *name, struct address *address, const char *file)
-{
-    SPACE(context);
-    (void)file;
-    if (!name || !address)
-        return BAD_INPUT;
-    struct wanted wanted = {.what = SYMBOL, .first = (uintptr_t)thread};
-    int code = ask(space, ASK_SYMBOL, (uintptr_t)thread, 0, 0, name, strnlen(name, MAX_TEXT), &wanted);
-    if (code == OK && !wanted.found)
-        code = ERROR;
-    if (code == OK)
-        *address = (struct address){0, wanted.second};
-    return code;
-}
-
-static int on_read(void *context, void *thread, const struct address *address, uint64_t size, void *buffer)
-{
-    SPACE(context);
-    (void)thread;
-    if (!address || !buffer || size > MAX_MESSAGE / 2)
-        return BAD_INPUT;
-    if (known_bytes(space, address->address, (size_t)size, buffer))
-        return OK;
-    struct wanted wanted = {.what = BYTES, .bytes = buffer, .room = (size_t)size};
-    int code = ask(space, ASK_MEMORY, 0, address->address, size, NULL, 0, &wanted);
-    if (code == OK && !(wanted.found && wanted.size == size) &&
-        !known_bytes(space, address->address, (size_t)size, buffer))
-        code = ERROR;
-    return code;
-}
-
-static int on_write(void *context, void *thread, const struct address *address, uint64_t size, const void *buffer)
-{
-    (void)context, (void)thread, (void)address, (void)size, (void)buffer;
-    if (is_own())
-        warn("wants to write memory, which is refused");
-    return UNSUPPORTED;
-}
-
-static int on_string(void *context, void *thread, const struct address *address, uint64_t size, void *buffer)
-{
-    SPACE(context);
-    (void)thread;
-    if (!address || !buffer || !size || size > MAX_TEXT)
-        return BAD_INPUT;
-    struct wanted wanted = {.what = BYTES, .bytes = buffer, .room = (size_t)size};
-    int code = ask(space, ASK_STRING, 0, address->address, size, NULL, 0, &wanted);
-    return code == OK && !wanted.found ? ERROR : code;
-}
-
-static int convert(void *context, const void *from, uint64_t unit, uint64_t count, void *to)
-{
-    SPACE(context);
-    if (!from || !to || !unit || unit > 16 || count > MAX_MESSAGE)
-        return BAD_INPUT;
-    int code = need_sizes(space);
-    if (code != OK)
-        return code;
-    for (uint64_t at = 0; at < count; at++) {
-        char value[16];
-        memcpy(value, (const char *)from + at * unit, (size_t)unit);
-        for (uint64_t byte = 0; byte < unit; byte++)
-            ((char *)to)[at * unit + byte] = value[space->is_swapped ? unit - 1 - byte : byte];
-    }
-    return OK;
-}
-
-static int on_thread(void *context, uint64_t kind, uint64_t size, const void *id, void **thread)
-{
-    SPACE(context);
-    if (!id || !thread || size > MAX_ID)
-        return BAD_INPUT;
-    struct wanted wanted = {.what = THREAD, .first = kind};
-    int code = ask(space, ASK_THREAD, 0, kind, 0, id, (size_t)size, &wanted);
-    if (code == OK && !wanted.found)
-        code = ERROR;
-    if (code == OK)
-        *thread = (void *)(uintptr_t)wanted.second;
-    return code;
-}
-
-static void *const callbacks[] = {
-    on_alloc, on_free, on_print, on_sizes, on_symbol, on_read, on_write, on_string, convert, convert, on_thread,
-};
 
 /* Handles: by the number that the host gave them */
 
@@ -489,8 +137,6 @@ static struct result by_code(int code)
     struct result result = {.code = code};
     if (code >= 0 && code < RC_COUNT)
         return result;
-    result.words[0] = (uint32_t)code;
-    result.code = ERROR;
     result.outcome = BAD_CODE;
     return result;
 }
@@ -498,12 +144,12 @@ static struct result by_code(int code)
 /* A row with a text of the library's, which is freed if it is a block. */
 static bool put_text(struct buffer *rows, uint64_t first, uint64_t second, char *text)
 {
-    size_t size = text ? strnlen(text, MAX_TEXT) : MAX_TEXT;
-    if (size >= MAX_TEXT)
-        return false;
-    put_row(rows, first, second, text, size);
+    char *copy = text_at(text);
     give_block(text);
-    return true;
+    if (copy)
+        put_row(rows, first, second, copy, strlen(copy));
+    free(copy);
+    return copy != NULL;
 }
 
 static struct result with_rows(struct buffer *rows, size_t start, uint32_t count)
@@ -569,9 +215,17 @@ static struct result display(void *space, struct buffer *rows)
     int code = run(DISPLAY_CONTROL_VARS, &words);
     if (code != OK)
         return by_code(code);
-    for (; vector && vector[count] && count < MAX_ROWS && rows->size - start < MAX_TEXT; count++)
-        put_row(rows, 0, 0, vector[count], strnlen(vector[count], MAX_TEXT));
-    bool is_whole = vector && !vector[count];
+    bool is_whole = false;
+    for (const char *entry; count < MAX_VECTOR && rows->size - start < MAX_TEXT; count++) {
+        if (!read_own(vector + count, &entry, sizeof entry))
+            break;
+        is_whole = !entry;
+        char *text = is_whole ? NULL : text_at(entry);
+        if (!text)
+            break;
+        put_row(rows, 0, 0, text, strlen(text));
+        free(text);
+    }
     if (entry_points[REL_DISPLAY]) {
         struct words given = {{(uintptr_t)&vector}, 1};
         run(REL_DISPLAY, &given);
@@ -592,13 +246,18 @@ static struct result thread_id_kinds(void *space, struct buffer *rows)
     int code = run(THREAD_ID_KINDS, &words);
     if (code != OK)
         return by_code(code);
-    if (count < 0 || count > MAX_ROWS || !kinds || !sizes)
+    if (count < 0 || count > MAX_ROWS)
         return failed(ERROR, BAD_SIZE);
-    for (int at = 0; at < count; at++)
-        put_row(rows, kinds[at], sizes[at], NULL, 0);
+    bool is_whole = true;
+    for (int at = 0; at < count && is_whole; at++) {
+        uint64_t kind, size;
+        is_whole = read_own(kinds + at, &kind, sizeof kind) && read_own(sizes + at, &size, sizeof size);
+        if (is_whole)
+            put_row(rows, kind, size, NULL, 0);
+    }
     give_block(kinds);
     give_block(sizes);
-    return with_rows(rows, start, (uint32_t)count);
+    return is_whole ? with_rows(rows, start, (uint32_t)count) : failed(ERROR, BAD_TEXT);
 }
 
 static bool is_space(const void *pointer)
@@ -803,8 +462,8 @@ static void finish(void)
 {
     struct words none = {{0}, 0};
     struct buffer message = {0};
-    while (spaces)
-        forget(spaces->context);
+    for (uint32_t context; (context = any_space());)
+        forget(context);
     int code = entry_points[FINALIZE] ? run(FINALIZE, &none) : OK;
     struct results head = {(uint32_t)code, block_count, 0};
     put(&message, &head, sizeof head);

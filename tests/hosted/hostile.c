@@ -310,7 +310,7 @@ int ompd_get_state(handle_t *thread, int64_t *state, uint64_t *wait_id) {
         flood(4, 77, ~0ull, ~0ull);
         return OK;
     case 39: /* much memory */
-        for (uint64_t place = 0x10000000; place < 0x20000000; place += 1 << 20)
+        for (uint64_t place = 0x10000000; place < 0x18000000; place += 1 << 20)
             code += read_one(place, 1, buffer) == OK;
         *state = code;
         return OK;
