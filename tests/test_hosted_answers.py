@@ -27,7 +27,7 @@ from tests.support.lldb import VERSIONS, target_create
 from tests.support.lldb_replies import replies
 from tests.support.products import sample
 
-NO_CALL = "OMPD has no call that tells "
+NO_CALL = "OMPD has no call that returns "
 NOT_KEPT = "the runtime keeps this only in programs that were started with OMP_DEBUG=enabled"
 COMMANDS = ("runtimes", "threads", "parallel", "tasks", "icvs", "stack", "why", "doctor")
 

@@ -255,7 +255,7 @@ def test_texts_of_one_batch_are_bounded_together(host: Host) -> None:
     batch = made.batch()
     texts = [batch.get_icv_string_from_scope(space, 2, 6) for _ in range(40)]
     faults = [one.error() for one in texts]
-    assert faults[:18] == [None] * 18 and {one and one.fault for one in faults[18:]} == {"a size that cannot be"}
+    assert faults[:18] == [None] * 18 and {one and one.fault for one in faults[18:]} == {"an impossible size"}
     assert len(texts[0].value()) == 900_000 and made.error is None
 
 
@@ -268,7 +268,7 @@ def test_enumerations_that_have_no_end_are_errors(library: Path, tmp_path: Path,
     refused = batch.enumerate_icvs(space)
     assert [one.error() and one.error().fault for one in (unbounded, negative, refused)] == [  # type: ignore[attr-defined]
         "a result that cannot be read",
-        "a size that cannot be",
+        "an impossible size",
         "ompd_rc_bad_input",
     ]
     counting = compiled(tmp_path, "hostile.c", "-DINITIALIZE_CODE=OK", "-DENUMERATION_STEP=1")

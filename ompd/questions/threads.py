@@ -186,7 +186,7 @@ def _end(
 
 def _address(runtime: LoadedRuntime, handle: ThreadHandle) -> int:
     if runtime.found.hosted is not None:
-        raise Unavailable("OMPD has no call that tells where the runtime has a thread's data")
+        raise Unavailable("OMPD has no call that returns where the runtime has a thread's data")
     return handle.address
 
 

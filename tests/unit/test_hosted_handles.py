@@ -112,7 +112,7 @@ def test_the_end_of_a_library_is_no_answer() -> None:
 
 def test_what_has_no_call_says_so() -> None:
     space = Asking(None, None, None, None)  # type: ignore[arg-type]
-    with pytest.raises(NoCall, match="OMPD has no call that tells the weather"):
+    with pytest.raises(NoCall, match="OMPD has no call that returns the weather"):
         space.no_call("the weather")
 
 

@@ -1,4 +1,4 @@
-"""One fact, asked of two sides: what each of them answers, and whether that is the same."""
+"""One fact of two sides: what each of them answers, and whether that is the same."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def ask(question: Callable[..., Any], *arguments: Any, write: Callable[[Any], st
     """Return what becomes of a question.
 
     :param write: returns a value as text
-    :raises TargetGone: if nothing can be asked any more, as :exc:`StaleHandle`, :exc:`TooMuch`, and a
+    :raises TargetGone: if no further query can succeed, as :exc:`StaleHandle`, :exc:`TooMuch`, and a
         :exc:`LibraryError` of a library that has ended
     """
     try:

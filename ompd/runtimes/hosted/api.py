@@ -33,10 +33,10 @@ _R = TypeVar("_R", bound="Ref")
 class Ref:
     """A handle of the library, which stays in the library's process: here it is a number.
 
-    It is released there when nobody has it any more, or with its address space.
+    It is released there when it is garbage-collected here, or with its address space.
 
     :param number: names the handle in the library's process, and no other one, ever
-    :param release: is called with the number when nobody has the handle any more
+    :param release: is called with the number when the handle is garbage-collected
     :param space: the address space that it belongs to, which has to outlive it; of a device's, the process's
     """
 
@@ -135,7 +135,7 @@ class Call(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a call: its words or rows, or the error.
+    """The outcome of a call: its words or rows, or the error.
 
     ``rc`` is the library's return code; with ``ompd_rc_incomplete`` of ``ompd_get_icv_from_scope`` there is a value.
     """
@@ -147,10 +147,10 @@ class Outcome(NamedTuple):
 
 
 class Exchange(Protocol):
-    """Who makes calls."""
+    """What makes calls."""
 
     def run(self, calls: Sequence[Call]) -> Sequence[Outcome]:
-        """Return what became of each call.
+        """Return the outcome of each call.
 
         :raises LibraryError: if the library's process has ended, or ends meanwhile
         """
@@ -159,7 +159,7 @@ class Exchange(Protocol):
         """Return a number for a handle."""
 
     def release(self, number: int) -> None:
-        """Release a handle, some time."""
+        """Release a handle, sooner or later."""
 
     def add_context(self, callbacks: Callbacks, ahead: int) -> int:
         """Return a number for a process or device, under which its callbacks are served. It is that of its address
@@ -181,7 +181,7 @@ class Pending(Generic[_T]):
         self.handle = handle
 
     def settle(self, outcome: Outcome) -> None:
-        """Take what became of the call."""
+        """Take the outcome of the call."""
         self._outcome = outcome
 
     def _settled(self) -> Outcome:
@@ -229,7 +229,7 @@ class Batch:
         return len(self._calls)
 
     def run(self) -> None:
-        """Make all calls that were recorded. Raises nothing: what becomes of each call, its result knows."""
+        """Make all calls that were recorded. Raises nothing: the result of each call has its error."""
         calls, pending = self._calls, self._pending
         self._calls, self._pending = [], []
         if not calls:

@@ -49,7 +49,7 @@ _FAULTS = {
     protocol.BAD_HANDLE: "a handle that is not valid here",
     protocol.BAD_TEXT: "a result that cannot be read",
     protocol.ENDLESS: "an enumeration without end",
-    protocol.BAD_SIZE: "a size that cannot be",
+    protocol.BAD_SIZE: "an impossible size",
 }
 # What is in rows: any number of them, or one text
 _ROWS = ("r", "s")

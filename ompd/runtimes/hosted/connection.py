@@ -139,7 +139,7 @@ class Connection:
             version, outcome, code, count, api_version = READY_HEAD.unpack_from(body)
             rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
         except (struct_error, Malformed) as error:
-            raise self._process.fail("its process sent what is no message") from error
+            raise self._process.fail("its process sent an invalid message") from error
         if version != VERSION or not rows:
             raise self._process.fail(f"its process speaks version {version} of the protocol")
         if outcome or code:
@@ -187,7 +187,7 @@ class Connection:
         try:
             return read(body)
         except (struct_error, Malformed, IndexError) as error:
-            raise self._process.fail("its process sent what is no answer") from error
+            raise self._process.fail("its process sent an invalid answer") from error
 
     def _received(self, wanted: int, seconds: float) -> bytes:
         # Serves what comes in between.
@@ -204,7 +204,7 @@ class Connection:
                 self._report_output()
                 return body
             else:
-                raise self._process.fail("its process sent what is no answer")
+                raise self._process.fail("its process sent an invalid answer")
 
     def report(self, text: str | bytes) -> None:
         """Pass on what the library does that is not as it should be, the first times."""

@@ -1,8 +1,8 @@
 """The libraries of one session that the user named: which runtimes they serve, and which of them have failed.
 
-Each runtime has a library of its own, in a process of its own, for as long as the session lasts. At each stop it is
-asked for the process anew. One that fails is given up: what it served is read by the plugin that would have served it
-without, if there is one.
+Each runtime has a library of its own, in a process of its own, for as long as the session lasts. At each stop the
+library initialises the process anew. One that fails is given up: its runtime is then read by the plugin that would have
+served it otherwise, if there is one.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Libraries:
                 serving = self._serving[runtime] = self._start(process, found)
                 space = serving.begin(process, found)
         except NotInitialised as error:
-            # It has named no library yet. What there is of ours says so, too.
+            # It has named no library yet. A plugin of ompd says so, too.
             return found if found.plugin is not None else replace(found, plugin=FailedPlugin(found.kind, error))
         except OmpdError as error:
             self._failed.setdefault(runtime, error)
@@ -130,7 +130,7 @@ def _names(process: Process, found: Found) -> Sequence[str]:
 
 
 class _Serving:
-    # A library that runs, and the address space of the stop that it was asked for last.
+    # A library that runs, and the address space of the last stop.
 
     def __init__(self, library: HostedLibrary, by: HostedBy, beside: Beside) -> None:
         self.client, self.by = library, by

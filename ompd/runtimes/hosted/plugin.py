@@ -1,4 +1,4 @@
-"""A hosted library as a plugin, and what stands in the place of one that has failed."""
+"""A hosted library as a plugin, and what replaces one that has failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _OnlyOmpd:
         """See :meth:`Plugin.early_copies`: OMPD knows of none."""
 
     def rtl_names(self, language: int) -> RtlNames | None:
-        """See :meth:`Plugin.rtl_names`: OMPD does not tell them."""
+        """See :meth:`Plugin.rtl_names`: OMPD has no call for them."""
         return None
 
     def demangle_name(self, name: str) -> str | None:

@@ -146,7 +146,7 @@ class WorkerProcess:
 
     @property
     def progress(self) -> Progress:
-        """What it is doing, as the worker itself says."""
+        """What it is doing, by the page that it writes."""
         if self._final is not None:
             return self._final
         count, number = PROGRESS.unpack_from(self._page)
@@ -179,7 +179,7 @@ class WorkerProcess:
             self._socket.settimeout(self._limits.seconds)
             self._socket.sendall(message(kind, *parts))
         except TimeoutError as error:
-            raise self.fail("its process does not read what it is sent") from error
+            raise self.fail("its process does not read its messages") from error
         except OSError as error:
             raise self._ended() from error
 
@@ -202,7 +202,7 @@ class WorkerProcess:
         except struct_error as error:
             raise self._ended() from error
         if size > MAX_MESSAGE:
-            raise self.fail("its process sent what is no message")
+            raise self.fail("its process sent an invalid message")
         return kind, self._exactly(size, seconds)
 
     def _exactly(self, size: int, seconds: float) -> bytes:
@@ -262,7 +262,7 @@ class WorkerProcess:
         return self.error
 
     def _ended(self) -> LibraryError:
-        # It does not answer any more: why?
+        # It no longer answers.
         if self.error is None:
             running = self.progress.function
             status = self.end()
@@ -295,7 +295,7 @@ class WorkerProcess:
         return status if has_ended else None
 
     def _is_child(self) -> bool:
-        # Whether nobody has waited for it yet: a debugger around this Python may do so, and the number is free then.
+        # Whether nobody has collected its status: a debugger around this Python may do that, and frees the number.
         try:
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -337,7 +337,7 @@ class WorkerProcess:
 
     def __del__(self) -> None:
         if self._lifeline >= 0:
-            self.fail("nobody has it any more")
+            self.fail("unused")
 
 
 class _Ends:

@@ -49,7 +49,7 @@ functions that it has.
 BATCH_HEAD = Struct("<IIII")
 """BATCH, of the host: how many handles are to be released, contexts to be forgotten, contexts to be added, and calls to
 be made, in this order. Handles and contexts are numbers of 32 bits; an added context is followed by how many bytes may
-be read ahead of what its callbacks are asked for.
+be read beyond what a callback wants.
 """
 
 NUMBER = Struct("<I")
@@ -79,7 +79,7 @@ ANSWER_HEAD = Struct("<iI")
 
 ENTRY = Struct("<IIQQI")
 """An entry of an answer: what, the context, two words, and the size of the bytes that follow. The worker keeps it. The
-host may send more than what was asked for.
+host may send more than what is wanted.
 """
 
 # Outcomes of a call, beside the library's return code
@@ -96,7 +96,7 @@ SYMBOL = 2
 PAGES = 3
 """Whole pages, to be kept. Words: their address; 0."""
 BYTES = 4
-"""Exactly the bytes that were asked for, not to be kept. Words: their address; 0."""
+"""Exactly the bytes that are wanted, not to be kept. Words: their address; 0."""
 THREAD = 5
 """A native identifier. Words: its kind; the context of the thread."""
 

@@ -36,24 +36,24 @@ class Server:
     """Serves one process or device.
 
     :param context: its number
-    :param ahead: how many bytes may be read beyond what is asked for
+    :param ahead: how many bytes may be read beyond what is wanted
     """
 
     def __init__(self, context: int, callbacks: Callbacks, ahead: int) -> None:
         self._context, self._callbacks = context, callbacks
         self._ahead = max(PAGE, ahead - ahead % PAGE)
         self._sent: set[int] = set()  # pages
-        # What the calls that are being made name, and will ask for.
+        # What the calls of this exchange name, and will want.
         self._identifiers: Sequence[tuple[int, bytes]] = ()
         self._threads: dict[int, None] = {}
         self._left = _MAX_SERVED
 
     def expect(self, identifiers: Sequence[tuple[int, bytes]]) -> None:
-        """Know which threads the next calls name, by kind and identifier: they are answered for together."""
+        """Take the threads that the next calls name, by kind and identifier: one answer serves all of them."""
         self._identifiers, self._threads = identifiers[:_MAX_THREADS], {}
 
     def begin(self) -> None:
-        """Know that another exchange begins."""
+        """Begin another exchange."""
         self._left = _MAX_SERVED
         self._identifiers, self._threads = (), {}
 
@@ -62,7 +62,7 @@ class Server:
         try:
             entries = self._served(which, thread, first, second, raw)
         except OmpdError as error:
-            # A name that is not there is no fault of the runtime's kind.
+            # A missing name does not mean that the runtime is of another kind.
             code = Rc.ERROR if isinstance(error, SymbolNotFound) else error.rc
             return ANSWER_HEAD.pack(code or Rc.ERROR, 0), error
         except Exception as error:  # noqa: BLE001  arguments that only a library makes up
@@ -141,7 +141,7 @@ class Server:
         try:
             address = self._address(name, thread)
         except OmpdError:
-            return []  # it is asked for again, and refused then
+            return []  # the library will look it up by itself, and is refused then
         found = [self._entry(SYMBOL, thread, address, raw)]
         if address - address % PAGE not in self._sent:
             try:

@@ -24,7 +24,7 @@ _MAX_NAME = 1 << 16
 class Copies:
     """The copies of threadprivate variables that a runtime keeps, in one process at one stop.
 
-    :param gone: is called with the process when nobody has this any more: by the garbage collector, at any moment
+    :param gone: is called with the process by the garbage collector, at any moment, once this is unused
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Beside:
         self._path, self._digest, self._warn = path, digest, warn
         self._debugger = Debugger(warn)
         self._started: HostedLibrary | None = None
-        # Processes of stops that nobody asks about any more: what the library keeps with them is destroyed later,
-        # since it may be in the middle of a call.
+        # Processes of stops that are over: what the library keeps with them is destroyed later, since it may be in the
+        # middle of a call.
         self._gone: list[ProcessRef] = []
 
     @property

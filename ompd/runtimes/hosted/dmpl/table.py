@@ -53,7 +53,7 @@ class _Structure(ctypes.Structure):
 
 
 class Table:
-    """The callbacks as C has them: what each does is asked of the debugger."""
+    """The callbacks as C has them: the debugger answers each."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

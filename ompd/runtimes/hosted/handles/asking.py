@@ -1,4 +1,4 @@
-"""Asking a library: one fact of many handles in one exchange, and what its refusals mean."""
+"""Queries to a library: one fact of many handles in one exchange, and what its refusals mean."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _T = TypeVar("_T")
 _Ref = TypeVar("_Ref", bound=Ref)
 _Entity = TypeVar("_Entity")
 
-# With these a library says that there is none. By the specification it is the first; LLVM's returns the other one
-# where a pointer of the runtime is null.
+# A library returns these where there is none: the first one by the specification, LLVM's the other one where a
+# pointer of the runtime is null.
 _NONE = (Rc.UNAVAILABLE, Rc.UNSUPPORTED)
-# With these it says that it cannot tell; with any other that trying failed.
+# A fact is unknown with these; with any other code the call failed.
 _UNKNOWN = (*_NONE, Rc.BAD_INPUT, Rc.INCOMPATIBLE, Rc.NEEDS_STATE_TRACKING)
 _TRACKING = "the runtime keeps this only in programs that were started with OMP_DEBUG=enabled"
 
 
 class Asked:
-    """A handle, and what was asked about it."""
+    """A handle, and the facts that were queried of it."""
 
     __slots__ = ("pending", "ref")
 
@@ -56,7 +56,7 @@ class Asking:
         return self.client.batch()
 
     def fact(self, one: Asked, others: Iterable[Asked], key: object, record: Callable[[Batch, Any], Pending[_T]]) -> _T:
-        """Return a fact of *one* handle, which is asked of *others* at the same time.
+        """Return a fact of *one* handle; the same exchange queries it of *others*.
 
         :param key: names the fact
         :param record: puts the call into a batch for a handle
@@ -68,7 +68,7 @@ class Asking:
     def pending(
         self, one: Asked, others: Iterable[Asked], key: object, record: Callable[[Batch, Any], Pending[_T]]
     ) -> Pending[_T]:
-        """Return the same as the library answered it.
+        """Return a fact as the library answered it.
 
         :raises StaleHandle: if the process has run since
         """
@@ -121,18 +121,18 @@ class Asking:
         return function is not None and function not in self.client.functions
 
     def no_call(self, what: str) -> NoReturn:
-        """Say that the interface has no call for something.
+        """Refuse a fact for which the interface has no call.
 
         :raises NoCall: always
         """
-        raise NoCall(f"OMPD has no call that tells {what}")
+        raise NoCall(f"OMPD has no call that returns {what}")
 
     def placed(
         self, pending: Sequence[Pending[_Ref]], place: Callable[[Sequence[_Ref]], Sequence[_Entity]]
     ) -> list[_Entity | OmpdError | None]:
-        """Return what each handle is of, None where the library says that there is none, or the error.
+        """Return the thing that each handle stands for, None where the library says that there is none, or the error.
 
-        :param place: returns what handles are of
+        :param place: returns the things that handles stand for
         """
         found: list[_Entity | OmpdError | None] = []
         refs: dict[int, _Ref] = {}
@@ -153,13 +153,13 @@ class Asking:
                 found[index] = error
         return found
 
-    # Variables, by which a library also tells sizes, levels and numbers
+    # Variables, which also hold sizes, levels and numbers
 
     @cached_property
     def icv_list(self) -> Sequence[Icv]:
         """The variables that the library has, in its order.
 
-        :raises OmpdError: if it does not tell
+        :raises OmpdError: if it does not list them
         """
         return self.value(self.batch().enumerate_icvs(self.space_ref))
 

@@ -61,7 +61,7 @@ def read(space: Threads, name: str, handle: object) -> int | str:
 
 
 def _like(space: Threads, handle: Asked) -> Sequence[Asked]:
-    # The handles of which the variable will be asked as well.
+    # The other handles whose value of this variable will be wanted, too.
     if isinstance(handle, Thread):
         return space.threads()
     if isinstance(handle, Region):

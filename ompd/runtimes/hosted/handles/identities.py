@@ -1,4 +1,4 @@
-"""Which handles of a library are of the same thing: all that OMPD has for it is a call that compares two of them.
+"""Which handles of a library stand for the same thing: OMPD only has a call that compares two of them.
 
 Its result says same or not the same; the libraries cut the difference of two addresses to 32 bits, so that it gives no
 order. What is known to be equal for one thing therefore divides the handles first.
@@ -14,7 +14,7 @@ from ompd.runtimes.hosted.api import Batch, Pending, Ref
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.handles.asking import Asked
 
-# Of things that nothing divides each handle has to be compared with each: a second's worth of it, or two.
+# Where nothing divides the handles, each is compared with each: that takes a second or two.
 _MAX_COMPARED = 1 << 19
 # More regions, or tasks that threads lead to, than a program has; a library may say of any two that they differ.
 _MAX_THINGS = 1 << 16
@@ -41,12 +41,12 @@ class Identities(Generic[_Ref, _Entity]):
         self._compared = self._count = 0
 
     def add(self, entity: _Entity, key: Hashable = None) -> None:
-        """Add what is known to be none of the others."""
+        """Add a thing that is known to be a new one."""
         self._count += 1
         self._groups.setdefault(key, []).append(entity)
 
     def place(self, refs: Sequence[_Ref], keys: Sequence[Hashable] | None = None) -> list[_Entity]:
-        """Return the thing that each handle is of.
+        """Return the thing that each handle stands for.
 
         :param keys: something that is equal for handles of the same thing, for each handle
         :raises LibraryError: if the library does not compare them
@@ -58,7 +58,7 @@ class Identities(Generic[_Ref, _Entity]):
         for index in range(len(refs)):
             groups.setdefault(keys[index] if keys is not None else None, []).append(index)
         for key, indices in groups.items():
-            # Most are handles of one thing: those among themselves first, then one of each against what is known.
+            # Most stand for one thing: they are compared with each other first, then one of each with what is known.
             for alike in self._alike(refs, indices):
                 entity = self._known(key, refs[alike[0]])
                 for index in alike:

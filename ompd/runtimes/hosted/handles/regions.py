@@ -1,4 +1,4 @@
-"""Parallel regions, as a library has them.
+"""Parallel regions, as a library reports them.
 
 An initial thread that is in no region has a handle of one all the same in LLVM's libraries: OpenMP's implicit parallel
 region, at level 0. It is no region of the contract, but has a team of one, and is where chains end.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TEAM_SIZE = ("team-size-var", "ompd-team-size-var")
 LEVEL, ACTIVE_LEVEL = ("levels-var",), ("active-levels-var",)
 
-# Of how many threads' tasks a region's function is asked: all of a team have the same.
+# How many threads' tasks are queried for a region's function: all of a team have the same.
 _MAX_TASKS = 8
 
 
@@ -74,7 +74,7 @@ class Region(Asked):
         try:
             return self.level() == 0
         except Unavailable:
-            # Only what nobody encountered has a task that nobody generated.
+            # A task without a generating task belongs to a region that no construct began.
             return self.around() is None and known(lambda: self.implicit_task(0).generating() is None, False)
 
     def size(self) -> int:
@@ -187,7 +187,7 @@ class Region(Asked):
 
 
 class Regions(Asking):
-    """The regions of an address space, as far as threads and tasks have led to them.
+    """The regions of an address space that threads and tasks have led to.
 
     :param is_whole: see :class:`~ompd.contract.helpers.stacks.CodeOwners`
     """
@@ -210,7 +210,7 @@ class Regions(Asking):
         return region
 
     def regions_at(self, refs: Sequence[ParallelRef]) -> list[Region]:
-        """Return the regions that handles are of."""
+        """Return the regions that handles stand for."""
         icv = known(lambda: self.icv_of(LEVEL, Scope.PARALLEL), None)
         if icv is None:
             return self._regions.place(refs)

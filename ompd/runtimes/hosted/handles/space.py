@@ -1,4 +1,4 @@
-"""One runtime of one process, as a library has it."""
+"""One runtime of one process, as a library reports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ompd.runtimes.hosted.handles import icvs
 from ompd.runtimes.hosted.handles.threads import Threads
 
 LIBRARY = "library"
-"""The source of the layout where nobody but a library knows it."""
+"""The source of the layout where only a library knows it."""
 
 _LISTS = "the tasks that no thread executes"
 
@@ -25,7 +25,7 @@ class HostedSpace(Plain, Threads):
 
     @property
     def layout_source(self) -> str:
-        """See :attr:`AddressSpace.layout_source`: the library's own matter."""
+        """See :attr:`AddressSpace.layout_source`: only the library knows it."""
         return LIBRARY
 
     @property
@@ -133,11 +133,11 @@ class HostedSpace(Plain, Threads):
 
         :raises LayoutUnavailable: always
         """
-        raise LayoutUnavailable(f"OMPD has no call that tells {_LISTS}")
+        raise LayoutUnavailable(f"OMPD has no call that returns {_LISTS}")
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
         """See :meth:`AddressSpace.threadprivate_copies`.
 
         :raises LayoutUnavailable: always
         """
-        raise LayoutUnavailable("OMPD has no call that tells whether a runtime keeps copies of variables")
+        raise LayoutUnavailable("OMPD has no call that returns whether a runtime keeps copies of variables")

@@ -1,4 +1,4 @@
-"""Tasks, as a library has them: those that threads execute, the implicit ones of regions, and those that generated
+"""Tasks, as a library reports them: those that threads execute, the implicit ones of regions, and those that generated
 others or were suspended for them. OMPD has no call that leads to any other.
 """
 
@@ -57,7 +57,7 @@ class Task(Asked):
         return self._id
 
     def likeness(self) -> Hashable | None:
-        """See :meth:`TaskHandle.likeness`: each is asked for."""
+        """See :meth:`TaskHandle.likeness`: each task is queried."""
         return None
 
     def _is(self, names: Sequence[str]) -> bool:
@@ -181,7 +181,7 @@ def _frame(info: FrameInfo) -> FrameAddress | None:
 
 
 class Tasks(Regions):
-    """The tasks of an address space, as far as threads, regions and other tasks have led to them."""
+    """The tasks of an address space that threads, regions and other tasks have led to."""
 
     def __init__(
         self, process: Process, module: Module, library: HostedLibrary, ref: SpaceRef, *, is_whole: bool = False
@@ -191,7 +191,7 @@ class Tasks(Regions):
         self._tasks: Identities[TaskRef, Task] = Identities(library, Batch.task_handle_compare, self._new_task)
         self._implicit: dict[Region, list[Task | OmpdError]] = {}
         self._by_thread: dict[ThreadHandle, list[Task]] = {}  # the implicit ones
-        self._unplaced: list[Task] = []  # those whose keys have not been asked for
+        self._unplaced: list[Task] = []  # those whose keys have not been read
         self._generating: _Kept = {}
         self._scheduling: _Kept = {}
         self._regions_of_tasks: dict[Task, Region | OmpdError | None] = {}
@@ -202,10 +202,10 @@ class Tasks(Regions):
         self.known_tasks.append(task)
         return task
 
-    # Which task a handle is of
+    # Which task a handle stands for
 
     def tasks_at(self, refs: Sequence[TaskRef]) -> list[Task]:
-        """Return the tasks that handles are of."""
+        """Return the tasks that handles stand for."""
         if not refs:
             return []
         for region in list(self.known_regions):
@@ -346,7 +346,7 @@ class Tasks(Regions):
             yield task
             if task.is_implicit:
                 region = task.parallel()
-                # The task that met a region waits for it on the region's primary thread.
+                # The task that encountered a region waits for it on the region's primary thread.
                 task = task.generating() if region is not None and region.thread(0) is thread else None
             else:
                 task = task.scheduling()

@@ -1,4 +1,4 @@
-"""Threads, as a library has them. It has no call that lists them: each of the process's is looked for.
+"""Threads, as a library reports them. It has no call that lists them: each thread of the process is looked up.
 
 Handles of threads that a region leads to lack what others have in LLVM's library, so that they serve only to get the
 native identifier, and by it one of the others.
@@ -49,7 +49,7 @@ class Thread(Asked):
 
     @property
     def address(self) -> int:
-        """The thread's native identifier: a library does not tell where the runtime has the thread's data."""
+        """The thread's native identifier: OMPD does not say where the runtime has the thread's data."""
         return self.identifier
 
     def native_id(self, kind: ThreadIdKind) -> int:
@@ -113,7 +113,7 @@ class Thread(Asked):
             # It may keep the state of the region that it was in last.
             return ThreadState(State.IDLE, None, "runtime" if words and words.state == State.IDLE else "derived")
         if words is None:
-            raise Unavailable("the library tells no state")
+            raise Unavailable("the library returns no state")
         return ThreadState(words.state, words.wait_id or None if is_wait(words.state) else None, "runtime")
 
     def is_about_to_begin(self) -> NoReturn:
@@ -276,7 +276,7 @@ class Threads(Tasks):
         try:
             number = region.number_of(thread)
         except OmpdError:
-            # Who is in the team is not known. The thread's own variable says it, too.
+            # The members of the team are unknown. The thread's own variable has its number, too.
             number = self.number_of(thread, self._threads, THREAD_NUM, Scope.THREAD)
             return (region, number) if 0 <= number < region.size() else None
         return (region, number) if number is not None else None
@@ -312,7 +312,7 @@ class Threads(Tasks):
         return {**found, **dict(zip(others, placed, strict=True))}
 
     def keeps_states(self) -> bool:
-        """See :meth:`AddressSpace.keeps_states`: whether the library tells the state of any thread.
+        """See :meth:`AddressSpace.keeps_states`: whether the library returns the state of any thread.
 
         :raises Unavailable: if there is no thread
         """
@@ -325,7 +325,7 @@ class Threads(Tasks):
                     return False
             else:
                 return True
-        raise Unavailable("no thread tells whether the runtime keeps states")
+        raise Unavailable("no thread shows whether the runtime keeps states")
 
     def entry_on_stacks(self, region: Region) -> int:
         """See :meth:`Regions.entry_on_stacks`."""

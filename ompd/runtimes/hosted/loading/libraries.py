@@ -98,7 +98,7 @@ class Opened:
         return tuple(file.descriptor for file in self.files)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         while self._open:
             os.close(self._open.pop())
 
@@ -136,7 +136,7 @@ def open_named(
 
     :param names: the content of ``ompd_dll_locations``
     :param runtime: the file of the runtime, as the target calls it
-    :param resolve: tells where a file of the target is here
+    :param resolve: returns where a file of the target is here
     :raises BadFile: if none is suitable; it says why of each
     """
     system = system if system is not None else SystemFolders()

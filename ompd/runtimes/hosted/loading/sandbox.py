@@ -1,8 +1,8 @@
-"""Takes from a worker's process what a library for debuggers never needs, as far as an ordinary user can.
+"""Confines a worker's process to what a library for debuggers needs, as far as an ordinary user can.
 
 Four layers, each in force where the kernel and the system have it: limits of resources; no new privileges; Landlock
 (landlock(7), Linux 5.13), by which files are only read, and those of the system and of Python alone; and a list of
-system calls that are allowed, by libseccomp where it is installed. What is not in force is reported, and is no failure.
+system calls that are allowed, by libseccomp where it is installed. Layers that are not in force are reported.
 
 It runs in the worker's process, whose interpreter may know nothing else of ompd: it imports Python's own library alone.
 As a program it confines itself and becomes another: ``python -I sandbox.py --exec MEMORY PROGRAM [ARGUMENT …]``.
@@ -64,14 +64,14 @@ _CALLS = (
     *("sysinfo", "getrusage", "getrlimit", "ugetrlimit", "times", "arch_prctl", "set_thread_area", "setitimer"),
     *("getitimer", "alarm", "membarrier"),
 )
-# The C library goes on without these, if it is told that there are none.
+# The C library does without these where they fail with ENOSYS.
 _ABSENT = ("clone3", "openat2", "io_uring_setup")
 _OPEN_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 _BECOMING = ("execve", "execveat")
 
 
 UNCONFINED = (
-    "runs with all that you may do: this system has neither Landlock nor libseccomp to confine it (`ompd doctor`)"
+    "runs with all your rights: this system has neither Landlock nor libseccomp to confine it (`ompd doctor`)"
 )
 
 

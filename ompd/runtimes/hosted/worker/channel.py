@@ -91,7 +91,7 @@ class Channel:
             piece = self._socket.recv(min(size - len(found), _PIECE))
             found += piece
         if len(found) < size:
-            os._exit(0)  # the host has ended: nobody is interested any more
+            os._exit(0)  # the host has ended
         return bytes(found)
 
     def send(self, kind: int, *parts: bytes) -> None:

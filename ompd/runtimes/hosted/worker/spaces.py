@@ -39,7 +39,7 @@ class KnownSpace:
 
 
 class Spaces:
-    """All of them. What one does not know yet the host is asked for."""
+    """All of them. What is not known yet comes from the host."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -66,14 +66,14 @@ class Spaces:
             space.sizes, space.is_swapped = raw, bool(first)
 
     def learn_sizes(self, space: KnownSpace) -> int:
-        """Have the sizes of types in ``space.sizes``, and return a code."""
+        """Put the sizes of types into ``space.sizes``, and return a code."""
         if space.sizes:
             return OK
         code = self._channel.ask(ASK_SIZES, space.context, self.keep)
         return code if code or space.sizes else CALLBACK_ERROR
 
     def symbol(self, space: KnownSpace, thread: int, name: bytes) -> int:
-        """Have the address of a symbol in ``space.symbols``, and return a code."""
+        """Put the address of a symbol into ``space.symbols``, and return a code."""
         key = thread, name
         if key in space.symbols:
             return OK
@@ -87,7 +87,7 @@ class Spaces:
         return code
 
     def thread(self, space: KnownSpace, kind: int, identifier: bytes) -> int:
-        """Have the context of a thread in ``space.threads``, and return a code."""
+        """Put the context of a thread into ``space.threads``, and return a code."""
         key = kind, identifier
         if key in space.threads:
             return OK
