@@ -39,11 +39,30 @@ PARTED = {
     "parted-twice": ("if (!rank) {", "meet_by_turns"),
     "locks-branch": ("if (rank /= 0) then", "exchange"),
 }
+# The conditions of programs that take several lines, macros or calls: also the variables on which they depend, and the
+# functions that they call.
+CONDITIONS = {
+    "conditions-lines": ("if (is_ready &&", "over_lines", {"rank"}, ()),
+    "conditions-macro": ("if (WANTED(IN_TURN(rank, 1))) {", "by_macro", {"rank"}, ()),
+    "conditions-call": ("if (takes_part(rank, first) > 1) {", "by_call", {"rank"}, ("takes_part",)),
+    "conditions-address": ("if (by_pointer(&rank)) {", "by_address", {"rank"}, ("by_pointer",)),
+    "conditions-state": ("if (state()) {", "by_state", set(), ("state",)),
+    "conditions-result": ("if (part) {", "by_result", {"part", "rank"}, ("takes_part",)),
+    "conditions-fraction": ("if (fraction > 0.5) {", "by_fraction", {"fraction"}, ()),
+    "parted-thrown": ("if (limits_of(rank).covers(rank)) {", "exchange_if_covered", {"rank"}, ("covers",)),
+}
+LEVELS = ("-O0", "-O1", "-O2")
 PRODUCT = [
     (name, compiler, runtime, level)
     for name in PARTED
     for compiler, runtime in WHYS[name].pairs()
-    for level in ("-O0", "-O1", "-O2")
+    for level in LEVELS
+]
+PRODUCT_OF_CONDITIONS = [
+    (name, compiler, runtime, level)
+    for name in CONDITIONS
+    for compiler, runtime in WHYS[name].pairs()
+    for level in LEVELS
 ]
 NUMBERS = frozenset(("rank", "number"))  # variables that are a thread's number
 
@@ -57,7 +76,7 @@ def first_of(core: Hung) -> VerdictRecord:
 def lines_of(name: str) -> set[int]:
     """Return the lines of the program's source that are the one of the branch."""
     path = next(path for path in SOURCES.glob(f"{WHYS[name].program}.*"))
-    text = PARTED[name][0]
+    text = (PARTED.get(name) or CONDITIONS[name])[0]
     return {number for number, line in enumerate(path.read_text().splitlines(), 1) if line.strip() == text}
 
 
@@ -95,6 +114,26 @@ def test_the_branch_is_that_of_the_source(name: str, compiler: str, runtime: str
     for variable in read.values():
         assert variable.arrived or variable.unavailable["arrived"]
         assert variable.absent or variable.unavailable["absent"]
+
+
+@pytest.mark.parametrize(
+    ("name", "compiler", "runtime", "level"),
+    sample(PRODUCT_OF_CONDITIONS, lambda name, compiler, runtime, level: [(name, compiler, level), runtime]),
+)
+def test_what_a_condition_depends_on(name: str, compiler: str, runtime: str, level: str) -> None:
+    verdict = first_of(hung(WHYS[name], compiler, runtime, level=level))
+    _, function, read, calls = CONDITIONS[name]
+    assert verdict.branch is not None
+    assert (plain(verdict.branch.function), verdict.branch.line in lines_of(name)) == (function, True)
+    assert {variable.name for variable in verdict.variables if variable.is_read} == read
+    assert tuple(sorted(str(plain(called)) for called in verdict.branch_calls)) == calls
+
+
+def test_what_a_condition_calls_is_said() -> None:
+    core = hung(WHYS["conditions-state"], "gcc", GNU)
+    output = CliRunner().invoke(cli, ["why", str(core.core)], catch_exceptions=False).stdout
+    (line,) = (line.strip() for line in output.splitlines() if line.strip().startswith("branch "))
+    assert line.endswith(" by_state: one side leads to the barrier, the other does not, by what state returns")
 
 
 def test_what_the_line_does_not_read_comes_last_and_in_detail_alone() -> None:

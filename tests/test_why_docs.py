@@ -23,11 +23,12 @@ EXAMPLE = re.compile(
 SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 
 OF_SEVERAL = {
+    "conditions",
     "guards",
     "exception",
     "locks",
     "parted",
-}  # programs in other languages, which are not called like a verdict
+}  # programs in other languages, or about other things, which are not called like a verdict
 NOT_VERDICTS = {"proven", "likely", "possible", "unknown"}
 
 

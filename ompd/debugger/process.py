@@ -30,7 +30,7 @@ from ompd.debugger.variables.types import Types, field_offset, sizeof
 from ompd.debugger.waiting import Waiting
 
 if TYPE_CHECKING:
-    from ompd.debugger.flow.branches import Reads
+    from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
@@ -261,13 +261,22 @@ class StoppedProcess:
         """Return the names of the variables of the functions that a physical frame is in, as far as files give them."""
         return self._locals.names_at(frame)
 
-    def variables_read(self, frame: Frame, address: int, reads: Reads) -> Collection[tuple[str, int | None]]:
-        """Return which variables of a frame's function are read at an address of its code, by name and line; see
+    def variables_read(self, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
+        """Return which variables of a frame's function its instructions name, by name and line; see
         :mod:`ompd.debugger.variables.mentioned`.
         """
         from ompd.debugger.variables.mentioned import mentioned  # noqa: PLC0415  for one query alone
 
-        return mentioned(self._locals, frame, address, reads)
+        return mentioned(self._locals, frame, reads)
+
+    def parameters(self, frame: Frame, address: int) -> int | None:
+        """Return how many parameters the function has that begins at an address, None if that is unknown.
+
+        :param frame: any frame
+        """
+        from ompd.debugger.variables.mentioned import parameters  # noqa: PLC0415  for one query alone
+
+        return parameters(self._locals, frame, address)
 
     @cached_property
     def _locals(self) -> Locals:

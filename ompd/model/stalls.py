@@ -190,10 +190,10 @@ class VerdictRecord:
     there. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` is what was not
     known and would have decided, ``what_if`` what would set threads free, ``next_step`` a command to type.
     ``place`` is the line to look at first. ``branch`` is, for a barrier to which somebody does not come, the branch in
-    front of it whose other side leads to where that one is, None if none is seen; ``variables`` are those of its
-    function, where debug information shows them. ``stacks`` are at most two of the threads that the verdict names,
-    with the user's frames only; empty for all but the first verdicts. In ``next_step`` the word ``TARGET`` stands for
-    the target.
+    front of it whose other side leads to where that one is, None if none is seen; ``branch_calls`` are the functions
+    whose results it depends on, ``variables`` those of its function, where debug information shows them. ``stacks`` are
+    at most two of the threads that the verdict names, with the user's frames only; empty for all but the first
+    verdicts. In ``next_step`` the word ``TARGET`` stands for the target.
     """
 
     kind: str
@@ -209,6 +209,7 @@ class VerdictRecord:
     next_step: str | None = None
     place: Place | None = None
     branch: Place | None = None
+    branch_calls: tuple[str, ...] = ()
     variables: tuple[DifferingVariable, ...] = ()
     stacks: tuple[StackRecord, ...] = ()
 

@@ -101,7 +101,8 @@ WHYS: Mapping[str, Why] = {
         Why("duplicate_runtimes", "mutex", compilers=("gcc",), runtimes=(GNU,), second=("clang", LLVM)),
         Why("exception", "lock", compilers=("g++", "clang++")),
         *_cases("guards", "mutexes section", compilers=("g++", "clang++")),
-        *_cases("parted", "reference inlined jumped twice", compilers=("g++", "clang++")),
+        *_cases("parted", "reference inlined jumped thrown twice", compilers=("g++", "clang++")),
+        *_cases("conditions", "lines macro call address state result fraction"),
         *_cases("locks", "cycle branch", compilers=("gfortran",)),
     )
 }

@@ -7,6 +7,7 @@ parted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from ompd import naming
@@ -14,6 +15,7 @@ from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame
 from ompd.debugger.flow.blocks import find_blocks
 from ompd.debugger.flow.code import Code
+from ompd.debugger.flow.conditions import Condition, Slice
 from ompd.debugger.flow.follow import Called
 from ompd.debugger.flow.instructions import Instruction, Operand, Processor
 from ompd.debugger.memory import TargetMemory
@@ -33,17 +35,11 @@ class Branch(NamedTuple):
     block: tuple[int, ...]
 
 
-class Reads(NamedTuple):
-    """What some instructions name: ``addresses`` of memory, and ``registers`` by their numbers in unwind tables."""
-
-    addresses: frozenset[int]
-    registers: frozenset[int]
-
-
 class Branches:
     """The branches of the functions of one process.
 
     :param called: what a call does
+    :param leads_to: returns the function that a call leads to, None if the code does not say
     :param spend: is called with a number of instructions before these are followed, and may refuse by Unavailable
     """
 
@@ -53,10 +49,11 @@ class Branches:
         code: Code,
         processor: Processor | None,
         called: Callable[[Instruction], Called],
+        leads_to: Callable[[Instruction], int | None],
         spend: Callable[[int], None],
     ) -> None:
         self._memory, self._code, self._processor = memory, code, processor
-        self._called, self._spend = called, spend
+        self._called, self._leads_to, self._spend = called, leads_to, spend
         self._graphs: dict[int, Ways | OmpdError] = {}
 
     def entry(self, frame: Frame) -> int:
@@ -94,31 +91,44 @@ class Branches:
         found = graph.reached_behind(graph.instruction_of(frame), place)
         return place in found or ANYWHERE in found
 
-    def read_by(self, frame: Frame, branch: Branch, is_wanted: Callable[[int], bool]) -> Reads:
-        """Return what instructions of a branch's block in the function of *frame* name, as far as the frame says where
-        that is.
+    def read_by(
+        self,
+        frame: Frame,
+        branch: Branch,
+        is_wanted: Callable[[int], bool],
+        parameters: Callable[[int], int | None],
+    ) -> Condition:
+        """Return what a branch in the function of *frame* depends on, as far as the frame says where that is.
 
-        :param is_wanted: says by its address whether an instruction counts; the comparison does in any case
+        :param is_wanted: says by its address whether an instruction is of the branch's statement
+        :param parameters: returns how many parameters the function at an address has, None if that is unknown
         :raises Unavailable: if the code cannot be followed
         """
         graph, processor = self._graph(frame), self._processor
         assert processor is not None
-        last = next((at for at in branch.block[-2::-1] if not graph.instructions[at].keeps_flags), None)
-        instructions = [at for at in branch.block if at == last or is_wanted(at)]
-        known = {processor.stack_pointer: frame.registers.get(processor.stack_pointer)}
-        if self._has_frame_pointer(instructions):
-            known[processor.frame_pointer] = frame.registers.get(processor.frame_pointer)
-        addresses: set[int] = set()
-        registers: set[int] = set()
-        for at in instructions:
-            found = graph.instructions[at]
+        fixed = {processor.stack_pointer: frame.registers.get(processor.stack_pointer)}
+        if self._has_frame_pointer(branch.address):
+            fixed[processor.frame_pointer] = frame.registers.get(processor.frame_pointer)
+        places: dict[int, int | None] = {}
+
+        def address_of(at: int) -> int | None:
+            if at not in places:
+                places.update(self._places(graph.block(at), fixed))
+            return places[at]
+
+        found = Slice(graph.blocks, processor, address_of, self._leads_to, parameters)
+        return found.of(branch.block[0], graph.before, is_wanted)
+
+    def _places(
+        self, block: Sequence[Instruction], fixed: Mapping[int, int | None]
+    ) -> Iterator[tuple[int, int | None]]:
+        # Where the operands of a block's instructions are. The stack and its frame are where they are at calls.
+        known = dict(fixed)
+        for found in block:
             address = _address(found.operand, known)
-            if address is not None:
-                addresses.add(address)
-            base = found.operand.base if found.operand is not None else None
-            registers.update(found.clobbers, found.compares, (r for r in (found.source, base) if r is not None))
+            yield found.address, address
             self._carry_out(found, address, known)
-        return Reads(frozenset(addresses), frozenset(registers))
+            known.update(fixed)
 
     def tested(self, frame: Frame, branch: Branch) -> str:
         """Return the name of the routine whose result a branch compares with 0 and nothing else, ``""`` if there is
@@ -141,9 +151,9 @@ class Branches:
                 return ""
         return ""
 
-    def _has_frame_pointer(self, instructions: Sequence[int]) -> bool:
-        loaded, processor = self._code.module_at(instructions[0]) if instructions else None, self._processor
-        row = loaded.row(instructions[0] - loaded.bias) if loaded is not None else None
+    def _has_frame_pointer(self, address: int) -> bool:
+        loaded, processor = self._code.module_at(address), self._processor
+        row = loaded.row(address - loaded.bias) if loaded is not None else None
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
     def _carry_out(self, found: Instruction, address: int | None, known: dict[int, int | None]) -> None:
@@ -188,7 +198,7 @@ class Branches:
 
 
 class Ways:
-    """The ways through one function.
+    """The ways through one function. ``blocks`` are its blocks by where they begin.
 
     :param entry: where it begins
     :param code: returns the instruction at an address, None if none is there
@@ -205,13 +215,26 @@ class Ways:
         called: Callable[[Instruction], Called],
     ) -> None:
         self._entry, self._is_own, self._called = entry, is_own, called
-        self._blocks, self._block_of = find_blocks(entry, code, self._jumps, self._goes_on, _MAX_INSTRUCTIONS)
-        self.instructions = {found.address: found for block in self._blocks.values() for found in block}
-        self._next = {leader: tuple(self._successors(block)) for leader, block in self._blocks.items()}
+        self.blocks, self._block_of = find_blocks(entry, code, self._jumps, self._goes_on, _MAX_INSTRUCTIONS)
+        self.instructions = {found.address: found for block in self.blocks.values() for found in block}
+        self._next = {leader: tuple(self._successors(block)) for leader, block in self.blocks.items()}
         self._barriers: dict[int, list[int]] = {}
         for found in self.instructions.values():
             if found.flow == "call" and self._called(found).name in naming.BARRIERS:
                 self._barriers.setdefault(self._block_of[found.address], []).append(found.address)
+
+    def block(self, address: int) -> Sequence[Instruction]:
+        """Return the block of an instruction."""
+        return self.blocks[self._block_of[address]]
+
+    @cached_property
+    def before(self) -> Mapping[int, Sequence[int]]:
+        """From which blocks each is reached."""
+        before: dict[int, list[int]] = {}
+        for leader, following in self._next.items():
+            for each in following:
+                before.setdefault(each, []).append(leader)
+        return before
 
     @property
     def is_open(self) -> bool:
@@ -264,7 +287,7 @@ class Ways:
         """
         alike = self._alike(to)
         for leader in self._branches_before(to):
-            block = self._blocks[leader]
+            block = self.blocks[leader]
             sides = [self._reached(side, (to, other), leader) for side in self._next[leader]]
             for one, another in zip(sides, (1, 0), strict=True):
                 elsewhere = sides[another]
@@ -300,21 +323,17 @@ class Ways:
 
     def _branches_before(self, to: int) -> list[int]:
         # The blocks that end with a branch from which the call is reached, the nearest first.
-        before: dict[int, list[int]] = {}
-        for leader, following in self._next.items():
-            for each in following:
-                before.setdefault(each, []).append(leader)
         start = self._block_of[to]
         seen, found = {start}, []
         front = [start]
         for leader in front:
-            for each in before.get(leader, ()):
+            for each in self.before.get(leader, ()):
                 if each not in seen:
                     seen.add(each)
                     front.append(each)
-                    if self._blocks[each][-1].flow == "branch" and len(set(self._next[each])) == 2:
+                    if self.blocks[each][-1].flow == "branch" and len(set(self._next[each])) == 2:
                         found.append(each)
-        last = self._blocks[start][-1]
+        last = self.blocks[start][-1]
         if last.flow == "branch" and start not in found and len(set(self._next[start])) == 2:
             found.append(start)  # behind the call, as at the end of a loop
         return found[:_MAX_BRANCHES]

@@ -7,11 +7,12 @@ instruction does that is not listed here in detail is overstated: all registers 
 
 from __future__ import annotations
 
-from ompd.debugger.flow.instructions import Instruction, Operand, Processor
+from ompd.debugger.flow.instructions import FLAGS, Instruction, Operand, Processor
 
 # Unwind tables number registers in another order than instructions do (System V psABI for AMD64, figure 3.36).
 _NUMBERS = (0, 2, 1, 3, 7, 6, 4, 5, *range(8, 16))
 _RAX, _RDX, _RCX, _RBX, _RSI, _RDI, _RBP, _RSP = range(8)
+_VECTOR = 17
 _SP, _BP = 4, 5  # as instructions have them
 _PREFIXES = frozenset((0x66, 0x67, 0xF0, 0xF2, 0xF3, 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65))
 _INVALID = frozenset(
@@ -57,6 +58,16 @@ _ONLY_HINTS = frozenset((0x0D, *range(0x18, 0x20)))  # and those that do nothing
 _MOVES = frozenset(
     (0x63, 0x88, 0x89, 0x8A, 0x8B, 0x8C, 0x8D, 0xC6, 0xC7, *range(0x50, 0x60), 0x68, 0x6A, *range(0xB0, 0xC0))
 )
+# Here the field reg is a part of the opcode.
+_EXTENDED = frozenset(
+    (0x80, 0x81, 0x83, 0x8F, 0xC0, 0xC1, *range(0xD0, 0xD4), *range(0xD8, 0xE0), 0xF6, 0xF7, 0xFE, 0xFF)
+)
+# Behind 0F: those of general registers, all others with two operands are of vectors. 2A, 6E, 2C, 2D and 7E are of both.
+_GENERAL = frozenset(
+    (*range(0x04), *range(0x18, 0x28), *range(0x40, 0x50), *range(0x80, 0xC2), 0xC3, 0xC7, *range(0xC8, 0xD0))
+)
+_LOADS = (0x10, 0x28, 0x6F, 0x7E)
+_FROM_GENERAL, _TO_GENERAL = (0x2A, 0x6E), (0x2C, 0x2D, 0x50, 0x7E, 0xD7)
 _MAX_SIZE = 15
 
 
@@ -99,21 +110,23 @@ class _Reader:
         if self.mode == 3:
             return
         base = self.rm
-        index = self.is_based
+        index, also = self.is_based, None
         if low == _SP:
             form = self.byte()
             base = form & 7 | (self.rex & 1) << 3
-            index |= (form >> 3 & 7 | (self.rex & 2) << 2) != _SP
+            number = form >> 3 & 7 | (self.rex & 2) << 2
+            if number != _SP:
+                index, also = True, _NUMBERS[number]
             low = form & 7
             if low == _BP and self.mode == 0:
-                self.operand = Operand(None, index, self.signed(4))
+                self.operand = Operand(None, index, self.signed(4), also)
                 return
         elif low == _BP and self.mode == 0:
             self._relative = self.signed(4)
             self.operand = Operand(None, index, self._relative)
             return
         displacement = self.signed((0, 1, 4)[self.mode])
-        self.operand = Operand(_NUMBERS[base], index, displacement)
+        self.operand = Operand(_NUMBERS[base], index, displacement, also)
 
     def placed(self) -> Operand | None:
         # The operand, after the whole instruction was read: a distance counts from its end.
@@ -172,7 +185,21 @@ def _decode(r: _Reader) -> dict[str, object] | None:
         return flow
     fields = _moves(r, opcode, immediate) if opcode in _MOVES else _computes(r, opcode, immediate)
     fields["keeps_flags"] = opcode in _MOVES or opcode == 0x90
+    if fields.get("does") != "constant" and (opcode not in _MOVES or opcode == 0x63):
+        fields["reads"] = _reads(r, opcode)
     return fields
+
+
+def _reads(r: _Reader, opcode: int) -> tuple[int, ...]:
+    # Registers that are read by what computes, as far as the bytes name them, and by what extends a number.
+    if opcode not in _MODRM:
+        is_of_rax = opcode in (0x98, 0x99) or (opcode < 0x40 and opcode & 7 in (4, 5))
+        return (_RAX,) if is_of_rax else ()
+    found = (_NUMBERS[r.rm],) if r.mode == 3 else ()
+    if opcode == 0x63 or opcode in _EXTENDED or opcode in (0x69, 0x6B):
+        return found
+    flags = (FLAGS,) if opcode < 0x40 and opcode >> 3 in (2, 3) else ()
+    return (*found, _NUMBERS[r.reg], *flags)
 
 
 def _flow(r: _Reader, opcode: int) -> dict[str, object] | None:
@@ -349,7 +376,8 @@ def _two_bytes(r: _Reader, opcode: int) -> dict[str, object] | None:
     if opcode in (0x94, 0x95) and r.mode == 3:
         return {"does": "set", "to": rm, "value": int(opcode == 0x94), "keeps_flags": True}
     if 0xC8 <= opcode < 0xD0:
-        return {"clobbers": (_NUMBERS[opcode & 7 | (r.rex & 1) << 3],)}
+        swapped = _NUMBERS[opcode & 7 | (r.rex & 1) << 3]
+        return {"clobbers": (swapped,), "reads": (swapped,)}
     if opcode in _ONLY_HINTS:
         return {"keeps_flags": True, "clobbers": (rm,) if opcode == 0x1E and r.mode == 3 and r.reg & 7 == 1 else ()}
     if opcode in _BARE:
@@ -360,8 +388,29 @@ def _two_bytes(r: _Reader, opcode: int) -> dict[str, object] | None:
         "stores": r.mode != 3,
         "operand": r.placed(),
         "width": 16,
-        "keeps_flags": 0x40 <= opcode < 0x50 or 0x90 <= opcode < 0xA0,
+        "keeps_flags": 0x40 <= opcode < 0x50 or 0x90 <= opcode < 0xA0 or opcode not in (*_GENERAL, 0x2E, 0x2F),
+        "reads": _reads_of_two(r, opcode),
     }
+
+
+def _reads_of_two(r: _Reader, opcode: int) -> tuple[int, ...]:
+    if 0x90 <= opcode < 0xA0:
+        return (FLAGS,)
+    rm = (r.rm,) if r.mode == 3 else ()
+    if opcode in _GENERAL:
+        named = tuple(_NUMBERS[number] for number in rm)
+        if opcode in (0xB8, 0xBC, 0xBD, 0xBA):
+            return named
+        return (*named, _NUMBERS[r.reg], *((FLAGS,) if 0x40 <= opcode < 0x50 else ()))
+    if opcode in _FROM_GENERAL:
+        return tuple(_NUMBERS[number] for number in rm)
+    if opcode in _LOADS and (opcode != 0x7E or r.repeat == 0xF3):
+        return tuple(_VECTOR + number for number in rm)
+    if opcode == 0x7E and r.repeat != 0xF3:
+        return (_VECTOR + r.reg,)
+    if opcode in _TO_GENERAL and opcode != 0x7E:
+        return tuple(_VECTOR + number for number in rm)
+    return (_VECTOR + r.reg, *(_VECTOR + number for number in rm))
 
 
 def _written(r: _Reader, opcode: int) -> tuple[int, ...]:
@@ -370,6 +419,8 @@ def _written(r: _Reader, opcode: int) -> tuple[int, ...]:
         found += (_NUMBERS[r.rm],)
     if opcode in (0xB0, 0xB1, 0xC7, 0x01):
         found += (_RAX, _RDX, _RCX)
+    if opcode in _FROM_GENERAL or (opcode in _LOADS and (opcode != 0x7E or r.repeat == 0xF3)):
+        found += (_VECTOR + r.reg,)
     return found
 
 
@@ -407,7 +458,21 @@ def _vector_map(r: _Reader, number: int, opcode: int, other: tuple[int, ...]) ->
         clobbers = (_RCX,)
     elif number > 3:
         clobbers = (reg,) if opcode in (0x2C, 0x2D, 0x78, 0x79) else (rm,) if opcode == 0x7E and r.mode == 3 else ()
-    return {"clobbers": clobbers, "stores": r.mode != 3, "operand": r.placed(), "width": 64}
+    return {
+        "clobbers": clobbers,
+        "stores": r.mode != 3,
+        "operand": r.placed(),
+        "width": 64,
+        "reads": _reads_of_vector(r, number, opcode, other),
+        "keeps_flags": number == 1 and opcode not in (0x2E, 0x2F, 0x98, 0x99),
+    }
+
+
+def _reads_of_vector(r: _Reader, number: int, opcode: int, other: tuple[int, ...]) -> tuple[int, ...]:
+    if (number == 2 and 0xF0 <= opcode < 0xF8) or (number == 3 and opcode == 0xF0):
+        return (*((_NUMBERS[r.rm],) if r.mode == 3 else ()), *other)
+    found = _reads_of_two(r, opcode) if number == 1 and opcode not in _GENERAL else (_VECTOR + r.reg,)
+    return (*found, *(_VECTOR + _NUMBERS.index(each) for each in other))
 
 
 X86_64 = Processor(
@@ -417,6 +482,7 @@ X86_64 = Processor(
     stack_pointer=_RSP,
     frame_pointer=_RBP,
     lost=(_RAX, _RDX, _RCX, _RSI, _RDI, 8, 9, 10, 11),
+    first_vector=_VECTOR,
     entry_distance=8,
     loads=rb"(?s:(?=[\x48\x4c]\x8b[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?P<distance>....)))",
     calls=rb"(?s:(?=(?:[\xe8\xe9]|\x0f[\x80-\x8f]|(?P<through>\xff[\x15\x25]))(?P<distance>....)))",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from ompd import naming
@@ -96,7 +96,8 @@ class Functions:
     @cached_property
     def branches(self) -> Branches:
         """Where the ways of functions part."""
-        return Branches(self._memory, self._code, self._processor, lambda found: self._called(found, True), self._spend)
+        called = partial(self._called, is_alone=True)
+        return Branches(self._memory, self._code, self._processor, called, self._leads_to, self._spend)
 
     # What frames have begun
 
@@ -295,6 +296,7 @@ class Functions:
     # Calls
 
     def _leads_to(self, found: Instruction) -> int | None:
+        # None for a call by a pointer, too.
         key = found.target, found.word
         if key not in self._leads:
             self._leads[key] = self._sites.leads_to(found.target, found.word)

@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+FLAGS = -1
+"""In place of a register: the result of the last comparison."""
+
 
 class Operand(NamedTuple):
-    """A place in memory: ``base`` + ``index`` times a scale + ``displacement``. Without registers it is an address.
+    """A place in memory: ``base`` + ``also`` times a scale + ``displacement``. Without registers it is an address.
 
-    ``is_indexed`` says that another register is added, or a segment's base: then it is not known where that is.
+    ``is_indexed`` says that another register is added, ``also``, or a segment's base: where it is is not known then.
     """
 
     base: int | None
     is_indexed: bool
     displacement: int
+    also: int | None = None
 
 
 class Instruction(NamedTuple):
@@ -36,7 +40,8 @@ class Instruction(NamedTuple):
     anything else. A call by a pointer has that in ``source``, or at ``operand``. ``clobbers`` are the registers whose
     values are unknown then; ``stores`` says that memory at ``operand`` is, or that anywhere without one.
     ``keeps_flags`` says that the result of the last comparison is still there. ``compares`` are further registers that
-    it compares; what else it does with memory is at ``operand``, too.
+    it compares; what else it does with memory is at ``operand``, too. ``reads`` are registers that it may read besides
+    all these, :data:`FLAGS` among them, and those of vectors, which are written by what reads them.
     """
 
     address: int
@@ -55,6 +60,7 @@ class Instruction(NamedTuple):
     stores: bool = False
     keeps_flags: bool = False
     compares: tuple[int, ...] = ()
+    reads: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
@@ -67,7 +73,8 @@ class Processor(NamedTuple):
 
     ``decode`` takes code, an index into it and the address of that; it returns None for what is no instruction.
     ``arguments`` are the registers of the first arguments that are numbers or pointers, ``result`` that of a result,
-    ``lost`` those that a call does not keep. Where a function begins, its CFA is ``entry_distance`` bytes above the
+    ``lost`` those that a call does not keep; ``first_vector`` is the first register of vectors, which has results that
+    are no numbers. Where a function begins, its CFA is ``entry_distance`` bytes above the
     stack pointer. ``calls`` is a regular expression that matches nothing but the place before a call or a jump to far
     away, with the groups ``through`` and ``distance`` as in :class:`ompd.debugger.architecture.CallPatterns`;
     ``loads`` is one for loads of words at a ``distance``.
@@ -79,6 +86,7 @@ class Processor(NamedTuple):
     stack_pointer: int
     frame_pointer: int
     lost: tuple[int, ...]
+    first_vector: int
     entry_distance: int
     calls: bytes
     loads: bytes

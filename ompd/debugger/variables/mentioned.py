@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ompd.contract.process import Frame
-from ompd.debugger.flow.branches import Reads
+from ompd.debugger.flow.conditions import Read
 from ompd.debugger.variables.locals import FunctionLocals, Locals, LocalValue
 
 
@@ -41,19 +41,31 @@ def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[Functio
     return locals.of_frame(there)
 
 
-def mentioned(locals: Locals, frame: Frame, address: int, reads: Reads) -> Collection[tuple[str, int | None]]:
-    """Return the names, and the lines of declaration, of the variables that are named by what instructions at an
-    address of the function of *frame* read.
+def mentioned(locals: Locals, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
+    """Return the names, and the lines of declaration, of the variables of the function of *frame* that its instructions
+    name.
     """
     return {
         (variable.name, variable.line)
-        for function in variables_at(locals, frame, address)
+        for read in reads
+        for function in variables_at(locals, frame, read.at)
         for variable in function.variables
-        if _is_read(variable, reads)
+        if _is_read(variable, read)
     }
 
 
-def _is_read(variable: LocalValue, reads: Reads) -> bool:
+def parameters(locals: Locals, frame: Frame, address: int) -> int | None:
+    """Return how many parameters the function has that begins at an address, None if debug information does not tell.
+
+    :param frame: any frame of the process
+    """
+    functions = variables_at(locals, frame, address)
+    if len(functions) != 1 or functions[0].fault is not None:
+        return None
+    return sum(variable.is_parameter for variable in functions[0].variables)
+
+
+def _is_read(variable: LocalValue, read: Read) -> bool:
     if variable.register is not None:
-        return variable.register in reads.registers
-    return variable.address is not None and variable.address in reads.addresses
+        return variable.register in read.registers
+    return variable.address is not None and variable.address in read.addresses

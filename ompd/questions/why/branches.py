@@ -56,11 +56,16 @@ class _Side(NamedTuple):
     size: int
 
 
+_Read = frozenset[tuple[str, "int | None"]]
+"""Variables by name and line."""
+
+
 class _Found(NamedTuple):
-    # A branch in the function of a frame, that frame's depth, and the variables that its line reads.
+    # A branch in the function of a frame, that frame's depth, the variables on which it depends, and the functions.
     branch: Branch
     depth: int
-    read: frozenset[tuple[str, int | None]]
+    read: _Read
+    calls: tuple[str, ...]
 
 
 def add_branches(
@@ -191,7 +196,7 @@ class Parting:
         if verdict.kind == "barrier_mismatch" and self._is_of_primary(own[found.depth], found.branch):
             # gcc makes of master and masked nothing else.
             verdict = as_orphaned(verdict, f"{(branch.file or '').rpartition('/')[2]}:{branch.line}")
-        return replace(verdict, branch=branch, variables=variables)
+        return replace(verdict, branch=branch, branch_calls=found.calls, variables=variables)
 
     def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
         # Whether the branch compares the thread's number with 0, and the primary thread alone is at the barrier.
@@ -224,7 +229,7 @@ class Parting:
             except OmpdError:
                 return  # they may have parted in this function
             for number, branch in enumerate(found):
-                yield _Found(branch, at, self._read(own[at], branch, found[number + 1 :]))
+                yield _Found(branch, at, *self._condition(own[at], branch, found[number + 1 :]))
 
     def _depth(self, one: Sequence[Frame], other: Sequence[Frame]) -> int:
         # How many frames, from the outermost on, are at the same place.
@@ -245,22 +250,35 @@ class Parting:
         except OmpdError:
             return False
 
-    def _read(self, frame: Frame, branch: Branch, others: Iterable[Branch]) -> frozenset[tuple[str, int | None]]:
-        # What the branch reads, and what the other branches of its line do: a && b is two of them.
+    def _condition(self, frame: Frame, branch: Branch, others: Iterable[Branch]) -> tuple[_Read, tuple[str, ...]]:
+        # What the branch depends on, and what the other branches of its line do: a && b is two of them. Functions that
+        # are called for it, too.
         process = self._session.process
         line = process.line_of(branch.address)
         found: set[tuple[str, int | None]] = set()
-        if line[1] is None:
-            return frozenset()
-        for each in (branch, *others):
-            if process.line_of(each.address) != line:
+        calls: dict[str, None] = {}
+        for number, each in enumerate((branch, *others)):
+            if number and (line[1] is None or process.line_of(each.address) != line):
                 continue
             try:
-                reads = self._functions.branches.read_by(frame, each, lambda at: process.line_of(at) == line)
-                found.update(process.variables_read(frame, each.address, reads))
+                condition = self._functions.branches.read_by(
+                    frame,
+                    each,
+                    lambda at: line[1] is not None and process.line_of(at) == line,
+                    lambda at: process.parameters(frame, at),
+                )
+                found.update(process.variables_read(frame, condition.reads))
             except OmpdError:
                 continue
-        return frozenset(found)
+            calls.update(dict.fromkeys(self._name(called) for called in condition.calls))
+        return frozenset(found), tuple(calls)
+
+    def _name(self, called: int | None) -> str:
+        if called is None:
+            return "a function by a pointer"
+        process = self._session.process
+        name = process.source_frames(called)[-1].function or process.locate(called).symbol
+        return name or f"{called:#x}"
 
     def _place(self, found: _Found, rows: _Frames) -> Place:
         process, address = self._session.process, found.branch.address

@@ -195,7 +195,10 @@ def _notes(
             yield _labelled("because", item.text)
     if verdict.branch is not None and (is_first or whole):
         at = format_place(verdict.branch, verbose=verbose)
-        yield _labelled("branch", f"{at}: one side leads to the barrier, the other does not")
+        calls = " and ".join(clean(name)[:_LONGEST] for name in verdict.branch_calls[:_VALUES])
+        returns = "return" if len(verdict.branch_calls) > 1 else "returns"
+        by = f", by what {calls} {returns}" if calls else ""
+        yield _labelled("branch", f"{at}: one side leads to the barrier, the other does not{by}")
         yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
     for unknown in verdict.unknowns[:most]:
