@@ -1,10 +1,11 @@
-"""``why`` on a rank of Open MPI whose other side does not do its part: the call is named, and who has to come."""
+"""``why`` on a rank of Open MPI or MPICH whose other side does not do its part: the call is named, and who is meant."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,22 +24,30 @@ from tests.support.runs import write_gcore
 
 CALLS = {
     "recv": ("MPI_Recv", "from rank 1, tag 7, of MPI_COMM_WORLD"),
+    "any": ("MPI_Recv", "from any rank, any tag, of MPI_COMM_WORLD"),
+    "send": ("MPI_Ssend", "to rank 1, tag 7, of MPI_COMM_WORLD"),
     "barrier": ("MPI_Barrier", "of MPI_COMM_WORLD"),
     "allreduce": ("MPI_Allreduce", "of MPI_COMM_WORLD"),
 }
 LEVELS = ("-O0", "-O2")
+LIBRARIES = ("openmpi", "mpich")  # as the rows of tools.toml
 
 
-def _libraries() -> tuple[Path, Path]:
+def _of_open_mpi() -> tuple[Path, Path]:
     # Where Open MPI's own libraries are, and all others that it needs.
     shared = deb_folder("openmpi") / "usr" / "lib" / "x86_64-linux-gnu"
     return shared / "openmpi" / "lib", shared
 
 
-def environment() -> dict[str, str]:
+def _of_mpich() -> tuple[Path, Path]:
+    folder = deb_folder("mpich")
+    return folder / "usr" / "include" / "x86_64-linux-gnu" / "mpich", folder / "usr" / "lib" / "x86_64-linux-gnu"
+
+
+def environment_of_open_mpi() -> dict[str, str]:
     """Return what Open MPI needs where it was only unpacked, for two ranks on one machine."""
     folder = deb_folder("openmpi")
-    own, shared = _libraries()
+    own, shared = _of_open_mpi()
     libraries = (own, shared, shared / "pmix2" / "lib", folder / "lib" / "x86_64-linux-gnu")
     return {
         "OPAL_PREFIX": str(folder / "usr"),
@@ -59,11 +68,23 @@ def environment() -> dict[str, str]:
     }
 
 
-def build(level: str) -> Path:
+def environment_of_mpich() -> dict[str, str]:
+    """Return what MPICH needs where it was only unpacked."""
+    shared = _of_mpich()[1]
+    also = deb_folder("mpich") / "lib" / "x86_64-linux-gnu"
+    return {"LD_LIBRARY_PATH": f"{shared}:{also}", "OMP_WAIT_POLICY": "passive"}
+
+
+def build(library: str, level: str) -> Path:
     gcc, source = compiler("gcc"), SOURCES / "ranks.c"
-    own, shared = _libraries()
-    compiling = ["-g", level, "-fopenmp", "-I", str(own.parent / "include")]
-    linking = [f"-L{shared}", f"-Wl,-rpath-link,{own}:{shared}", "-l:libmpi.so.40"]
+    if library == "mpich":
+        headers, shared = _of_mpich()
+        linking = [f"-L{shared}", f"-Wl,-rpath-link,{shared}", "-l:libmpich.so.12"]
+    else:
+        own, shared = _of_open_mpi()
+        headers = own.parent / "include"
+        linking = [f"-L{shared}", f"-Wl,-rpath-link,{own}:{shared}", "-l:libmpi.so.40"]
+    compiling = ["-g", level, "-fopenmp", "-I", str(headers)]
 
     def make(folder: Path) -> None:
         command = [str(gcc.path), *compiling, str(source), "-o", str(folder / "ranks"), *linking]
@@ -74,14 +95,19 @@ def build(level: str) -> Path:
 
 
 @contextmanager
-def communicating(case: str, level: str, folder: Path) -> Iterator[Words]:
+def communicating(library: str, case: str, level: str, folder: Path) -> Iterator[Words]:
     """Run the two ranks until the first one's thread is in its call and its others sleep.
 
     :raises FileNotFoundError: if they end before
     """
-    launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
-    words = ("--oversubscribe", "--bind-to", "none", "-n", "2", str(build(level)), case)
-    with waiting(launcher, folder, *words, environment=environment()) as (_, said):
+    programs = deb_folder(library) / "usr" / "bin"
+    words = ["-n", "2", str(build(library, level)), case]
+    if library == "mpich":
+        launcher, environment = programs / "mpiexec.hydra", environment_of_mpich()
+    else:
+        launcher, environment = programs / "mpirun.openmpi", environment_of_open_mpi()
+        words = ["--oversubscribe", "--bind-to", "none", *words]
+    with waiting(launcher, folder, *words, environment=environment) as (_, said):
         rank, thread = said.thread("main"), said.thread("communicates")
         while not (_sleeps(rank) and _is_in_mpi(rank, thread)):
             pass  # each look stops the process for a moment
@@ -108,13 +134,13 @@ def answer_of(process_id: int, kind: str, folder: Path) -> WhyAnswer:
 
 
 @pytest.mark.parametrize(
-    ("case", "level", "kind"),
-    sample([(case, level, kind) for case in CALLS for level in LEVELS for kind in ("live", "core")]),
+    ("library", "case", "level", "kind"),
+    sample([*product(LIBRARIES, CALLS, LEVELS, ("live", "core"))], lambda *case: [case[:2], *case[1:]]),
 )
 def test_a_team_waits_for_its_thread_that_waits_for_another_rank(
-    case: str, level: str, kind: str, tmp_path: Path
+    library: str, case: str, level: str, kind: str, tmp_path: Path
 ) -> None:
-    with communicating(case, level, tmp_path) as words:
+    with communicating(library, case, level, tmp_path) as words:
         main, thread = words.thread("main"), words.thread("communicates")
         answer = answer_of(main, kind, tmp_path)
     first = answer.rows[0]

@@ -1,4 +1,4 @@
-/* Two ranks of MPI, of which the second one never does its part: ranks recv|barrier|allreduce.
+/* Two ranks of MPI, of which the second one never does its part: ranks recv|any|send|barrier|allreduce.
  *
  * A thread of the first rank's team is in a call of MPI for ever, and the others are at the barrier behind it.
  */
@@ -28,6 +28,10 @@ static void communicate(const char *how)
     int value = 0, sum;
     if (!strcmp(how, "recv"))
         MPI_Recv(&value, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (!strcmp(how, "any"))
+        MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (!strcmp(how, "send"))
+        MPI_Ssend(&value, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD);
     else if (!strcmp(how, "barrier"))
         MPI_Barrier(MPI_COMM_WORLD);
     else
