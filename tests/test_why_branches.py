@@ -47,7 +47,8 @@ CONDITIONS = {
     "conditions-call": ("if (takes_part(rank, first) > 1) {", "by_call", {"rank"}, ("takes_part",)),
     "conditions-address": ("if (by_pointer(&rank)) {", "by_address", {"rank"}, ("by_pointer",)),
     "conditions-state": ("if (state()) {", "by_state", set(), ("state",)),
-    "conditions-result": ("if (part) {", "by_result", {"part", "rank"}, ("takes_part",)),
+    "conditions-result": ("if (part) {", "by_result", {"part"}, ()),  # the call is another statement
+    "conditions-called": ("if (is_ready &&", "by_lines_and_call", {"rank"}, ("takes_part",)),
     "conditions-fraction": ("if (fraction > 0.5) {", "by_fraction", {"fraction"}, ()),
     "parted-thrown": ("if (limits_of(rank).covers(rank)) {", "exchange_if_covered", {"rank"}, ("covers",)),
 }

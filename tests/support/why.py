@@ -102,7 +102,7 @@ WHYS: Mapping[str, Why] = {
         Why("exception", "lock", compilers=("g++", "clang++")),
         *_cases("guards", "mutexes section", compilers=("g++", "clang++")),
         *_cases("parted", "reference inlined jumped thrown twice", compilers=("g++", "clang++")),
-        *_cases("conditions", "lines macro call address state result fraction"),
+        *_cases("conditions", "lines macro call address state result fraction called"),
         *_cases("locks", "cycle branch", compilers=("gfortran",)),
     )
 }

@@ -62,14 +62,14 @@ def block(start: int, *codes: str) -> list[Instruction]:
 
 
 def condition(
-    *blocks: Sequence[Instruction], parameters: int | None = None, is_wanted: bool = True
+    *blocks: Sequence[Instruction], parameters: int | None = None, is_wanted: bool = True, before: int = 0
 ) -> tuple[Condition, set[int], set[int]]:
     """Return what the last block's branch depends on where each block leads to the next one, with all addresses and
-    registers; the operands are in the frame.
+    registers; the operands are in the frame. The code up to *before* is of earlier statements.
     """
     by_leader = {some[0].address: some for some in blocks}
     leaders = list(by_leader)
-    before = {leader: leaders[number : number + 1] for number, leader in enumerate(leaders[1:])}
+    sources = {leader: leaders[number : number + 1] for number, leader in enumerate(leaders[1:])}
     instructions = {found.address: found for some in blocks for found in some}
 
     def address_of(at: int) -> int | None:
@@ -77,7 +77,7 @@ def condition(
         return CFA + operand.displacement if operand is not None and operand.base == RBP else None
 
     part = Slice(by_leader, X86_64, address_of, lambda found: found.target, lambda target: parameters)
-    found = part.of(leaders[-1], before, lambda at: is_wanted)
+    found = part.of(leaders[-1], sources, lambda at: is_wanted, lambda at: at < before)
     addresses = {address for read in found.reads for address in read.addresses}
     return found, addresses, {register for read in found.reads for register in read.registers}
 
@@ -102,6 +102,9 @@ def test_a_call_takes_the_arguments_that_were_set_for_it() -> None:
     assert condition(code, parameters=0)[1] == set()
     # Where it has two, the second one is what is in its register from the beginning.
     assert {RDI, RSI} <= condition(code[2:], parameters=2)[2]
+    # One of another statement is not looked at.
+    found, addresses, _ = condition(code, before=code[-2].address)
+    assert addresses == set() and found.calls == ()
     # What a call has lost is not what was there before.
     found, addresses, _ = condition(block(BASE, "8b5df8", "8b4df4", CALL, "39cb", JE))  # cmp %ecx,%ebx
     assert addresses == {CFA - 8} and found.calls == ()

@@ -96,11 +96,13 @@ class Branches:
         frame: Frame,
         branch: Branch,
         is_wanted: Callable[[int], bool],
+        is_earlier: Callable[[int], bool],
         parameters: Callable[[int], int | None],
     ) -> Condition:
         """Return what a branch in the function of *frame* depends on, as far as the frame says where that is.
 
         :param is_wanted: says by its address whether an instruction is of the branch's statement
+        :param is_earlier: says whether one is of a statement before that
         :param parameters: returns how many parameters the function at an address has, None if that is unknown
         :raises Unavailable: if the code cannot be followed
         """
@@ -117,7 +119,7 @@ class Branches:
             return places[at]
 
         found = Slice(graph.blocks, processor, address_of, self._leads_to, parameters)
-        return found.of(branch.block[0], graph.before, is_wanted)
+        return found.of(branch.block[0], graph.before, is_wanted, is_earlier)
 
     def _places(
         self, block: Sequence[Instruction], fixed: Mapping[int, int | None]

@@ -53,18 +53,25 @@ class Slice:
         self._reads: dict[int, Read] = {}
         self._calls: dict[int, int | None] = {}
 
-    def of(self, leader: int, before: Mapping[int, Sequence[int]], is_wanted: Callable[[int], bool]) -> Condition:
+    def of(
+        self,
+        leader: int,
+        before: Mapping[int, Sequence[int]],
+        is_wanted: Callable[[int], bool],
+        is_earlier: Callable[[int], bool],
+    ) -> Condition:
         """Return what the branch at the end of the block *leader* depends on.
 
         :param before: the blocks from which each block is reached
         :param is_wanted: says by its address whether an instruction is of the branch's statement
+        :param is_earlier: says whether one is of a statement before that, whose calls are not looked at
         """
         # What is needed at the end of each block: registers, and addresses of memory.
         needed: dict[int, tuple[set[int], set[int]]] = {leader: ({FLAGS}, set())}
         order = [leader]
         for each in order:
             registers, addresses = needed[each]
-            self._follow(self._blocks[each], registers, addresses)
+            self._follow(self._blocks[each], registers, addresses, is_earlier)
             for other in before.get(each, ()):
                 last = self._blocks[other][-1]
                 if other in needed or len(order) == _MAX_BLOCKS or not is_wanted(last.address):
@@ -77,21 +84,29 @@ class Slice:
             tuple(self._reads[at] for at in sorted(self._reads)), tuple(self._calls[at] for at in sorted(self._calls))
         )
 
-    def _follow(self, block: Sequence[Instruction], registers: set[int], addresses: set[int]) -> None:
+    def _follow(
+        self,
+        block: Sequence[Instruction],
+        registers: set[int],
+        addresses: set[int],
+        is_earlier: Callable[[int], bool],
+    ) -> None:
         # Backwards; what is needed becomes what is needed where the block begins.
         for number in range(len(block) - 1, -1, -1):
             found = block[number]
             if found.flow == "call":
-                self._call(block, number, registers)
+                self._call(block, number, registers, is_earlier)
             elif found.flow == "next":
                 self._next(found, registers, addresses)
 
-    def _call(self, block: Sequence[Instruction], number: int, registers: set[int]) -> None:
+    def _call(
+        self, block: Sequence[Instruction], number: int, registers: set[int], is_earlier: Callable[[int], bool]
+    ) -> None:
         processor, found = self._processor, block[number]
         is_needed = processor.result in registers or processor.first_vector in registers
         registers.difference_update(processor.lost)
         registers.difference_update({register for register in registers if register >= processor.first_vector})
-        if not is_needed:
+        if not is_needed or is_earlier(found.address):
             return
         target = self._leads_to(found)
         self._calls[found.address] = target

@@ -255,6 +255,11 @@ class Parting:
         # are called for it, too.
         process = self._session.process
         line = process.line_of(branch.address)
+
+        def is_earlier(at: int) -> bool:
+            file, number = process.line_of(at)
+            return file == line[0] and number is not None and line[1] is not None and number < line[1]
+
         found: set[tuple[str, int | None]] = set()
         calls: dict[str, None] = {}
         for number, each in enumerate((branch, *others)):
@@ -265,6 +270,7 @@ class Parting:
                     frame,
                     each,
                     lambda at: line[1] is not None and process.line_of(at) == line,
+                    is_earlier,
                     lambda at: process.parameters(frame, at),
                 )
                 found.update(process.variables_read(frame, condition.reads))
