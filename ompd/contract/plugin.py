@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ompd.contract.kept import Numbered, NumberedTask, NumberedThread
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.process import Frame, Module, Process
 from ompd.contract.waits import BarrierState, GoneThread, LockState
@@ -104,7 +105,7 @@ class SchedulingPoint:
     is_whole: bool = False
 
 
-class TaskHandle(Protocol):
+class TaskHandle(NumberedTask, Protocol):
     """A task (``ompd_task_handle_t``)."""
 
     @property
@@ -174,7 +175,7 @@ class TaskHandle(Protocol):
         """
 
 
-class ParallelHandle(Protocol):
+class ParallelHandle(Numbered, Protocol):
     """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team have one each."""
 
     @property
@@ -244,7 +245,7 @@ class Outside(NamedTuple):
     task: TaskHandle
 
 
-class ThreadHandle(Protocol):
+class ThreadHandle(NumberedThread, Protocol):
     """An OpenMP thread (``ompd_thread_handle_t``)."""
 
     @property

@@ -21,6 +21,7 @@ from ompd.model.openmp import DependenceRecord as DependenceRecord
 from ompd.model.openmp import DllRecord as DllRecord
 from ompd.model.openmp import IcvRecord as IcvRecord
 from ompd.model.openmp import OutsideRecord as OutsideRecord
+from ompd.model.openmp import OwnStateRecord as OwnStateRecord
 from ompd.model.openmp import ParallelRecord as ParallelRecord
 from ompd.model.openmp import RuntimeRecord as RuntimeRecord
 from ompd.model.openmp import SnapshotRecord as SnapshotRecord

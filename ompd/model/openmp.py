@@ -156,6 +156,14 @@ class OutsideRecord:
     task: str
 
 
+@record
+class OwnStateRecord:
+    """A thread's state as its runtime has noted it: its ``number`` there, and its ``name`` without a prefix."""
+
+    number: int
+    name: str
+
+
 @record(kw_only=True)
 class ThreadRecord:
     """A thread of the process at this stop; a thread outside of OpenMP has no ``runtime``.
@@ -174,7 +182,9 @@ class ThreadRecord:
     code for the signal's origin; ``si_addr`` the address of a fault, None for a signal without one.
     ``outside_of_target`` is None except for a thread that executes a target region itself, as an initial thread.
     ``at_end_of`` is the construct of the region at whose end the thread waits, None for a thread that is elsewhere or
-    executes user code there, as a task's; a worker that waits there has no ``where``.
+    executes user code there, as a task's; a worker that waits there has no ``where``. ``ompt_id`` is the number that a
+    runtime with OMPT of 2015 gives the thread, ``ompt_state`` the state in the runtime's own numbers, which may tell
+    more than ``state`` (``wait_nest_lock``).
     """
 
     runtime: str | None = None
@@ -203,6 +213,8 @@ class ThreadRecord:
     failed: bool | None = False
     outside_of_target: OutsideRecord | None = None
     at_end_of: RegionFunction | None = None
+    ompt_id: int | None = None
+    ompt_state: OwnStateRecord | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -211,7 +223,8 @@ class ParallelRecord:
     """A parallel region that is being executed.
 
     ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
-    the native ids of its team in thread-number order, with None in place of an unreadable one.
+    the native ids of its team in thread-number order, with None in place of an unreadable one. ``ompt_id`` is the
+    number that a runtime with OMPT of 2015 gives the region.
     """
 
     id: str
@@ -223,6 +236,7 @@ class ParallelRecord:
     function: RegionFunction | None
     threads: tuple[int | None, ...]
     tool_data: int | None = None
+    ompt_id: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -276,7 +290,8 @@ class TaskRecord:
     begun: it depends on tasks that are not complete), ``detached`` (its code has ended, its event is not fulfilled) or
     ``complete`` (kept because of its children). ``waits_for`` describes what waiting and detached tasks wait for.
     ``unfinished_children`` is the number of explicit tasks that it generated and that are not complete; there may be
-    more than are listed.
+    more than are listed. ``ompt_id`` is the number that a runtime with OMPT of 2015 gives the task, ``ompt_type`` its
+    type as the runtime itself tells it, in which it may differ from others of its kind (``degenerate``, ``target``).
     """
 
     id: str
@@ -294,6 +309,8 @@ class TaskRecord:
     tool_data: int | None = None
     unfinished_children: int | None = None
     waits_for: TaskWaitRecord | None = None
+    ompt_id: int | None = None
+    ompt_type: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -71,6 +71,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
         function=function,
         tool_data=facts.get("tool_data", region.tool_data),
         threads=members,
+        ompt_id=facts.own("ompt_id", region.ompt_id),
         unavailable=facts.unavailable,
     )
 

@@ -204,7 +204,13 @@ class _Collector:
             if facts.is_whole:
                 alike.facts = _facts_of(row)
             return row
-        return TaskRecord(identifier, *alike.facts)
+        row = TaskRecord(identifier, *alike.facts)
+        if row.ompt_id is None:
+            return row
+        try:
+            return replace(row, ompt_id=task.ompt_id())  # what they are not alike in
+        except OmpdError:
+            return self._record(task)
 
     def _record(self, task: TaskHandle, facts: Facts | None = None) -> TaskRecord:
         facts = facts or Facts(f"task {task.id}", self._problems)
@@ -239,6 +245,8 @@ class _Collector:
             tool_data=facts.get("tool_data", task.tool_data),
             unfinished_children=facts.get("unfinished_children", task.unfinished_children),
             waits_for=facts.get("waits_for", lambda: self._wait(task, facts)),
+            ompt_id=facts.own("ompt_id", task.ompt_id),
+            ompt_type=facts.own("ompt_type", task.ompt_type),
             unavailable=facts.unavailable,
         )
 

@@ -9,7 +9,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.errors import OmpdError, Unavailable
-from ompd.model import Answer, OutsideRecord, Place, RegionFunction, ThreadRecord
+from ompd.model import Answer, OutsideRecord, OwnStateRecord, Place, RegionFunction, ThreadRecord
 from ompd.questions import places
 from ompd.questions.facts.ancestry import Ancestry
 from ompd.questions.facts.answers import answer, begin, each, native_thread, note_first_thread, readable_runtimes
@@ -165,6 +165,8 @@ def _record(
         **signal_of(session, thread, facts),
         outside_of_target=facts.get("outside_of_target", lambda: _outside(handle)),
         at_end_of=at_end_of,
+        ompt_id=facts.own("ompt_id", handle.ompt_id),
+        ompt_state=facts.own("ompt_state", lambda: OwnStateRecord(*handle.ompt_state())),
         unavailable=facts.unavailable,
     )
 
@@ -226,7 +228,7 @@ _NAMELESS = "which thread of the process it is, is not known"
 _OPENMP = (
     *("runtime", "thread_num", "team_size", "level", "active_level", "thread_type"),
     *("state", "state_source", "wait_id", "wait", "parallel", "task", "address", "tool_data"),
-    *("outside_of_target", "at_end_of"),
+    *("outside_of_target", "at_end_of", "ompt_id", "ompt_state"),
 )
 
 

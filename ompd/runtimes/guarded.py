@@ -48,7 +48,9 @@ class _Member(NamedTuple):
 @lru_cache(maxsize=len(_HANDLES))
 def _members(protocol: type) -> Mapping[str, _Member]:
     found = {}
-    for name, member in vars(protocol).items():
+    # What it has of other protocols, too: a plugin may lack any of it.
+    declared = {name: member for each in reversed(protocol.__mro__) for name, member in vars(each).items()}
+    for name, member in declared.items():
         function = member.fget if isinstance(member, property) else member
         if not name.startswith("_") and isinstance(function, types.FunctionType):
             hints = get_type_hints(function, localns={each.__name__: each for each in (NamedVariable, RtlNames)})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from ompd.contract.process import Module, Process
-from ompd.errors import CorruptState
+from ompd.errors import CorruptState, Unsupported
 
 if TYPE_CHECKING:
     from ompd.contract.dmpl import NamedVariable, RtlNames
@@ -77,3 +77,14 @@ class Unnoted:
 
     def source(self) -> None:
         """See :meth:`TaskHandle.source` and :meth:`ParallelHandle.source`: there is none."""
+
+
+class Unnumbered:
+    """Parts of handles, for runtimes with OMPT of OpenMP 5."""
+
+    def ompt_id(self) -> int:
+        """See :meth:`Numbered.ompt_id`.
+
+        :raises Unsupported: always
+        """
+        raise Unsupported("with OpenMP 5's OMPT a runtime gives no identifiers: tools give words (tool_data)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ompd.errors import OmpdError, Unavailable
+from ompd.errors import OmpdError, Unavailable, Unsupported
 
 Value = TypeVar("Value")
 
@@ -26,6 +26,18 @@ class Facts:
         """Return what *ask* returns, or None after noting the reason under *key*."""
         try:
             return ask()
+        except OmpdError as error:
+            self.untold(key, error)
+        return None
+
+    def own(self, key: str, ask: Callable[[], Value]) -> Value | None:
+        """Return the same of what a runtime has for its own part. That it has no such thing is a reason, and no
+        failure.
+        """
+        try:
+            return ask()
+        except Unsupported as error:
+            self.unavailable[key] = str(error)
         except OmpdError as error:
             self.untold(key, error)
         return None

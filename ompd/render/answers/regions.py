@@ -72,4 +72,5 @@ def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: 
         words.append(row.id)
         if verbose:
             words.append(f"tool data {format_field(row, 'tool_data')}")
+            words += [f"OMPT id {row.ompt_id}"] if row.ompt_id is not None else []
     return clean("   ".join(words))

@@ -69,6 +69,8 @@ def _task_text(group: Sequence[TaskRecord], children: Sequence[TaskRecord], verb
     if verbose and len(group) == 1:
         words.append(f"exit {_frame(row, 'exit_frame')}, enter {_frame(row, 'enter_frame')}")
         words.append(f"tool data {format_field(row, 'tool_data')}")
+        words += [f"OMPT id {row.ompt_id}"] if row.ompt_id is not None else []
+        words += [f"OMPT type {clean(row.ompt_type)}"] if row.ompt_type not in (None, row.kind) else []
     return clean("   ".join(words))
 
 

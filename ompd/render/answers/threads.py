@@ -52,8 +52,11 @@ def threads_table(
         "WHERE": [_where(rows[0], verbose) for rows in folded],
         "TASK": [format_field(rows[0], "task") if len(rows) == 1 else "" for rows in folded],
         "TOOL DATA": [format_field(rows[0], "tool_data") if len(rows) == 1 else "" for rows in folded],
+        "OMPT ID": [format_field(rows[0], "ompt_id") if len(rows) == 1 else "" for rows in folded],
     }
     left_out = {"TASK", "TOOL DATA"} if not verbose else set()
+    if not verbose or all(row.ompt_id is None for row in answer.rows):
+        left_out.add("OMPT ID")
     # What is the same for all threads says nothing of any.
     if not verbose and len({(row.runtime, row.parallel) for row in answer.rows if row.parallel is not None}) <= 1:
         left_out.add("REGION")
@@ -73,7 +76,7 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     where: Any = place and (place.function, place.file, place.line, address, row.where is None)
     if row.at_end_of is not None and not verbose:
         where = row.at_end_of
-    reasons = tuple(sorted(row.unavailable))
+    reasons = tuple(sorted(key for key in row.unavailable if verbose or not key.startswith("ompt_")))
     in_team = row.thread_num is not None
     # Teams of the same shape do the same in a nest of regions: their threads are alike if their numbers are.
     number = row.thread_num if row.level is not None and row.level > 1 else in_team
@@ -86,7 +89,8 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     # Why the program ended stands alone.
     failed = row.native_thread_id if format_failure(row) else None
     outside = row.outside_of_target and (row.outside_of_target.parallel, row.outside_of_target.team_size)
-    return (team, row.state, row.state_source, wait, where, row.about_to_begin, reasons, failed, outside)
+    own = row.ompt_state if verbose else None
+    return (team, row.state, row.state_source, own, wait, where, row.about_to_begin, reasons, failed, outside)
 
 
 def _openmp_columns(folded: Sequence[Sequence[ThreadRecord]]) -> dict[str, list[str]]:
@@ -145,7 +149,12 @@ def _state(row: ThreadRecord, verbose: bool) -> str:
     if row.runtime is None:
         return UNKNOWN if "runtime" in row.unavailable else "not OpenMP"
     state = format_field(row, "state")
-    return f"{state} ({row.state_source})" if verbose and row.state_source is not None else state
+    if not verbose or row.state_source is None:
+        return state
+    # By its own name where the runtime tells more than OpenMP 5 has names for.
+    own = row.ompt_state
+    more = f": {clean(own.name)}" if own is not None and own.name != row.state else ""
+    return f"{state} ({row.state_source}{more})"
 
 
 def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -> str:

@@ -19,6 +19,7 @@ _MAX_DEPENDENCES = 1 << 16
 
 # ompt_task_type_t of 2015; a degenerate task is an explicit one that is executed where it is met.
 _KINDS = {1: "initial", 2: "implicit", 3: "explicit", 4: "explicit", 5: "explicit"}
+_TYPES = {1: "serial", 2: "implicit", 3: "explicit", 4: "target", 5: "degenerate"}
 _QUEUED = 1
 # What a task that has not begun has of its own besides.
 _ALIKE = ("type", "generating", "team", "function", "is_final", "child_count")
@@ -208,6 +209,17 @@ class Task(Unnoted):
         """Return ``tool_data``."""
         self.runtime.require_debug()
         return self.view.unsigned("tool_data")
+
+    def ompt_id(self) -> int:
+        """Return ``id``, an ``ompt_task_id_t`` of 2015."""
+        return self.view.unsigned("id")
+
+    def ompt_type(self) -> str:
+        """Return ``type``, an ``ompt_task_type_t`` of 2015.
+
+        :raises CorruptState: if there is no such type
+        """
+        return self._word("type", _TYPES)
 
     def children(self) -> Iterable[Task]:
         """Return the explicit tasks that it generated and that are not complete.

@@ -152,6 +152,10 @@ class Region(Unnoted):
         self.team.runtime.require_debug()
         return self.team.view.unsigned("tool_data")
 
+    def ompt_id(self) -> int:
+        """Return ``id``, an ``ompt_parallel_id_t`` of 2015."""
+        return self.team.view.unsigned("id")
+
     def barriers(self) -> Sequence[BarrierState]:
         """See :meth:`ParallelHandle.barriers`."""
         return self.team.runtime.barriers_of(self)

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ompd.contract.helpers.natives import native_thread_id
+from ompd.contract.kept import OwnState
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
+from ompd.contract.ompt import State2015
 from ompd.contract.plugin import ConstructCode, SchedulingPoint, ThreadState
 from ompd.contract.waits import GoneThread, LockState
 from ompd.errors import BadInput, CorruptState, OmpdError, Unsupported
@@ -17,6 +19,8 @@ from ompd_stub.teams import Region, Team
 
 # ompt_thread_type_t
 _TYPES = {1: "initial", 2: "worker", 3: "other"}
+
+_STATES = {state.value: state.name.lower() for state in State2015 if state != State2015.FIRST}
 
 
 class Thread:
@@ -94,6 +98,21 @@ class Thread:
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""
         return self.runtime.state_of(self)
+
+    def ompt_id(self) -> int:
+        """Return ``id``, an ``ompt_thread_id_t`` of 2015."""
+        return self.view.unsigned("id")
+
+    def ompt_state(self) -> OwnState:
+        """Return ``state``, an ``ompt_state_t`` of 2015.
+
+        :raises CorruptState: if there is no such state
+        """
+        self.runtime.require_debug()
+        number = self.view.unsigned("state")
+        if number not in _STATES:
+            raise CorruptState(self.address, f"thread in state {number:#x}")
+        return OwnState(number, _STATES[number])
 
     def lock(self) -> LockState | None:
         """See :meth:`ThreadHandle.lock`."""

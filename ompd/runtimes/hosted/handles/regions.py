@@ -164,6 +164,13 @@ class Region(Asked):
         """See :meth:`ParallelHandle.tool_data`."""
         return self.space.tool_data_of(self, self.space.known_regions, Scope.PARALLEL)
 
+    def ompt_id(self) -> int:
+        """See :meth:`Numbered.ompt_id`.
+
+        :raises Unavailable: always
+        """
+        self.space.no_call("the identifiers that a runtime gives")
+
     def source(self) -> NoReturn:
         """See :meth:`ParallelHandle.source`.
 

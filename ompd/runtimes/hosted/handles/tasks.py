@@ -168,6 +168,20 @@ class Task(Asked):
         """See :meth:`TaskHandle.tool_data`."""
         return self.space.tool_data_of(self, self.space.known_tasks, Scope.TASK)
 
+    def ompt_id(self) -> int:
+        """See :meth:`Numbered.ompt_id`.
+
+        :raises Unavailable: always
+        """
+        self.space.no_call("the identifiers that a runtime gives")
+
+    def ompt_type(self) -> str:
+        """See :meth:`NumberedTask.ompt_type`.
+
+        :raises Unavailable: always
+        """
+        self.space.no_call("the type of a task")
+
     def source(self) -> NoReturn:
         """See :meth:`TaskHandle.source`.
 

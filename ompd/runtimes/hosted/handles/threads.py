@@ -7,10 +7,11 @@ native identifier, and by it one of the others.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import NoReturn
 
+from ompd.contract.kept import OwnState
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.contract.ompt import State, is_wait
 from ompd.contract.plugin import ConstructCode, SchedulingPoint, ThreadState
@@ -127,6 +128,21 @@ class Thread(Asked):
         """See :meth:`ThreadHandle.tool_data`."""
         return self.space.tool_data_of(self, self.space.threads(), Scope.THREAD)
 
+    def ompt_id(self) -> int:
+        """See :meth:`Numbered.ompt_id`.
+
+        :raises Unavailable: always
+        """
+        self.space.no_call("the identifiers that a runtime gives")
+
+    def ompt_state(self) -> OwnState:
+        """See :meth:`NumberedThread.ompt_state`: ``ompd_get_state``, by the name of ``ompd_enumerate_states``."""
+        number = self.space.fact(self, self.space.threads(), "state", Batch.get_state).state
+        names = self.space.states()
+        if number not in names:
+            raise Unavailable(f"the library has no name for its state {number:#x}")
+        return OwnState(number, names[number])
+
     def lock(self) -> LockState | None:
         """See :meth:`ThreadHandle.lock`.
 
@@ -166,6 +182,10 @@ class Thread(Asked):
 
 class Threads(Tasks):
     """An address space with its threads."""
+
+    @abstractmethod
+    def states(self) -> Mapping[int, str]:
+        """See :meth:`AddressSpace.states`."""
 
     @cached_property
     def id_kind(self) -> ThreadIdKind:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ompd.contract.helpers.defaults import Unnoted
+from ompd.contract.kept import OwnState
 from ompd.contract.plugin import FrameAddress
-from ompd.errors import Unavailable
+from ompd.errors import Unavailable, Unsupported
 
 
 class NoTool:
@@ -13,6 +14,18 @@ class NoTool:
     def tool_data(self) -> int:
         """Not kept."""
         raise Unavailable("libgomp has no OMPT, so that it keeps no tool's data")
+
+    def ompt_id(self) -> int:
+        """Not kept."""
+        raise Unsupported("libgomp has no OMPT, so that it gives no identifiers")
+
+    def ompt_state(self) -> OwnState:
+        """Not kept."""
+        raise Unsupported("libgomp has no OMPT, so that it notes no states")
+
+    def ompt_type(self) -> str:
+        """Not kept."""
+        raise Unsupported("libgomp has no OMPT, so that its tasks have no type of it")
 
 
 class NoFrames(Unnoted, NoTool):

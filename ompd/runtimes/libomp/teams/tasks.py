@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from functools import cached_property
 
+from ompd.contract.helpers.defaults import Unnumbered
 from ompd.contract.helpers.pages import Heap
 from ompd.contract.memory import ByteOrder, Memory, StructView
 from ompd.contract.plugin import FrameAddress, TaskWait, ThreadHandle
@@ -46,7 +47,7 @@ class Taskdata:
 
 
 @record
-class Task:
+class Task(Unnumbered):
     """A task by the address of its ``kmp_taskdata_t``: the *place*-th of the *count* implicit tasks that share it."""
 
     runtime: Tasks
@@ -275,6 +276,10 @@ class Task:
         info = self.runtime.layouts["ompt_task_info_t"]
         start = self.view.address_of("ompt_task_info") + info.field("frame").offset
         return StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], start).unsigned("exit_frame")
+
+    def ompt_type(self) -> str:
+        """Return what ``ompt_get_task_info`` makes of ``td_flags``: the kind; the runtime marks no target tasks."""
+        return self.kind()
 
     def tool_data(self) -> int:
         """Return ``ompt_task_info.task_data``."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ompd.contract.code_owners import RUNTIME, USER
+from ompd.contract.helpers.defaults import Unnumbered
 from ompd.contract.helpers.walks import chain
 from ompd.contract.memory import StructView, read_pointer
 from ompd.contract.plugin import TaskHandle, ThreadHandle
@@ -206,7 +207,7 @@ class Team:
 
 
 @record
-class Region:
+class Region(Unnumbered):
     """A parallel region: the *place*-th of the *count* regions that *team* stands for, counted from the outermost."""
 
     team: Team

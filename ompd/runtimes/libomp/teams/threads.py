@@ -6,11 +6,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from ompd.contract.helpers.defaults import Unnumbered
 from ompd.contract.helpers.natives import native_thread_id
 from ompd.contract.helpers.pages import Ahead
+from ompd.contract.kept import OwnState
 from ompd.contract.memory import StructView, read_unsigned
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.ompt import State
+from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import ConstructCode, SchedulingPoint, ThreadState
 from ompd.contract.process import Module, Process
 from ompd.contract.waits import GoneThread, LockState
@@ -22,7 +24,7 @@ from ompd.runtimes.libomp.teams.teams import NOT_KEPT, Region, Team
 _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
 
-class Thread:
+class Thread(Unnumbered):
     """One ``kmp_info_t``. Each field is read once, when first asked for."""
 
     def __init__(self, runtime: Threads, address: int) -> None:
@@ -173,6 +175,13 @@ class Thread:
         sets.
         """
         return self._view.signed("state"), self._view.unsigned("wait_id")
+
+    def ompt_state(self) -> OwnState:
+        """Return ``ompt_thread_info.state``, an ``ompt_state_t`` of OpenMP 5."""
+        if not self.runtime.states_are_kept:
+            raise Unavailable(NOT_KEPT)
+        number, _ = self.kept_state()
+        return OwnState(number, state_name(number))
 
     def kept_by_tool(self) -> bool:
         """Return whether ``ompt_thread_info.thread_data``, or the exit frame of its current task, is set."""
