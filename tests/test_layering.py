@@ -22,7 +22,7 @@ LAYERS = (
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
     ("questions", "render"),
-    ("inspection", "commands", "lldb", "lldb_script"),
+    ("inspection", "commands", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -44,7 +44,7 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.commands.main", "ompd.questions.snapshot"),
-    ("ompd.commands.main", "ompd.commands.lldb_init"),
+    ("ompd.commands.main", "ompd.commands.start_files"),
     ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
@@ -66,6 +66,9 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.table", "ompd.questions.why"),
     ("ompd.commands.table", "ompd.questions.why.looks"),
     ("ompd.debugger.targets.lldb.loading", "lldb"),
+    *(("ompd.gdb_script", name) for name in ("gdb", "os")),
+    *(("ompd.gdb_script", name) for name in ("importlib.util", "importlib.util.find_spec")),
+    *(("ompd.gdb_script", name) for name in ("ompd.gdb.commands", "ompd.safety.isolation")),
     ("ompd.debugger.files.opening", "ompd.debugger.files.compressed"),
     ("ompd.debugger.files.opening", "ompd.debugger.files.coredumps"),
     ("ompd.binary.elf.elf", "ompd.binary.elf.compressed"),
@@ -124,6 +127,11 @@ INSIDE_FUNCTIONS = {
 }
 ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb.loading", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
+    "gdb": {
+        "ompd.gdb_script",
+        *(f"ompd.gdb.{name}" for name in ("commands", "prompts")),
+        *(f"ompd.debugger.targets.gdb.{name}" for name in ("files", "inferior", "target")),
+    },
     "unicorn": {"ompd.debugger.emulation.emulate"},
     "ctypes": {
         "ompd.debugger.targets.live.ptrace",

@@ -451,21 +451,24 @@ def schema(command: str) -> None:
     click.echo(schemas.format_schema(command))
 
 
-@cli.command("lldb-init", short_help="Load these commands into LLDB.")
-@click.option("--install", is_flag=True, help="Write the line into ~/.lldbinit, unless it is there already.")
-def lldb_init(install: bool) -> None:
-    """Prints the line that loads these commands into LLDB. There they work on the process that LLDB debugs."""
-    import ompd.commands.lldb_init as lldbinit  # noqa: PLC0415  no other command needs it
+def _init(debugger: str, file: str) -> click.Command:
+    def run(install: bool, uninstall: bool) -> None:
+        import ompd.commands.start_files as start_files  # noqa: PLC0415  no other command needs it
 
-    try:
-        line = lldbinit.format_import()
-        if not install:
-            click.echo(line)
-            return
-        file, changed = lldbinit.install_import(line)
-    except OmpdError as error:
-        _fail(error)
-    click.echo(f"{file}: {'added' if changed else 'has it already'}: {line}")
+        try:
+            click.echo(start_files.change(debugger, install=install, uninstall=uninstall))
+        except OmpdError as error:
+            _fail(error)
+
+    run.__doc__ = f"Prints the line that loads these commands into {debugger}. There they work on what it debugs."
+    add = click.option("--install", is_flag=True, help=f"Write the line into {file}, once.")
+    remove = click.option("--uninstall", is_flag=True, help="Remove it from there.")
+    summary = f"Load these commands into {debugger}."
+    return click.command(f"{debugger.lower()}-init", short_help=summary)(add(remove(run)))
+
+
+cli.add_command(_init("LLDB", "~/.lldbinit"))
+cli.add_command(_init("gdb", "~/.gdbinit"))
 
 
 def main() -> NoReturn:

@@ -6,6 +6,7 @@ There the target is the process that is being debugged, so no option names it or
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,10 @@ from ompd.commands.main import cli
 from ompd.commands.options import OWN
 from ompd.commands.table import Command
 from ompd.errors import BadInput
-from ompd.model import ThreadRecord, VariableRecord
+from ompd.model import Answer, RuntimeRecord, ThreadRecord, VariableRecord
 from ompd.records import record
 from ompd.render.json import format_answer
+from ompd.render.words import Indices, clean
 from ompd.session import Session
 
 OMPD_LIBRARY = "ompd_library"
@@ -112,6 +114,29 @@ def _value(command: Command, flag: Flag, text: str) -> Any:
     return text
 
 
+def split_words(text: str) -> list[str]:
+    """Return the words of a line as a shell would have them.
+
+    :raises BadInput: if a quotation does not end
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(str(error).lower()) from error
+
+
+def clean_lines(text: str) -> str:
+    """Return *text* with control characters escaped, but for the ends of its lines."""
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def format_runtimes(answer: Answer[RuntimeRecord]) -> list[str]:
+    """Return a line for each runtime, for ``status``."""
+    states = {True: "keeps states", False: "keeps no states", None: "not initialised yet, or unreadable"}
+    told = [f"{row.id} {row.version or ''}".rstrip() + f", {states[row.keeps_states]}" for row in answer.rows]
+    return told or ["none is loaded"]
+
+
 def format_help(command: Command, prompt: str) -> str:
     """Return the help of *command*: what it shows, sample output, options."""
     example = "\n".join(f"  {line}" for line in command.example.splitlines())
@@ -127,11 +152,11 @@ def format_help(command: Command, prompt: str) -> str:
 
 
 def format_reply(
-    command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Mapping[int, int]
+    command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices
 ) -> str:
     """Return the output of *command*, as JSON if *given* says so, else as text with notes.
 
-    :param indices: the debugger's numbers of the threads, by native id
+    :param indices: the debugger's numbers of the threads
     :raises BadInput: if options exclude each other
     """
     own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
@@ -142,7 +167,7 @@ def format_reply(
             command.name,
             answer,
             lambda row: (
-                {"lldb_index": indices.get(row.native_thread_id or 0)}
+                {indices.key: indices.numbers.get(row.native_thread_id or 0)}
                 if isinstance(row, (ThreadRecord, VariableRecord))
                 else {}
             ),

@@ -1,4 +1,4 @@
-"""The commands: one table, from which the shell and LLDB make theirs."""
+"""The commands: one table, from which the shell, LLDB and gdb make theirs."""
 
 from __future__ import annotations
 
@@ -488,6 +488,6 @@ GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
     ("Share", ("snapshot", "schema")),
     ("Libraries", ("runtimes", "check", "layout")),
-    ("Set up", ("doctor", "lldb-init")),
+    ("Set up", ("doctor", "lldb-init", "gdb-init")),
 )
 """How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""

@@ -9,12 +9,12 @@ from typing import Any
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
 import ompd
+from ompd.commands.prompt import clean_lines, format_runtimes
+from ompd.commands.selecting import member_of, parse_thread, region_of, without_library
 from ompd.debugger.targets.lldb.target import check_stopped
-from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone, Unsupported
-from ompd.lldb.control import LldbInspection
+from ompd.errors import BadInput, OmpdError, TargetGone, Unsupported
 from ompd.lldb.frames import Frames
-from ompd.lldb.prompts import FIRST_UNPRINTABLE, PROMPT, Prompt, Switch, cleaned, process_of, run_command, thread_of
-from ompd.model import ParallelRecord, ThreadRecord
+from ompd.lldb.prompts import FIRST_UNPRINTABLE, PROMPT, Prompt, Switch, process_of, run_command, thread_of
 from ompd.render.words import describe_snapshot, format_count
 
 CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
@@ -30,13 +30,13 @@ class ThreadCommand(Prompt):
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Select the thread, and return where it is."""
-        rest, library = _without_library(words)
-        number, level = _parse_thread(rest)
+        rest, library = without_library(words)
+        number, level = parse_thread(rest)
         process = process_of(debugger, exe_ctx)
         session = self._state.session(process, library)
         here = thread_of(process, exe_ctx)
-        region = _region(session, here.GetThreadID(), level)
-        native = _member(session, region, here.GetThreadID(), number)
+        region = region_of(session, here.GetThreadID(), level)
+        native = member_of(region, here.GetThreadID(), number)
         thread = process.GetThreadByID(native)
         if not thread.IsValid() or not process.SetSelectedThread(thread):
             raise TargetGone(f"LLDB has no thread {native}")
@@ -91,81 +91,6 @@ _LIBRARY_OPTION: Mapping[str, Mapping[str, object]] = {
 }
 
 
-def _without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
-    # The other words, and the OMPD library that is to answer, None if none is named.
-    rest, library = [], None
-    waiting = list(words)
-    while waiting:
-        word, equals, value = waiting.pop(0).partition("=")
-        if word != "--ompd-library":
-            rest.append(word + equals + value)
-        elif equals or waiting:
-            library = value if equals else waiting.pop(0)
-        else:
-            raise BadInput("--ompd-library needs a value: --ompd-library FILE|named")
-    return rest, library
-
-
-def _parse_thread(words: Sequence[str]) -> tuple[int, int | None]:
-    rest, level = list(words), None
-    for word in ("--level", "-l"):
-        if word in rest:
-            at = rest.index(word)
-            level = _number(rest[at + 1] if at + 1 < len(rest) else "", "a level")
-            del rest[at : at + 2]
-    rest = [word for word in rest if word != "--debug"]
-    if len(rest) != 1:
-        raise BadInput("thread takes the OpenMP number of a thread", hint="ompd thread 2; ompd threads shows them")
-    return _number(rest[0], "an OpenMP thread number"), level
-
-
-def _number(word: str, what: str) -> int:
-    if not word.isdecimal():
-        raise BadInput(f"{word!r} is not {what}")
-    return int(word)
-
-
-def _region(session: LldbInspection, native: int, level: int | None) -> ParallelRecord | None:
-    # The innermost region of the thread *native*, None outside of all, or the one at *level* around it. From a thread
-    # that is in no team there is no other way to go than to the only one.
-    regions = {(region.runtime, region.id): region for region in session.ask_parallel().rows}
-    row = _row(session, native)
-    if row is None and len(regions) != 1:
-        raise BadInput(
-            f"the selected thread, {native}, is in no team", hint="select one that is: ompd threads shows them"
-        )
-    if row is None:
-        (only,) = regions.values()
-        if level not in (None, only.level):
-            raise BadInput(f"thread {native} is in no region of level {level}")
-        return only
-    region = regions.get((row.runtime or "", row.parallel or ""))
-    if level == 0:
-        raise BadInput("regions have levels from 1 on")
-    while level is not None and region is not None and region.level != level:
-        region = regions.get((region.runtime, region.enclosing or ""))
-    if level is not None and region is None:
-        raise BadInput(f"thread {native} is in no region of level {level}")
-    return region
-
-
-def _row(session: LldbInspection, native: int) -> ThreadRecord | None:
-    # That of a thread of a team.
-    rows = session.ask_threads().rows
-    return next((row for row in rows if row.native_thread_id == native and row.thread_num is not None), None)
-
-
-def _member(session: LldbInspection, region: ParallelRecord | None, native: int, number: int) -> int:
-    members = region.threads if region is not None else (native,)
-    if number >= len(members):
-        size = format_count(len(members), "thread")
-        raise BadInput(f"the team has {size}, 0 to {len(members) - 1}, and no {number}")
-    found = members[number]
-    if found is None:
-        raise NoAnswer(f"which thread has number {number} could not be read")
-    return found
-
-
 class SnapshotCommand(Prompt):
     """``ompd snapshot FILE``: write a small core of the process."""
 
@@ -173,7 +98,7 @@ class SnapshotCommand(Prompt):
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
         """Write the file, and say what is in it."""
-        words, library = _without_library(words)
+        words, library = without_library(words)
         keep = "--keep-env" in words
         rest = [word for word in words if word not in ("--keep-env", "--debug", "-o", "--output")]
         if len(rest) != 1 or rest[0].startswith("-"):
@@ -276,7 +201,7 @@ class StatusCommand(Prompt):
             f"auto      {'on' if self._state.auto else 'off'}",
             f"bt        {_describe_frames(debugger, self.script).partition(':')[0]}",
         ]
-        return cleaned("\n".join(lines))
+        return clean_lines("\n".join(lines))
 
     def _of_process(self, process: Any) -> str:
         try:
@@ -291,6 +216,4 @@ class StatusCommand(Prompt):
             answer = self._state.session(process).ask_runtimes()
         except OmpdError:
             return []
-        states = {True: "keeps states", False: "keeps no states", None: "not initialised yet, or unreadable"}
-        told = [f"{row.id} {row.version or ''}".rstrip() + f", {states[row.keeps_states]}" for row in answer.rows]
-        return told or ["none is loaded"]
+        return format_runtimes(answer)

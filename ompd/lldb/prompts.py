@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -11,12 +10,21 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.prompt import OMPD_LIBRARY, Screen, flags_of, format_help, format_reply, parse_words
+from ompd.commands.prompt import (
+    OMPD_LIBRARY,
+    Screen,
+    clean_lines,
+    flags_of,
+    format_help,
+    format_reply,
+    parse_words,
+    split_words,
+)
 from ompd.commands.table import Command
 from ompd.debugger.targets.lldb.target import check_stopped, stop_of
 from ompd.errors import BadInput, OmpdError
 from ompd.lldb.control import LldbInspection
-from ompd.render.words import clean
+from ompd.render.words import Indices
 
 PROMPT = "(lldb) "
 PARSES = find_spec("lldb.plugins.parsed_cmd") is not None
@@ -88,11 +96,6 @@ def _screen(debugger: Any) -> Screen:
     )
 
 
-def cleaned(text: str) -> str:
-    """Return *text* with control characters escaped, but for the ends of its lines."""
-    return "\n".join(clean(line) for line in text.split("\n"))
-
-
 def run_command(debugger: Any, text: str, target: Any = None) -> str:
     """Run one of LLDB's commands, for *target* if it is one, and return what it prints.
 
@@ -110,13 +113,6 @@ _OPTIONS_OF_ALL: Mapping[str, Mapping[str, object]] = {
     "help": {"short_option": "h", "required": False, "help": "Show what the command does."},
     "debug": {"short_option": chr(1), "required": False, "help": "Show the traceback of an error."},
 }
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise BadInput(str(error).lower()) from error
 
 
 def _strings(given: Any) -> list[str]:
@@ -157,7 +153,7 @@ class Prompt:
         """Run the command, for LLDB."""
         words: list[str] = []
         try:
-            words = _split(given) if isinstance(given, str) else [*self._words, *_strings(given)]
+            words = split_words(given) if isinstance(given, str) else [*self._words, *_strings(given)]
             if "--help" in words or "-h" in words:
                 result.AppendMessage(self.help())
                 return
@@ -174,7 +170,7 @@ class Prompt:
 
     def _fail(self, result: Any, text: str, words: Sequence[str]) -> None:
         trace = traceback.format_exc() if "--debug" in words else ""
-        result.SetError(cleaned(trace + text))
+        result.SetError(clean_lines(trace + text))
 
     # What LLDB asks
 
@@ -220,7 +216,7 @@ class Question(Prompt):
         process = process_of(debugger, exe_ctx)
         session = self._state.session(process, given.get(OMPD_LIBRARY, self.command.ompd_library))
         indices = {thread.GetThreadID(): thread.GetIndexID() for thread in process}
-        return format_reply(self.command, session, given, _screen(debugger), indices)
+        return format_reply(self.command, session, given, _screen(debugger), Indices("LLDB", indices))
 
     def options(self) -> Mapping[str, Mapping[str, object]]:
         """Return the options of the table."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
+from ompd.commands.prompt import clean_lines
 from ompd.contract.ompd import DLL_LOCATIONS_VALID
 from ompd.debugger.targets.lldb.target import stop_of
 from ompd.errors import NoAnswer, OmpdError
-from ompd.lldb.prompts import PROMPT, State, Switch, cleaned, run_command, state_of
+from ompd.lldb.prompts import PROMPT, State, Switch, run_command, state_of
 from ompd.render.summary import format_summary
 from ompd.render.words import clean
 
@@ -76,9 +77,9 @@ def _line(state: State, process: Any, thread: int | None) -> str | None:
     except NoAnswer as error:
         if process.GetStopID() <= 1:
             return None  # the program has not even loaded its libraries
-        return cleaned(f"OpenMP: {str(error).removeprefix(f'process {process.GetProcessID()}: ')}")
+        return clean_lines(f"OpenMP: {str(error).removeprefix(f'process {process.GetProcessID()}: ')}")
     except OmpdError as error:
-        return cleaned(f"OpenMP: {error}")
+        return clean_lines(f"OpenMP: {error}")
 
 
 # A runtime passes this place once it is initialised. By name LLDB would skip what it takes for the beginning of a

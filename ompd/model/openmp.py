@@ -58,8 +58,8 @@ class RuntimeRecord:
 
 @record
 class TargetRecord:
-    """The target of a query. ``kind`` is ``core``, ``live`` or ``lldb``, or ``machine`` where ``doctor`` has none;
-    ``signal`` the signal that ended it, by number and name.
+    """The target of a query. ``kind`` is ``core``, ``live``, ``lldb`` or ``gdb``, or ``machine`` where ``doctor`` has
+    none; ``signal`` the signal that ended it, by number and name.
 
     ``file`` is the core file. ``incomplete`` says which part of the target is missing, None if it is complete.
     ``thread_count`` is None if that leaves the number of threads unknown. ``unproven`` are files that give places and

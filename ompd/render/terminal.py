@@ -92,9 +92,9 @@ def print_threads(
     *,
     unfold: bool,
     verbose: bool,
-    indices: Mapping[int, int] | None = None,
+    indices: words.Indices | None = None,
 ) -> None:
-    """Print the answer to ``threads``, with LLDB's numbers of the threads if there are *indices*."""
+    """Print the answer to ``threads``, with a debugger's numbers of the threads if there are *indices*."""
     _print_head(console, answer, verbose)
     _print_table(console, threads.threads_table(answer, unfold=unfold, verbose=verbose, indices=indices))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
@@ -131,9 +131,9 @@ def print_variable(
     *,
     unfold: bool,
     verbose: bool,
-    indices: Mapping[int, int] | None = None,
+    indices: words.Indices | None = None,
 ) -> None:
-    """Print the answer to ``var``, with LLDB's numbers of the threads if there are *indices*."""
+    """Print the answer to ``var``, with a debugger's numbers of the threads if there are *indices*."""
     _print_head(console, answer, verbose)
     _print_wrapped(console, [(variables.variable_heading(answer), "")])
     mark = console.color_system is None

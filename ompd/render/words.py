@@ -116,9 +116,27 @@ def format_count(number: int, what: str, plural: str | None = None) -> str:
     return f"{number} {what if number == 1 else plural or what + 's'}"
 
 
-def format_indices(natives: Iterable[int | None], indices: Mapping[int, int]) -> str:
-    """Return the debugger's numbers of threads, from those of the system."""
-    return format_ranges(indices[native] for native in natives if native is not None and native in indices) or NONE
+@record
+class Indices:
+    """The numbers that a ``debugger`` has given to threads, by native id."""
+
+    debugger: str
+    numbers: Mapping[int, int]
+
+    @property
+    def title(self) -> str:
+        """The head of their column."""
+        return self.debugger.upper()
+
+    @property
+    def key(self) -> str:
+        """What they are called in JSON."""
+        return f"{self.debugger.lower()}_index"
+
+    def format(self, natives: Iterable[int | None]) -> str:
+        """Return the numbers of threads, from those of the system."""
+        numbers = self.numbers
+        return format_ranges(numbers[native] for native in natives if native is not None and native in numbers) or NONE
 
 
 def format_place(place: Place | RegionFunction | None, *, verbose: bool = False) -> str:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from ompd.safety.trust import others_fault
 
+_NAME = "ompd"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # What we import, directly or through these, and what could be loaded already from elsewhere.
@@ -103,6 +105,39 @@ class AwayFromHere(Isolation):
         if self._depth == 0:
             self.path = self._made_of(sys.path)
         return super().__enter__()
+
+
+class Apart(Isolation):
+    """The same where another package may be called ``ompd``, too, as LLVM's plugin for gdb is: the modules of either
+    are in ``sys.modules`` only while its own code runs. Ours are those that are loaded when this is made.
+
+    :param theirs: the modules of the other one, which were taken away before ours were imported
+    """
+
+    def __init__(self, theirs: Mapping[str, ModuleType]) -> None:
+        super().__init__()
+        self._theirs: dict[str, ModuleType] = {}
+        self._ours = _taken()
+        sys.modules.update(theirs)
+
+    def __enter__(self) -> Apart:
+        if self._depth == 0:
+            self._theirs = _taken()
+            sys.modules.update(self._ours)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        if self._depth == 0:
+            self._ours = _taken()
+            sys.modules.update(self._theirs)
+
+
+def _taken() -> dict[str, ModuleType]:
+    # Takes the modules of that name away.
+    names = [name for name in list(sys.modules) if name == _NAME or name.startswith(f"{_NAME}.")]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def _library_folders() -> set[str]:

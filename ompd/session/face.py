@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 def processors(session: Session) -> int | None:
-    """Return how many processors the process may use now, None for a target that does not say: any but a live one."""
+    """Return how many processors the process may use now, None for a target that does not say, as a core."""
     process = session.target.process_id
-    if session.target.kind != "live" or process is None:
+    if session.target.kind not in ("live", "gdb") or process is None:
         return None
     try:
         return len(os.sched_getaffinity(process))
@@ -146,7 +146,7 @@ def usable_processors(session: Session) -> Processors:
     :raises Unavailable: if the target does not say, as a core
     """
     target = session.target
-    if target.kind != "live" or target.process_id is None:
+    if target.kind not in ("live", "gdb") or target.process_id is None:
         what = "a core" if target.kind == "core" else "LLDB"
         raise Unavailable(f"{what} does not say which processors the process may use")
     from ompd.debugger.targets.live.processors import usable_processors as usable  # noqa: PLC0415

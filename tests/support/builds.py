@@ -23,11 +23,10 @@ from elftools.elf.elffile import ELFFile
 
 from ompd.binary.elf.elf import ElfFile
 from tests.support.cache import CACHE, CHECKOUT, key_of, locked
-from tests.support.debs import run_tool
+from tests.support.debs import run_tool, suite_options
 from tests.support.machine import Missing, tomllib
 
 TABLE = CHECKOUT / "tests" / "builds.toml"
-_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 # What wheels may be built for that runs on the machines that tests run on, in the order of preference.
 _PLATFORMS = (
@@ -220,7 +219,7 @@ def _fetch_libc(suite: str) -> None:
 
 
 def _download(name: str, suite: str, package: str, folder: Path) -> Path:
-    run_tool(name, ["apt-get", *_options(suite), "-qq", "download", package], folder)
+    run_tool(name, ["apt-get", *suite_options(suite), "-qq", "download", package], folder)
     (found,) = folder.glob("*.deb")
     return found
 
@@ -230,39 +229,7 @@ def fetch_source(suite: str, source: str, folder: Path) -> Path:
 
     :raises Missing: if apt cannot
     """
-    command = ["apt-get", *_options(suite, "deb-src"), "-qq", "--download-only", "--tar-only", "source", source]
+    command = ["apt-get", *suite_options(suite, "deb-src"), "-qq", "--download-only", "--tar-only", "source", source]
     run_tool(source, command, folder)
     (found,) = folder.glob("*.orig.tar.*")
-    return found
-
-
-@cache
-def _options(suite: str, kind: str = "deb") -> tuple[str, ...]:
-    # Of a suite that is not this machine's apt keeps lists in the cache; of packages, or of their sources.
-    if not _KEYS.exists():
-        raise Missing("apt", f"{_KEYS} is not here: this is not Debian")
-    name = suite if kind == "deb" else f"{suite}-{kind}"
-    root = CACHE / "apt" / name
-    options = ("-o", f"Dir={root}", "-o", f"Dir::State::status={root / 'var/lib/dpkg/status'}")
-    with locked(f"apt-{name}"):
-        if not (root / "ready").exists():
-            for part in ("etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/sources.list.d"):
-                (root / part).mkdir(parents=True, exist_ok=True)
-            for part in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"):
-                (root / part).mkdir(parents=True, exist_ok=True)
-            (root / "var/lib/dpkg/status").touch()
-            (root / "etc/apt/sources.list").write_text(f"{kind} [signed-by={_KEYS}] {_archive()} {suite} main\n")
-            run_tool(suite, ["apt-get", *options, "-o", "Acquire::Languages=none", "-qq", "update"], root)
-            (root / "ready").touch()
-    return options
-
-
-@cache
-def _archive() -> str:
-    # The archive that this machine's own apt takes packages from: other suites are there, too.
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
-    archives = run_tool("apt", command, CACHE).split()
-    found = next((archive for archive in archives if archive.rstrip("/").endswith("/debian")), None)
-    if found is None:
-        raise Missing("apt", "its sources name no archive of Debian")
     return found

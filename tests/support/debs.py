@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from tests.support.cache import CACHE, locked
 from tests.support.machine import Missing, run_in, table
+
+_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def deb_folder(name: str) -> Path:
@@ -27,14 +30,18 @@ def fetch_debs(name: str) -> Path:
     :raises Missing: if apt cannot
     """
     row = table()[name]
-    return unpack_debs(name, row.debs or row.lone, CACHE / "debs" / name, alone=not row.debs)
+    options = suite_options(row.suite) if row.suite is not None else ()
+    return unpack_debs(name, row.debs or row.lone, CACHE / "debs" / name, alone=not row.debs, options=options)
 
 
-def unpack_debs(name: str, wanted: Sequence[str], folder: Path, *, alone: bool = False) -> Path:
+def unpack_debs(
+    name: str, wanted: Sequence[str], folder: Path, *, alone: bool = False, options: Sequence[str] = ()
+) -> Path:
     """Return *folder*, after filling it with the packages *wanted*, and with what they need and this machine does not
     have, if it is not there.
 
     :param alone: without what they need
+    :param options: apt's, as :func:`suite_options` has them: then nothing that they need is here, not even a C library
     :raises Missing: of the tool *name*, if apt cannot
     """
     with locked(f"debs-{folder.name}"):
@@ -43,14 +50,15 @@ def unpack_debs(name: str, wanted: Sequence[str], folder: Path, *, alone: bool =
             shutil.rmtree(unfinished, ignore_errors=True)
             downloads = unfinished / "downloads"
             downloads.mkdir(parents=True)
-            simulate = ["apt-get", "-s", "--no-install-recommends", "install", *wanted]
+            simulate = ["apt-get", *options, "-s", "--no-install-recommends", "install", *wanted]
             try:
                 simulated = run_tool(name, simulate, downloads)
             except Missing:
-                run_tool(name, ["apt-get", "-qq", "update"], downloads)  # no package is known before the first time
+                # no package is known before the first time
+                run_tool(name, ["apt-get", *options, "-qq", "update"], downloads)
                 simulated = run_tool(name, simulate, downloads)
             needed = {line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ") and not alone}
-            run_tool(name, ["apt-get", "-qq", "download", *sorted(needed.union(wanted))], downloads)
+            run_tool(name, ["apt-get", *options, "-qq", "download", *sorted(needed.union(wanted))], downloads)
             for package in sorted(downloads.glob("*.deb")):
                 run_tool(name, ["dpkg-deb", "-x", str(package), str(unfinished)], downloads)
             shutil.rmtree(downloads)
@@ -70,3 +78,39 @@ def run_tool(name: str, command: Sequence[str], folder: Path) -> str:
     if done.returncode:
         raise Missing(name, f"{' '.join(command[:2])} failed: {done.stderr.strip()[-400:]}")
     return done.stdout
+
+
+@cache
+def suite_options(suite: str, kind: str = "deb") -> tuple[str, ...]:
+    """Return the options by which apt knows the packages of a suite that is not this machine's, as if none were
+    installed, or with *kind* ``deb-src`` their sources. It keeps its lists in the cache.
+
+    :raises Missing: if this machine is not of Debian
+    """
+    if not _KEYS.exists():
+        raise Missing("apt", f"{_KEYS} is not here: this is not Debian")
+    name = suite if kind == "deb" else f"{suite}-{kind}"
+    root = CACHE / "apt" / name
+    options = ("-o", f"Dir={root}", "-o", f"Dir::State::status={root / 'var/lib/dpkg/status'}")
+    with locked(f"apt-{name}"):
+        if not (root / "ready").exists():
+            for part in ("etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/sources.list.d"):
+                (root / part).mkdir(parents=True, exist_ok=True)
+            for part in ("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg"):
+                (root / part).mkdir(parents=True, exist_ok=True)
+            (root / "var/lib/dpkg/status").touch()
+            (root / "etc/apt/sources.list").write_text(f"{kind} [signed-by={_KEYS}] {_archive()} {suite} main\n")
+            run_tool(suite, ["apt-get", *options, "-o", "Acquire::Languages=none", "-qq", "update"], root)
+            (root / "ready").touch()
+    return options
+
+
+@cache
+def _archive() -> str:
+    # The archive that this machine's own apt takes packages from: other suites are there, too.
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
+    archives = run_tool("apt", command, CACHE).split()
+    found = next((archive for archive in archives if archive.rstrip("/").endswith("/debian")), None)
+    if found is None:
+        raise Missing("apt", "its sources name no archive of Debian")
+    return found

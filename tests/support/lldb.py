@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ompd.commands.lldb_init import format_import
+from ompd.commands.start_files import DEBUGGERS, format_line
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.debs import deb_folder
@@ -22,7 +22,7 @@ from tests.support.runs import Running, Stopped, can_be_read
 
 VERSIONS = (22, 19, 14)
 ANSWER_SECONDS = 100
-LOAD = format_import()
+LOAD = format_line(DEBUGGERS["LLDB"])
 """Loads our commands."""
 
 

@@ -64,6 +64,7 @@ class Tool:
     wheels: tuple[str, ...] = ()
     debs: tuple[str, ...] = ()
     lone: tuple[str, ...] = ()
+    suite: str | None = None
     programs: tuple[str, ...] = ()
 
 

@@ -12,6 +12,7 @@ from zlib import crc32
 
 import pytest
 
+from tests.support.gdb import NAMES as GDBS
 from tests.support.lldb import VERSIONS
 from tests.support.machine import FULL
 
@@ -68,3 +69,8 @@ def in_turn(
 def each_version(name: str = "version", *, of: Sequence[int] = VERSIONS, indirect: bool = False) -> Any:
     """Mark a test that is run in each LLDB of *of*, see :func:`in_turn`."""
     return in_turn(name, of, indirect=indirect)
+
+
+def each_gdb(name: str = "found") -> Any:
+    """Mark a test that is run in each gdb of ``tests.support.gdb``, see :func:`in_turn`."""
+    return in_turn(name, GDBS)

@@ -7,12 +7,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ompd.safety.writing
-from ompd.commands.lldb_init import install_import
+from ompd.commands.start_files import DEBUGGERS, install_line
 from ompd.errors import BadFile
 from ompd.questions.snapshot import take_snapshot
 from ompd.safety.trust import others_fault
@@ -214,37 +215,37 @@ def test_who_could_change_a_file(tmp_path: Path) -> None:
 def test_install_refuses_files_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = tmp_path / ".lldbinit"
-    assert install_import("command script import /a/ompd/lldb_script.py") == (settings, True)
-    assert install_import("command script import /a/ompd/lldb_script.py") == (settings, False)
+    lldb = DEBUGGERS["LLDB"]
+    assert install_line(lldb, "command script import /a/ompd/lldb_script.py") == (settings, True)
+    assert install_line(lldb, "command script import /a/ompd/lldb_script.py") == (settings, False)
     settings.chmod(0o646)
     with pytest.raises(BadFile, match=f"is not changed: others may write to {settings}"):
-        install_import("line")
+        install_line(lldb, "line")
     settings.chmod(0o644)
     os.chown(settings, STRANGER, STRANGER)
     with pytest.raises(BadFile, match=f"is not changed: {settings} belongs to user {STRANGER}"):
-        install_import("line")
+        install_line(lldb, "line")
     settings.unlink()
     settings.symlink_to(tmp_path / "elsewhere")
     os.chown(settings, STRANGER, STRANGER, follow_symlinks=False)
     with pytest.raises(BadFile, match=r"\.lldbinit on the way to it is a link of user"):
-        install_import("line")
+        install_line(lldb, "line")
     settings.unlink()
     os.chown(tmp_path, STRANGER, STRANGER)
     with pytest.raises(BadFile, match=f"is not changed: {tmp_path} belongs to user {STRANGER}"):
-        install_import("line")
+        install_line(lldb, "line")
     os.chown(tmp_path, 0, 0)
     real = tmp_path / "dotfiles"
     real.write_text("settings set prompt x\n")
     settings.symlink_to(real)  # the user's own link is as good as a file
-    install_import("line")
+    install_line(lldb, "line")
     assert settings.is_symlink() and real.read_text() == "settings set prompt x\nline\n"
     script = tmp_path / "open" / "lldb_script.py"
     script.parent.mkdir()
     script.write_text("")
     script.parent.chmod(0o777)
-    monkeypatch.setattr("ompd.commands.lldb_init._SCRIPT", script)
     with pytest.raises(BadFile, match="is not made part of LLDB: others may write to"):
-        install_import("another line")
+        install_line(replace(lldb, script=script), "another line")
     assert "another" not in real.read_text()
 
 

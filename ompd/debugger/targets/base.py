@@ -43,7 +43,7 @@ class Target(Protocol):
 
     @property
     def kind(self) -> str:
-        """``core``, later ``live`` and ``lldb``."""
+        """``core``, ``live``, ``lldb`` or ``gdb``."""
 
     @property
     def name(self) -> str:

@@ -144,6 +144,8 @@ def _named_by_hand(session: Session, option: str, value: str, module: Module | N
         if option == "--exe":
             return "target create PROGRAM --core CORE, or attach with the program's file"
         return "settings set target.exec-search-paths FOLDER, before the process is attached to or the core is loaded"
+    if session.target.kind == "gdb":
+        return "file PROGRAM" if option == "--exe" else "set sysroot FOLDER"
     remedy = f"ompd doctor {shlex.quote(_name(session))} {option} {value}"
     if module is not None and module.build_id is not None:
         remedy += f"; or download the build {module.build_id}: {_with_debuginfod(session)}"
@@ -159,6 +161,8 @@ def _with_debuginfod(session: Session) -> str:
     server = packages.distribution_of().debuginfod
     if session.target.kind == "lldb":
         return f"settings append plugin.symbol-locator.debuginfod.server-urls {server}"
+    if session.target.kind == "gdb":
+        return f"set debuginfod urls {server}, and set debuginfod enabled on, before the program is loaded"
     return f"DEBUGINFOD_URLS={server} ompd doctor {shlex.quote(_name(session))} --debuginfod"
 
 
@@ -282,6 +286,8 @@ def _debug_remedy(
             ways.append(_with_debuginfod(session))
         if command is not None:
             ways.append(command)
-    if found.debug_link is not None and session.target.kind != "lldb":
+    if found.debug_link is not None and session.target.kind == "gdb":
+        ways.append(f"set debug-file-directory FOLDER, where {found.debug_link} is")
+    elif found.debug_link is not None and session.target.kind != "lldb":
         ways.append(f"ompd doctor {shlex.quote(_name(session))} --debug-dir FOLDER, where {found.debug_link} is")
     return "; or ".join(ways) if ways else "compile and link it with -g, and do not strip it"

@@ -11,6 +11,7 @@ from ompd.render.words import (
     LISTED,
     NONE,
     UNKNOWN,
+    Indices,
     Line,
     Path,
     Table,
@@ -18,7 +19,6 @@ from ompd.render.words import (
     format_count,
     format_failure,
     format_field,
-    format_indices,
     format_numbers,
     format_place,
     format_some,
@@ -31,11 +31,11 @@ def threads_table(
     *,
     unfold: bool = False,
     verbose: bool = False,
-    indices: Mapping[int, int] | None = None,
+    indices: Indices | None = None,
 ) -> Table:
     """Return the table of ``threads``. Rows that differ only in number share a line, unless *unfold*.
 
-    :param indices: LLDB's numbers of the threads by native id; they get a column
+    :param indices: a debugger's numbers of the threads; they get a column
     """
     groups: dict[Any, list[ThreadRecord]] = {}
     for number, row in enumerate(answer.rows):
@@ -45,7 +45,7 @@ def threads_table(
     columns = {
         "RUNTIME": [clean(rows[0].runtime or NONE) for rows in folded],
         **_openmp_columns(folded),
-        "LLDB": [format_indices((row.native_thread_id for row in rows), indices or {}) for rows in folded],
+        **({indices.title: [indices.format(r.native_thread_id for r in rows) for rows in folded]} if indices else {}),
         "THREADS": [_natives(rows) for rows in folded],
         "STATE": [_state(rows[0], verbose) for rows in folded],
         "WAITS FOR": [_wait(rows, by_native) for rows in folded],
@@ -60,8 +60,6 @@ def threads_table(
     # What is the same for all threads says nothing of any.
     if not verbose and len({(row.runtime, row.parallel) for row in answer.rows if row.parallel is not None}) <= 1:
         left_out.add("REGION")
-    if indices is None:
-        left_out.add("LLDB")
     if len(answer.runtimes) <= 1:
         left_out.add("RUNTIME")
     titles = tuple(title for title in columns if title not in left_out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ompd.model import Answer, VariableRecord, VariableStats
@@ -10,13 +10,13 @@ from ompd.render.words import (
     LISTED,
     NONE,
     UNKNOWN,
+    Indices,
     Line,
     Table,
     basename,
     clean,
     format_count,
     format_field,
-    format_indices,
     format_numbers,
     format_threads,
 )
@@ -52,12 +52,12 @@ def variable_table(
     *,
     unfold: bool = False,
     mark: bool = True,
-    indices: Mapping[int, int] | None = None,
+    indices: Indices | None = None,
 ) -> Table:
     """Return the table of ``var``. Rows that differ only in number and address share a line, unless *unfold*.
 
     :param mark: mark outliers by a star, not only by their style
-    :param indices: LLDB's numbers of the threads by native id; they get a column
+    :param indices: a debugger's numbers of the threads; they get a column
     """
     groups: dict[Any, list[VariableRecord]] = {}
     for number, row in enumerate(answer.rows):
@@ -66,7 +66,7 @@ def variable_table(
     starred = mark and any(row.outlier for row in answer.rows)
     titles: tuple[str, ...] = ("OMP", "THREADS", "ADDRESS", "VALUE")
     if indices is not None:
-        titles = ("OMP", "LLDB", *titles[1:])
+        titles = ("OMP", indices.title, *titles[1:])
     if many:
         titles = ("RUNTIME", *titles)
     if starred:
@@ -76,7 +76,7 @@ def variable_table(
         first = rows[0]
         cells: tuple[str, ...] = (_numbers(rows), _natives(rows), _address(rows), _value(first))
         if indices is not None:
-            cells = (cells[0], format_indices((row.native_thread_id for row in rows), indices), *cells[1:])
+            cells = (cells[0], indices.format(row.native_thread_id for row in rows), *cells[1:])
         if many:
             cells = (clean(first.runtime or NONE), *cells)
         if starred:

@@ -1,0 +1,245 @@
+"""A process under gdb, at one stop.
+
+gdb gives threads, registers, memory and signals. Which files are mapped where, its Python does not tell: the kernel
+does, since gdb runs on the machine of the process. Symbols, unwinding, thread-local storage and lines are ours, as on
+every kind of target, so that no two kinds can disagree.
+
+A core file needs no target of its own: gdb says which file it is, and that is read as anywhere. gdb puts into pages
+which a core leaves out whatever a file of that name has today; ours has to prove first that it is the one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ompd.binary.core.notes import FileMapping, SignalInfo, StatusNote, parse_auxv
+from ompd.binary.core.procfs import MemoryMapping, file_mappings, parse_maps
+from ompd.binary.elf.elf import PF_R, PF_W, PF_X
+from ompd.debugger.architecture import ARCHITECTURES, Architecture
+from ompd.debugger.targets.base import Loss, MemoryRegion
+from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, selection_kept
+from ompd.errors import (
+    BadInput,
+    MalformedFile,
+    MemoryFault,
+    StaleHandle,
+    TargetError,
+    TargetGone,
+    Unavailable,
+    Unsupported,
+)
+
+# gdb allocates as much memory as a read asks for before it looks whether that can be read.
+_MAX_READ = 1 << 28
+# What gdb calls the processors (bfd/cpu-i386.c).
+_MACHINES = {"i386:x86-64": "x86_64", "i386": "i386"}
+# Members of gdb's own siginfo_t (linux_get_siginfo_type), in the order of SignalInfo's.
+_SIGINFO = (("si_signo",), ("si_code",), ("_sifields", "_kill", "si_pid"), ("_sifields", "_sigfault", "si_addr"))
+# Why a debugger has a thread stopped; these are no signals of the program's.
+_STOPS = (0, signal.SIGSTOP, signal.SIGTRAP)
+
+
+class GdbTarget:
+    """The process *inferior*, a ``gdb.Inferior`` of this machine, at its present stop.
+
+    :raises TargetGone: if there is none
+    :raises TargetError: if it is running, or cannot be looked into
+    :raises Unsupported: if it is of another architecture
+    """
+
+    kind = "gdb"
+    loss: Loss | None = None
+
+    def __init__(self, inferior: Any, stops: Stops) -> None:
+        check_stopped(inferior)
+        self._inferior, self._stops = inferior, stops
+        self._stop = stops.of(inferior)
+        self._is_open = True
+        self._registers: dict[int, dict[str, int]] = {}
+        self.process_id: int | None = inferior.pid
+        self.name = f"process {inferior.pid}"
+        self.architecture = self._find_architecture()
+
+    def _find_architecture(self) -> Architecture:
+        name = self._inferior.architecture().name()
+        for architecture in ARCHITECTURES.values():
+            if architecture.name == _MACHINES.get(name):
+                return architecture
+        known = ", ".join(a.name for a in ARCHITECTURES.values())
+        raise Unsupported(f"{self.name} is of {name}, which is not supported", hint=f"supported architectures: {known}")
+
+    def check(self) -> None:
+        """Raise unless the process is still at the stop at which it was asked first.
+
+        :raises TargetGone: if the target was closed
+        :raises StaleHandle: if the process has run since
+        """
+        if not self._is_open:
+            raise TargetGone(f"the session on {self.name} was closed")
+        if not self._inferior.is_valid() or self._stops.of(self._inferior) != self._stop:
+            raise StaleHandle(f"{self.name} has run since this session was made")
+
+    # Memory
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return exactly *size* bytes at *address*; see :meth:`Target.read`."""
+        self.check()
+        if size == 0:
+            return b""
+        if not 0 <= address < address + size <= 1 << 8 * self.architecture.pointer_size or size > _MAX_READ:
+            raise MemoryFault(address, size, "no process has this")
+        try:
+            return bytes(self._inferior.read_memory(address, size))
+        except gdb.error as error:  # of which gdb.MemoryError is one
+            raise MemoryFault(address, size, f"gdb cannot read it: {error}") from error
+
+    # Threads
+
+    def thread_ids(self) -> Sequence[int]:
+        """Return the threads in the order of gdb's numbers."""
+        return tuple(self._threads)
+
+    @cached_property
+    def _threads(self) -> dict[int, Any]:
+        threads = sorted(self._inferior.threads(), key=lambda thread: thread.num)
+        return {native_id(thread): thread for thread in threads}
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        """Return the registers of *thread*. The first question reads those of all: gdb has to select each thread."""
+        self.check()
+        if not self._registers:
+            with selection_kept():
+                self._registers = {native: self._read_registers(found) for native, found in self._threads.items()}
+        if thread not in self._registers:
+            raise BadInput(f"no thread {thread} in {self.name}")
+        found = self._registers[thread]
+        if self.architecture.pc not in found:
+            raise TargetError(f"gdb has no registers of thread {thread}")
+        return found
+
+    def _read_registers(self, thread: Any) -> dict[str, int]:
+        mask = (1 << 8 * self.architecture.pointer_size) - 1
+        found: dict[str, int] = {}
+        try:
+            thread.switch()
+            frame = gdb.newest_frame()
+        except gdb.error:
+            return found
+        for name in self.architecture.registers:
+            try:
+                found[name] = int(frame.read_register(name)) & mask
+            except (gdb.error, ValueError):  # a register that gdb does not have
+                continue
+        return found
+
+    # Signals
+
+    @property
+    def signal(self) -> int | None:
+        """The signal by which the process has stopped, None if its debugger stopped it."""
+        return next((info.number for info in self._signals.values()), None)
+
+    def siginfo(self, thread: int) -> SignalInfo | None:
+        """Return what the kernel says of the signal that *thread* took; see :meth:`Target.siginfo`."""
+        self.check()
+        return self._signals.get(thread)
+
+    @cached_property
+    def _signals(self) -> dict[int, SignalInfo]:
+        found: dict[int, SignalInfo] = {}
+        with selection_kept():
+            for native, thread in self._threads.items():
+                try:
+                    thread.switch()
+                    info = gdb.parse_and_eval("$_siginfo")
+                    number, *values = (_member(info, path) for path in _SIGINFO)
+                except gdb.error:  # none
+                    continue
+                if number not in _STOPS:
+                    found[native] = SignalInfo(number, *values)
+        return found
+
+    # What the kernel says
+
+    def _proc(self, name: str) -> bytes:
+        try:
+            return Path("/proc", str(self.process_id), name).read_bytes()
+        except OSError as error:
+            raise TargetError(f"/proc/{self.process_id}/{name} could not be read: {error.strerror}") from error
+
+    @cached_property
+    def command(self) -> str | None:
+        """The arguments, None if there are none."""
+        arguments = self._proc("cmdline").rstrip(b"\0").replace(b"\0", b" ")
+        return arguments.decode("utf-8", "surrogateescape") or None
+
+    @cached_property
+    def _maps(self) -> list[MemoryMapping]:
+        try:
+            return parse_maps(self._proc("maps"))
+        except MalformedFile as error:
+            raise TargetError(str(error)) from error
+
+    def mappings(self) -> Sequence[FileMapping]:
+        """Return the mappings of files, by address."""
+        return file_mappings(self._maps)
+
+    def regions(self) -> Sequence[MemoryRegion]:
+        """Return the mappings that can be read, by address."""
+        return [
+            MemoryRegion(m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0))
+            for m in self._maps
+            if m.is_readable
+        ]
+
+    def segment_starts(self) -> Sequence[int]:
+        """Return nothing: all modules have names."""
+        return ()
+
+    def extract(self, start: int, kind: int) -> bytes | None:
+        """Return None: a process's files are where they were."""
+        return None
+
+    def proc_text(self, path: str) -> bytes:
+        """Return what ``/proc`` says of the process; see :meth:`Target.proc_text`."""
+        self.check()
+        place = Path("/proc", str(self.process_id), path)
+        try:
+            return os.fsencode(place.readlink()) if path.startswith("fd/") else place.read_bytes()
+        except OSError as error:
+            raise Unavailable(f"{place} could not be read: {error.strerror}") from error
+
+    def noted_status(self, thread: int) -> StatusNote | None:
+        """Return None: there is no note."""
+        return None
+
+    @cached_property
+    def _auxv(self) -> Mapping[int, int]:
+        return parse_auxv(self._proc("auxv"), self.architecture.pointer_size, self.architecture.byte_order)
+
+    def auxiliary_vector(self) -> Mapping[int, int]:
+        """Return the auxiliary vector."""
+        return self._auxv
+
+    def close(self) -> None:
+        """Let go of the process, which stays gdb's."""
+        self._is_open = False
+
+
+def native_id(thread: Any) -> int:
+    """Return what the operating system calls *thread*, a ``gdb.InferiorThread``."""
+    process, light, other = thread.ptid
+    return int(light or other or process)
+
+
+def _member(value: Any, path: Sequence[str]) -> int:
+    for name in path:
+        value = value[name]
+    return int(value)

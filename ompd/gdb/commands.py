@@ -1,0 +1,180 @@
+"""The commands that only gdb has, and adding all of them to gdb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+import ompd
+from ompd.commands.prompt import clean_lines, format_runtimes
+from ompd.commands.selecting import member_of, parse_thread, region_of, without_library
+from ompd.commands.table import COMMANDS
+from ompd.debugger.targets.gdb.inferior import check_stopped, core_of
+from ompd.debugger.targets.gdb.target import native_id
+from ompd.errors import BadInput, OmpdError, TargetGone
+from ompd.gdb.prompts import PROMPT, Prompt, Question, State
+from ompd.render.words import describe_snapshot, format_count
+from ompd.safety.isolation import Isolation
+
+_PREFIX, _LONG_PREFIX = "omp", "ompd"
+_SUMMARY = "What an OpenMP program is doing."
+_LIBRARY_HELP = "      --ompd-library FILE|named   Let an OMPD library answer.\n"
+
+
+class ThreadCommand(Prompt):
+    """``omp thread N``: select a thread by its OpenMP number."""
+
+    name = "thread"
+    summary = "Select a thread of the team by its OpenMP number."
+
+    def run(self, words: Sequence[str]) -> str:
+        """Select the thread, and return where it is."""
+        rest, library = without_library(words)
+        number, level = parse_thread(rest)
+        session = self.state.session(library)
+        threads = {native_id(thread): thread for thread in gdb.selected_inferior().threads()}
+        here = gdb.selected_thread()
+        if here is None:
+            raise TargetGone("no thread is selected", hint="thread 1")
+        region = region_of(session, native_id(here), level)
+        native = member_of(region, native_id(here), number)
+        if native not in threads:
+            raise TargetGone(f"gdb has no thread {native}")
+        size = region.team_size if region is not None else 1
+        at = region.level if region is not None else 0
+        begins = any(row.native_thread_id == native and row.about_to_begin for row in session.ask_threads().rows)
+        note = ", which is about to begin the region" if begins else ""
+        threads[native].switch()
+        where = gdb.execute("frame", to_string=True).rstrip("\n").expandtabs()
+        known = f"OpenMP thread {number}/{size} at level {at} is gdb's thread {threads[native].num}{note}"
+        return clean_lines(f"{known}\n{where}")
+
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Return the options."""
+        return {"--level": (), "--ompd-library": ("named",), "--help": ()}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return (
+            "Selects the thread that has an OpenMP thread number, in the team of the thread that is selected now: that"
+            " of its innermost region, or with --level that of an enclosing one.\n\n"
+            f"  {PROMPT}ompd thread 2\n  {PROMPT}ompd thread --level 1 0\n\n"
+            f"Options:\n  -l, --level L    Take the team of the enclosing region at this level.\n{_LIBRARY_HELP}"
+        )
+
+
+class SnapshotCommand(Prompt):
+    """``omp snapshot FILE``: write a small core of the process."""
+
+    name = "snapshot"
+    summary = "Write a small core to send to somebody else."
+
+    def run(self, words: Sequence[str]) -> str:
+        """Write the file, and say what is in it."""
+        words, library = without_library(words)
+        rest = [word for word in words if word not in ("--keep-env", "--debug", "-o", "--output")]
+        if len(rest) != 1 or rest[0].startswith("-"):
+            raise BadInput("snapshot takes the name of the file to write", hint="ompd snapshot small.core")
+        taken = self.state.session(library).snapshot(rest[0], keep_environment="--keep-env" in words)
+        problems = [f"ompd: warning: {problem}" for problem in taken.problems]
+        return "\n".join([describe_snapshot(taken), *problems])
+
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Return the options."""
+        return {"--keep-env": (), "--ompd-library": ("named",), "--help": ()}
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return (
+            "Writes a small ELF core with the memory that ompd needs, and what it needs of the program's files. Every"
+            " command works on it, without those files.\n\n"
+            f"  {PROMPT}ompd snapshot small.core\n\n"
+            f"Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n{_LIBRARY_HELP}"
+        )
+
+
+class StatusCommand(Prompt):
+    """``omp status``: what these commands see."""
+
+    name = "status"
+    summary = "Versions of ompd and gdb, the process, its runtimes."
+
+    def run(self, words: Sequence[str]) -> str:
+        """Return a line for each of it."""
+        # Whoever was loaded later may have taken the name.
+        ours = [prefix for prefix in self.state.prefixes if _is_taken(f"{prefix} {self.name}")]
+        taken = "" if _LONG_PREFIX in ours else "; ompd is another package's here"
+        lines = [
+            f"ompd      {ompd.__version__}, {Path(ompd.__file__).resolve().with_name('gdb_script.py')}",
+            f"gdb       {gdb.VERSION}",
+            f"prefix    {' or '.join(ours)}{taken}",
+            f"process   {self._of_process()}",
+            *(f"runtime   {text}" for text in self._of_runtimes()),
+        ]
+        return clean_lines("\n".join(lines))
+
+    def _of_process(self) -> str:
+        inferior = gdb.selected_inferior()
+        try:
+            check_stopped(inferior)
+            kind = "core file" if core_of(inferior) is not None else "stopped"
+        except OmpdError as error:
+            return str(error).removeprefix("process ")
+        return f"{inferior.pid}, {kind}, {format_count(len(inferior.threads()), 'thread')}"
+
+    def _of_runtimes(self) -> list[str]:
+        try:
+            return format_runtimes(self.state.session().ask_runtimes())
+        except OmpdError:
+            return []
+
+
+def _is_taken(name: str) -> bool:
+    # Python is not told which commands there are. Completing a word lists them.
+    with suppress(gdb.error):
+        return name in gdb.execute(f"complete {name}", to_string=True).splitlines()
+    return False
+
+
+def _add(name: str, prompt: Prompt, isolation: Isolation) -> None:
+    invoke, complete = isolation(prompt.invoke), isolation(prompt.complete)
+
+    class Made(gdb.Command):  # type: ignore[misc, unused-ignore]
+        def __init__(self) -> None:
+            # gdb shows the first line in lists of commands.
+            self.__doc__ = f"{prompt.summary}\n\n{prompt.help()}"
+            super().__init__(name, gdb.COMMAND_DATA)
+
+        def invoke(self, argument: str, from_tty: bool) -> None:
+            invoke(argument)
+
+        def complete(self, text: str, word: str | None) -> list[str]:
+            return complete(text, word)  # type: ignore[no-any-return, unused-ignore]
+
+    Made()
+
+
+def _add_prefix(name: str) -> None:
+    made: Callable[[Any, str, int, int, bool], None] = gdb.Command.__init__
+
+    class Made(gdb.Command):  # type: ignore[misc, unused-ignore]
+        def __init__(self) -> None:
+            self.__doc__ = _SUMMARY
+            made(self, name, gdb.COMMAND_DATA, gdb.COMPLETE_NONE, True)
+
+    Made()
+
+
+def add_commands(isolation: Isolation) -> None:
+    """Add the commands to gdb: as ``omp threads``, and as ``ompd threads`` unless somebody else has that name."""
+    state = State()
+    state.prefixes = (_PREFIX, *(() if _is_taken(_LONG_PREFIX) else (_LONG_PREFIX,)))
+    others = [made(state) for made in (ThreadCommand, SnapshotCommand, StatusCommand)]
+    for prefix in state.prefixes:
+        _add_prefix(prefix)
+        for prompt in (*(Question(state, command) for command in COMMANDS), *others):
+            _add(f"{prefix} {prompt.name}", prompt, isolation)

@@ -1,0 +1,184 @@
+"""Commands at gdb's prompt: what gdb calls of each, what belongs to one gdb, and the commands of the table."""
+
+from __future__ import annotations
+
+import locale
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ompd.commands.options import OWN
+from ompd.commands.prompt import (
+    OMPD_LIBRARY,
+    Screen,
+    clean_lines,
+    flags_of,
+    format_help,
+    format_reply,
+    parse_words,
+    split_words,
+)
+from ompd.commands.table import Command
+from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.targets.base import Target
+from ompd.debugger.targets.core import CoreTarget
+from ompd.debugger.targets.gdb.files import GdbFiles, file_options
+from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, core_of
+from ompd.debugger.targets.gdb.target import GdbTarget, native_id
+from ompd.debugger.targets.live.files import LiveFiles
+from ompd.errors import OmpdError
+from ompd.inspection import Inspection
+from ompd.render.words import Indices
+
+PROMPT = "(gdb) "
+_MAX_SESSIONS = 4  # inferiors that are debugged side by side, of which the last answers are kept
+_DEBUG = "--debug"
+
+
+class State:
+    """What belongs to one gdb."""
+
+    def __init__(self) -> None:
+        self.stops = Stops()
+        self.prefixes: tuple[str, ...] = ()
+        self._sessions: dict[tuple[int, str | None], tuple[tuple[object, ...], Inspection]] = {}
+
+    def session(self, ompd_library: str | None = None) -> Inspection:
+        """Return the session of the selected inferior at this stop, the same one until something in it changes.
+
+        :param ompd_library: as for :func:`ompd.open_core`
+        """
+        inferior = gdb.selected_inferior()
+        check_stopped(inferior)
+        core = core_of(inferior)
+        options = file_options()
+        moment = (*self.stops.of(inferior), core, options.sysroot, tuple(options.debug_dirs))
+        key = inferior.num, ompd_library
+        kept = self._sessions.pop(key, None)
+        if kept is not None and kept[0] != moment:
+            kept[1].close()
+            kept = None
+        session = kept[1] if kept is not None else self._opened(inferior, core, ompd_library)
+        self._sessions[key] = moment, session
+        while len(self._sessions) > _MAX_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))[1].close()
+        return session
+
+    def _opened(self, inferior: Any, core: str | None, ompd_library: str | None) -> Inspection:
+        target: Target
+        files: FileFinder
+        if core is not None:
+            target, files = CoreTarget(core), GdbFiles(inferior.progspace)
+        else:
+            target = GdbTarget(inferior, self.stops)
+            files = LiveFiles(inferior.pid, target.mappings(), target.auxiliary_vector(), file_options())
+        return Inspection(target, files, ompd_library=ompd_library)
+
+
+def indices() -> Indices:
+    """Return gdb's numbers of the selected inferior's threads."""
+    return Indices("gdb", {native_id(thread): thread.num for thread in gdb.selected_inferior().threads()})
+
+
+def _screen() -> Screen:
+    terminal = os.isatty(1)
+    return Screen(
+        color=terminal and bool(gdb.parameter("style enabled")), width=gdb.parameter("width") if terminal else None
+    )
+
+
+def _writable(text: str) -> str:
+    # gdb raises an error of its own for what the terminal's character set does not have.
+    name = locale.nl_langinfo(locale.CODESET)
+    return text.encode(name, "backslashreplace").decode(name, "replace")
+
+
+class Prompt:
+    """A command: its ``name``, a ``summary`` in a line that ends with a full stop, and what it does. No error of ours
+    may reach gdb, which would print where it was raised.
+    """
+
+    name = ""
+    summary = ""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def run(self, words: Sequence[str]) -> str:
+        """Return what the command prints."""
+        raise NotImplementedError
+
+    def help(self) -> str:
+        """Return the help of the command."""
+        return self.summary
+
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Return the words of the options, each with the values that it can have as far as they can be listed."""
+        return {}
+
+    def invoke(self, text: str) -> None:
+        """Run the command, for gdb.
+
+        :raises gdb.GdbError: which gdb prints as it is
+        """
+        words: list[str] = []
+        try:
+            words = split_words(text)
+            told = self.help() if "--help" in words or "-h" in words else self.run(words)
+        except OmpdError as error:
+            self._fail(f"ompd: {error}" + (f"\nompd: {error.hint}" if error.hint else ""), words)
+        except KeyboardInterrupt:
+            self._fail("ompd: interrupted", words)
+        except BaseException as error:  # noqa: BLE001  our faults are not the user's
+            text = f"ompd: internal error: {type(error).__name__}: {error}"
+            self._fail(f"{text}\nompd: --debug shows where; please report it", words)
+        else:
+            with suppress(KeyboardInterrupt):  # who ends gdb's pager has seen enough
+                gdb.write(_writable(told.rstrip("\n")) + "\n")
+
+    def _fail(self, text: str, words: Sequence[str]) -> None:
+        trace = traceback.format_exc() if _DEBUG in words else ""
+        raise gdb.GdbError(_writable(clean_lines(trace + text))) from None
+
+    def complete(self, text: str, word: str | None) -> list[str]:
+        """Return what the last word of *text* may become, without what stands before *word* in it.
+
+        gdb takes ``-`` for the end of a word: of ``--js`` it asks to complete ``js``. At first it asks without a word.
+        """
+        if word is None:
+            return []
+        *before, last = text.split(" ")
+        known = self.options()
+        values = known.get(before[-1], ()) if before else ()
+        choices = values or (known if last.startswith("-") else ())
+        skipped = len(last) - len(word)
+        return [choice[skipped:] for choice in choices if choice.startswith(last)]
+
+
+class Question(Prompt):
+    """A command of the table."""
+
+    def __init__(self, state: State, command: Command) -> None:
+        super().__init__(state)
+        self.name, self.summary = command.name, command.summary
+        self._command = command
+
+    def run(self, words: Sequence[str]) -> str:
+        """Return the answer."""
+        command = self._command
+        given = parse_words(command, words)
+        session = self.state.session(given.get(OMPD_LIBRARY, command.ompd_library))
+        return format_reply(command, session, given, _screen(), indices())
+
+    def help(self) -> str:
+        """Return the help of the table."""
+        return format_help(self._command, PROMPT)
+
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Return the options of the table."""
+        choices = {OWN + option.name: option.choices for option in self._command.options}
+        return {f"--{flag.long}": choices.get(flag.name, ()) for flag in flags_of(self._command)} | {"--help": ()}

@@ -1,0 +1,108 @@
+"""gdbs of several versions, each run in batch mode: this machine's own, and one of a later release of Debian's, which
+runs by the loader and the libraries of that release."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ompd.commands.start_files import DEBUGGERS, format_line
+from tests.support.debs import deb_folder
+from tests.support.machine import clean_environment, require
+
+HERE, NEXT = "gdb", "gdb-16"
+"""This machine's, by its row in tools.toml, and Debian 13's."""
+NAMES = (HERE, NEXT)
+ANSWER_SECONDS = 100
+LOAD = format_line(DEBUGGERS["gdb"])
+"""Loads our commands."""
+_MARK = "(gdb) "
+
+
+@dataclass(frozen=True)
+class Gdb:
+    """One gdb: the words that start it, and the environment that it needs."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def gdb(name: str = HERE) -> Gdb:
+    """Return one of :data:`NAMES`.
+
+    :raises Missing: if it is not here
+    """
+    environment = {**clean_environment(), "HOME": "/nonexistent", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
+    if name == HERE:
+        return Gdb(name, (str(require("gdb")),), environment)
+    root = deb_folder(name)
+    library = root / "usr" / "lib" / "x86_64-linux-gnu"
+    start = (str(library / "ld-linux-x86-64.so.2"), "--library-path", str(library), str(root / "usr" / "bin" / "gdb"))
+    data = ("--data-directory", str(root / "usr" / "share" / "gdb"))
+    return Gdb(name, (*start, *data), {**environment, "PYTHONHOME": str(root / "usr")})
+
+
+class Replies:
+    """What gdb printed for each command, in order."""
+
+    def __init__(self, commands: Sequence[str], printed: str) -> None:
+        pieces = re.split(r"^\(gdb\) (\d+)\n", printed, flags=re.MULTILINE)
+        assert [int(number) for number in pieces[1::2]] == list(range(len(commands))), printed
+        self.first = pieces[0]
+        self.pairs = list(zip(commands, pieces[2::2], strict=True))
+
+    def all(self, *commands: str) -> list[str]:
+        """Return the replies to every use of any of *commands*."""
+        return [text for command, text in self.pairs if command in commands]
+
+    def __getitem__(self, command: str) -> str:
+        """Return the reply to a command that was given once."""
+        (text,) = self.all(command)
+        return text
+
+
+def batch(
+    found: Gdb,
+    commands: Sequence[str],
+    *arguments: str,
+    cwd: Path,
+    reads_files: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Replies:
+    """Return what gdb prints that runs *commands*, also after one that fails, and ends.
+
+    :param arguments: of gdb itself, as the program and its core
+    :param reads_files: whether gdb reads the files in which users keep commands, in *cwd* as their folder
+    """
+    words: list[str] = []
+    for number, command in enumerate(commands):
+        words += ["-ex", f"echo {_MARK}{number}\\n", "-ex", command]
+    home = {"HOME": str(cwd)} if reads_files else {}
+    done = subprocess.run(
+        [*found.command, *([] if reads_files else ["-nx"]), "-batch", *words, *arguments],
+        cwd=cwd,
+        env={**found.environment, **home, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=ANSWER_SECONDS,
+        check=False,
+    )
+    assert done.returncode >= 0, f"gdb died of signal {-done.returncode}: {done.stdout}"
+    return Replies(commands, done.stdout)
+
+
+def replies(*commands: str, name: str = HERE, cwd: Path = Path("/tmp")) -> Replies:
+    """Return what gdb replies to *commands*, once it has loaded ours."""
+    return batch(gdb(name), [LOAD, *commands], cwd=cwd)
+
+
+def open_core(program: Path, core: Path) -> tuple[str, ...]:
+    """Return gdb's commands for a core file."""
+    return f"file {program}", f"core-file {core}"
