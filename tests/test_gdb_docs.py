@@ -38,8 +38,9 @@ def folder_of_the_page(folder: Path) -> Path:
 
 def run_block(block: str, folder: Path) -> str:
     commands = [line.removeprefix("(gdb) ") for line in block.splitlines() if line.startswith("(gdb) ")]
-    told = batch(gdb(), [LOAD, *commands], cwd=folder)
-    text = "".join(f"(gdb) {command}\n{printed}" for command, printed in told.pairs[1:])
+    shown = [LOAD, "set filename-display basename"]
+    told = batch(gdb(), [*shown, *commands], cwd=folder)
+    text = "".join(f"(gdb) {command}\n{printed}" for command, printed in told.pairs[len(shown) :])
     text = _NOISE.sub("", text).replace(f"{folder}/", "").replace(str(SCRIPT), "/path/of/ompd/gdb_script.py")
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip() or "(gdb)" not in line)
 

@@ -351,13 +351,13 @@ def test_gdb_reads_the_line_from_the_file_that_it_is_in(tmp_path: Path) -> None:
 
 # Of the module gdb (its manual, "Python API"), and members of what it gives, by the class.
 GDB_12 = {
-    "gdb": "COMMAND_DATA COMPLETE_NONE Command GdbError VERSION error events execute newest_frame parameter"
-    " parse_and_eval selected_frame selected_inferior selected_thread write",
+    "gdb": "COMMAND_DATA COMPLETE_NONE Command Function GdbError VERSION error events execute frame_filters"
+    " newest_frame parameter parse_and_eval selected_frame selected_inferior selected_thread write",
     "gdb.events": "clear_objfiles cont exited inferior_call memory_changed new_objfile register_changed stop",
     "Inferior": "architecture connection is_valid num pid progspace read_memory threads",
     "InferiorThread": "is_running is_valid num ptid switch",
     "TargetConnection": "type",
-    "Frame": "is_valid read_register select",
+    "Frame": "is_valid level name pc read_register select",
     "Architecture": "name",
     "Progspace": "objfiles",
     "Objfile": "filename owner",
@@ -365,7 +365,8 @@ GDB_12 = {
     "Command": "",
 }
 # Names that other things have, too; where they are used it is those.
-OF_OTHERS = {*dir(dict), *dir(str), *dir(list), "end", "number", "pc", "registers"}
+OF_RECORDS = {"address", "end", "function", "line", "number", "registers", "size", "start"}
+OF_OTHERS = {*dir(dict), *dir(str), *dir(list), *OF_RECORDS}
 MEMBERS = (
     "python import json; print('ANSWER' + json.dumps({name: sorted(n for n in dir(member) if n[0] != '_')"
     " for name, member in vars(gdb).items() if isinstance(member, type) and member.__module__ == 'gdb'"

@@ -115,13 +115,16 @@ def test_what_a_user_changes_is_seen(found: str) -> None:
     assert re.search(r"\bsum\b.*12\.5", told["omp stack  --thread 0 --locals"])
 
 
-def test_two_inferiors_are_told_apart() -> None:
-    # gdb 16.3 dies of a second inferior beside a core file, whether ompd is loaded or not.
+@each_gdb()
+def test_two_inferiors_are_told_apart(found: str) -> None:
+    # gdb itself dies of a second inferior that shares the connection of a core file.
     core = stopped("hang")
     told = replies(
         *open_core(core.executable, core.core),
-        *("omp threads", "add-inferior", "inferior 2", "omp  threads", f"file {build_regions() / 'regions'}"),
-        *("break together", "run", "omp   threads", "inferior 1", "omp    threads"),
+        *("omp threads", "add-inferior -no-connection", "inferior 2", "omp  threads"),
+        *(f"file {build_regions() / 'regions'}", "break together", "run", "omp   threads"),
+        *("inferior 1", "omp    threads"),
+        name=found,
     )
     assert "   hang   " in told["omp threads"] and told["omp threads"] == told["omp    threads"]
     assert told["omp  threads"].startswith("ompd: there is no process\n")

@@ -129,7 +129,7 @@ ONLY_IN = {
     "lldb": {"ompd.debugger.targets.lldb.loading", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
     "gdb": {
         "ompd.gdb_script",
-        *(f"ompd.gdb.{name}" for name in ("commands", "prompts")),
+        *(f"ompd.gdb.{name}" for name in ("commands", "frames", "functions", "prompts")),
         *(f"ompd.debugger.targets.gdb.{name}" for name in ("files", "inferior", "target")),
     },
     "unicorn": {"ompd.debugger.emulation.emulate"},

@@ -16,6 +16,8 @@ from ompd.commands.table import COMMANDS
 from ompd.debugger.targets.gdb.inferior import check_stopped, core_of
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import BadInput, OmpdError, TargetGone
+from ompd.gdb.frames import add_filter
+from ompd.gdb.functions import add_functions
 from ompd.gdb.prompts import PROMPT, Prompt, Question, State
 from ompd.render.words import describe_snapshot, format_count
 from ompd.safety.isolation import Isolation
@@ -173,6 +175,8 @@ def add_commands(isolation: Isolation) -> None:
     """Add the commands to gdb: as ``omp threads``, and as ``ompd threads`` unless somebody else has that name."""
     state = State()
     state.prefixes = (_PREFIX, *(() if _is_taken(_LONG_PREFIX) else (_LONG_PREFIX,)))
+    add_functions(state, isolation)
+    add_filter(state, isolation)
     others = [made(state) for made in (ThreadCommand, SnapshotCommand, StatusCommand)]
     for prefix in state.prefixes:
         _add_prefix(prefix)

@@ -24,6 +24,7 @@ from ompd.commands.prompt import (
 )
 from ompd.commands.table import Command
 from ompd.debugger.files.finder import FileFinder
+from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
 from ompd.debugger.targets.gdb.files import GdbFiles, file_options
@@ -33,6 +34,7 @@ from ompd.debugger.targets.live.files import LiveFiles
 from ompd.errors import OmpdError
 from ompd.inspection import Inspection
 from ompd.render.words import Indices
+from ompd.session.stop import NAMES
 
 PROMPT = "(gdb) "
 _MAX_SESSIONS = 4  # inferiors that are debugged side by side, of which the last answers are kept
@@ -46,6 +48,7 @@ class State:
         self.stops = Stops()
         self.prefixes: tuple[str, ...] = ()
         self._sessions: dict[tuple[int, str | None], tuple[tuple[object, ...], Inspection]] = {}
+        self._alone: tuple[tuple[int, int, int], Inspection] | None = None
 
     def session(self, ompd_library: str | None = None) -> Inspection:
         """Return the session of the selected inferior at this stop, the same one until something in it changes.
@@ -66,6 +69,29 @@ class State:
         self._sessions[key] = moment, session
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))[1].close()
+        return session
+
+    def session_of_thread(self) -> Inspection:
+        """Return a session that can be asked about the selected thread, also while others run, as where gdb evaluates
+        the condition of a breakpoint. What its modules are is kept as long as gdb sees no others.
+        """
+        inferior = gdb.selected_inferior()
+        thread = gdb.selected_thread()
+        if not any(other.is_running() for other in inferior.threads()) or thread is None:
+            return self.session()
+        target = GdbTarget(inferior, self.stops, alone=thread)
+        loaded = inferior.num, inferior.pid, self.stops.loaded
+        known, session = self._alone or (None, None)
+        if session is not None and known == loaded:
+            earlier = session.process
+            process = StoppedProcess(target, earlier.finder, names=NAMES, earlier=earlier)
+            session.begin_stop(target, process)
+            return session
+        if session is not None:
+            session.close()
+        files = LiveFiles(inferior.pid, target.mappings(), target.auxiliary_vector(), file_options())
+        session = Inspection(target, files)
+        self._alone = loaded, session
         return session
 
     def _opened(self, inferior: Any, core: str | None, ompd_library: str | None) -> Inspection:
@@ -91,8 +117,9 @@ def _screen() -> Screen:
     )
 
 
-def _writable(text: str) -> str:
-    # gdb raises an error of its own for what the terminal's character set does not have.
+def writable(text: str) -> str:
+    """Return *text* without what the terminal's character set does not have, for which gdb raises an error of its own.
+    """
     name = locale.nl_langinfo(locale.CODESET)
     return text.encode(name, "backslashreplace").decode(name, "replace")
 
@@ -138,11 +165,11 @@ class Prompt:
             self._fail(f"{text}\nompd: --debug shows where; please report it", words)
         else:
             with suppress(KeyboardInterrupt):  # who ends gdb's pager has seen enough
-                gdb.write(_writable(told.rstrip("\n")) + "\n")
+                gdb.write(writable(told.rstrip("\n")) + "\n")
 
     def _fail(self, text: str, words: Sequence[str]) -> None:
         trace = traceback.format_exc() if _DEBUG in words else ""
-        raise gdb.GdbError(_writable(clean_lines(trace + text))) from None
+        raise gdb.GdbError(writable(clean_lines(trace + text))) from None
 
     def complete(self, text: str, word: str | None) -> list[str]:
         """Return what the last word of *text* may become, without what stands before *word* in it.

@@ -19,18 +19,26 @@ _CONNECTED = ("native", "core")
 
 
 class Stops:
-    """Counts whatever may change what inferiors hold: a number stands for one moment. Make one for each gdb."""
+    """Counts whatever may change what inferiors hold: ``count`` stands for one moment. ``loaded`` counts what may
+    change which files they have loaded. Make one for each gdb.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.loaded = 0
         events = gdb.events
         for registry in (events.cont, events.stop, events.exited, events.inferior_call):
             registry.connect(self._note)
-        for registry in (events.memory_changed, events.register_changed, events.new_objfile, events.clear_objfiles):
+        for registry in (events.memory_changed, events.register_changed):
             registry.connect(self._note)
+        for registry in (events.new_objfile, events.clear_objfiles, events.exited):
+            registry.connect(self._note_files)
 
     def _note(self, _event: object) -> None:
         self.count += 1
+
+    def _note_files(self, _event: object) -> None:
+        self.count += 1
+        self.loaded += 1
 
     def of(self, inferior: Any) -> tuple[int, int, int]:
         """Return what is the same for *inferior*, a ``gdb.Inferior``, as long as nothing in it has changed."""
@@ -45,13 +53,23 @@ def check_stopped(inferior: Any) -> None:
     :raises Unsupported: if gdb reaches it through another program
     """
     threads = inferior.threads() if inferior.pid else ()
-    if not threads:
-        raise TargetGone("there is no process", hint="run the program, attach to it, or load a core file")
     name = f"process {inferior.pid}"
     running = sum(thread.is_running() for thread in threads)
     if running:
         some = "" if running == len(threads) else f": {running} of its {len(threads)} threads"
         raise TargetError(f"{name} is running{some}", hint="stop all of it first: interrupt -a")
+    check_reached(inferior)
+
+
+def check_reached(inferior: Any) -> None:
+    """Raise unless *inferior* is something that can be looked at once it has stopped.
+
+    :raises TargetGone: if it has no process
+    :raises Unsupported: if gdb reaches it through another program
+    """
+    if not inferior.pid or not inferior.threads():
+        raise TargetGone("there is no process", hint="run the program, attach to it, or load a core file")
+    name = f"process {inferior.pid}"
     kind = inferior.connection.type if inferior.connection is not None else "unknown"
     if kind not in _CONNECTED:
         raise Unsupported(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ompd.binary.core.procfs import MemoryMapping, file_mappings, parse_maps
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X
 from ompd.debugger.architecture import ARCHITECTURES, Architecture
 from ompd.debugger.targets.base import Loss, MemoryRegion
-from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, selection_kept
+from ompd.debugger.targets.gdb.inferior import Stops, check_reached, check_stopped, selection_kept
 from ompd.errors import (
     BadInput,
     MalformedFile,
@@ -49,6 +50,8 @@ _STOPS = (0, signal.SIGSTOP, signal.SIGTRAP)
 class GdbTarget:
     """The process *inferior*, a ``gdb.Inferior`` of this machine, at its present stop.
 
+    :param alone: the only thread that has stopped, a ``gdb.InferiorThread`` that is selected; of others there are no
+        registers, and memory is what it is now
     :raises TargetGone: if there is none
     :raises TargetError: if it is running, or cannot be looked into
     :raises Unsupported: if it is of another architecture
@@ -57,9 +60,12 @@ class GdbTarget:
     kind = "gdb"
     loss: Loss | None = None
 
-    def __init__(self, inferior: Any, stops: Stops) -> None:
-        check_stopped(inferior)
-        self._inferior, self._stops = inferior, stops
+    def __init__(self, inferior: Any, stops: Stops, *, alone: Any = None) -> None:
+        if alone is None:
+            check_stopped(inferior)
+        else:
+            check_reached(inferior)
+        self._inferior, self._stops, self._alone = inferior, stops, alone
         self._stop = stops.of(inferior)
         self._is_open = True
         self._registers: dict[int, dict[str, int]] = {}
@@ -83,7 +89,8 @@ class GdbTarget:
         """
         if not self._is_open:
             raise TargetGone(f"the session on {self.name} was closed")
-        if not self._inferior.is_valid() or self._stops.of(self._inferior) != self._stop:
+        is_now = self._alone is not None or self._stops.of(self._inferior) == self._stop
+        if not self._inferior.is_valid() or not is_now:
             raise StaleHandle(f"{self.name} has run since this session was made")
 
     # Memory
@@ -112,23 +119,40 @@ class GdbTarget:
         return {native_id(thread): thread for thread in threads}
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread*. The first question reads those of all: gdb has to select each thread."""
+        """Return the registers of *thread*. gdb has to select a thread for that: those of all that are not selected are
+        read at once.
+        """
         self.check()
-        if not self._registers:
-            with selection_kept():
-                self._registers = {native: self._read_registers(found) for native, found in self._threads.items()}
-        if thread not in self._registers:
+        if thread not in self._threads:
             raise BadInput(f"no thread {thread} in {self.name}")
+        if thread not in self._registers:
+            self._read_all_registers(thread)
         found = self._registers[thread]
+        if self._alone is not None:
+            return found
         if self.architecture.pc not in found:
             raise TargetError(f"gdb has no registers of thread {thread}")
         return found
 
-    def _read_registers(self, thread: Any) -> dict[str, int]:
+    def _read_all_registers(self, wanted: int) -> None:
+        selected = gdb.selected_thread()
+        here = native_id(selected) if selected is not None else None
+        if here in self._threads and (here == wanted or self._alone is not None):
+            self._registers = {thread: {} for thread in self._threads} if self._alone is not None else {}
+            self._registers[here] = self._read_registers()
+            return
+        with selection_kept():
+            for native, thread in self._threads.items():
+                with suppress(gdb.error):
+                    thread.switch()
+                    self._registers[native] = self._read_registers()
+                self._registers.setdefault(native, {})
+
+    def _read_registers(self) -> dict[str, int]:
+        # Those of the selected thread.
         mask = (1 << 8 * self.architecture.pointer_size) - 1
         found: dict[str, int] = {}
         try:
-            thread.switch()
             frame = gdb.newest_frame()
         except gdb.error:
             return found

@@ -1,0 +1,165 @@
+"""What gdb's own ``bt`` leaves out, and how it shows the code of regions and tasks: a frame filter.
+
+Left out are the frames of an OpenMP runtime, the C library's where the runtime called it or began a thread with it, and
+what clang puts around the body of a construct. Whose a frame is, the session knows by the frame's address, as for
+``omp stack --raw``. Frame 0 is always shown, since the thread is there. Frames keep their numbers, ``bt -no-filters``
+shows all, and ``disable frame-filter global ompd`` is for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from gdb.FrameDecorator import FrameDecorator  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ompd import naming
+from ompd.contract.code_owners import RUNTIME, SYSTEM
+from ompd.debugger.targets.gdb.target import native_id
+from ompd.gdb.prompts import State
+from ompd.model import StackFrame
+from ompd.records import record
+from ompd.render.words import basename, clean
+from ompd.safety.isolation import Isolation
+
+_NAME = "ompd"
+_PRIORITY = 90  # others of the user's, which have 100 as a rule, see all frames
+
+
+@record
+class Known:
+    """What is known of a thread's frames by their program counters: of each whether it is left out, and the names of
+    those with the code of constructs.
+    """
+
+    hides: Mapping[int, bool]
+    bodies: Mapping[int, str]
+
+
+def known_of(frames: Sequence[StackFrame]) -> Known:
+    """Return what the raw stack of a thread says, innermost frame first."""
+    kinds = [frame.kind for frame in frames]
+    inner, outer = _nearest(kinds), _nearest(kinds[::-1])[::-1]
+    hides = {
+        frame.address: (outer[number] or inner[number]) == RUNTIME
+        for number, frame in enumerate(frames)
+        if frame.address is not None
+    }
+    bodies: dict[int, str] = {}
+    for frame in frames:
+        construct = frame.construct
+        if construct is not None and frame.address is not None and frame.address not in bodies:
+            at = f" {basename(construct.file)}:{construct.line}" if construct.file is not None else ""
+            bodies[frame.address] = clean(f"{frame.function or '??'} [body of {construct.kind or 'construct'}{at}]")
+    return Known(hides, bodies)
+
+
+def _nearest(kinds: Sequence[str]) -> list[str | None]:
+    # Of each its own kind, or where that is the C library's the last one before that is not.
+    found: list[str | None] = []
+    for kind in kinds:
+        found.append(kind if kind != SYSTEM else found[-1] if found else None)
+    return found
+
+
+class _Body(FrameDecorator):  # type: ignore[misc, unused-ignore]
+    # The frame of a construct's code, by the name of the function that the construct is in.
+
+    def __init__(self, base: Any, name: str) -> None:
+        super().__init__(base)
+        self._shown = name
+
+    def function(self) -> str:
+        """Return the name that gdb shows."""
+        return self._shown
+
+
+def _is_wrapper(name: str, inner: str | None) -> bool:
+    # Whether it does nothing but call the body, which is the next frame inwards.
+    if inner is None or not _is_outlined(inner):
+        return False
+    return naming.is_task_entry(name) or (_is_outlined(name) and not naming.is_body(name) and naming.is_body(inner))
+
+
+def _is_outlined(name: str) -> bool:
+    return naming.parse_outlined(name) is not None
+
+
+def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
+    """Yield of *decorated*, gdb's frames from the innermost on, those that are shown."""
+    inner: str | None = None
+    is_hidden = False
+    for each in decorated:
+        frame = each.inferior_frame()
+        name, at = frame.name() or "", frame.pc()
+        # gdb adds functions that left the stack by a jump: they belong to what they called.
+        is_hidden = known.hides.get(at, is_hidden)
+        is_wrapper = _is_wrapper(name, inner)
+        inner = name
+        if frame.level() and (is_hidden or is_wrapper):
+            continue
+        body = known.bodies.get(at)
+        # Functions that were inlined into the code of a construct are at the same address.
+        yield _Body(each, body) if body is not None and _is_outlined(name) else each
+
+
+class FrameFilter:
+    """The filter as gdb knows it. No error of ours may reach gdb: then all frames are shown."""
+
+    name = _NAME
+    enabled = True
+    priority = _PRIORITY
+
+    def __init__(self, state: State, isolation: Isolation) -> None:
+        self._state = state
+        self._isolation = isolation
+        self._moment: tuple[object, ...] = ()
+        self._known: dict[int, Known] = {}
+
+    def filter(self, decorated: Iterable[Any]) -> Iterable[Any]:
+        """Return the frames to show of the selected thread, for gdb."""
+        with suppress(BaseException), self._isolation:
+            thread = gdb.selected_thread()
+            if thread is not None and self._has_runtime():
+                return self._isolated(shown(decorated, self._known_of(native_id(thread))))
+        return decorated
+
+    def _isolated(self, frames: Iterator[Any]) -> Iterator[Any]:
+        # gdb takes one frame after the other.
+        while True:
+            with self._isolation:
+                frame = next(frames, None)
+            if frame is None:
+                return
+            yield frame
+
+    def _has_runtime(self) -> bool:
+        # Quickly, since `bt` is for all programs: by the file of a runtime, or the entry points in a static program.
+        loaded = gdb.selected_inferior().progspace.objfiles()
+        if any(naming.is_runtime_file(objfile.filename or "") for objfile in loaded):
+            return True
+        for entry in naming.FORKS:
+            with suppress(gdb.error):
+                gdb.parse_and_eval(f"(char *) &{entry}")
+                return True
+        return False
+
+    def _known_of(self, native: int) -> Known:
+        moment = self._state.stops.of(gdb.selected_inferior())
+        if moment != self._moment:
+            self._moment, self._known = moment, {}
+        if native not in self._known:
+            # Whoever wants a second one may want those of hundreds, as `thread apply all bt`.
+            wanted = None if self._known else native
+            for row in self._state.session().ask_stacks(raw=True, thread=wanted).rows:
+                if row.native_thread_id is not None:
+                    self._known[row.native_thread_id] = known_of(row.frames)
+            self._known.setdefault(native, Known({}, {}))
+        return self._known[native]
+
+
+def add_filter(state: State, isolation: Isolation) -> None:
+    """Add the filter to those of all programs."""
+    gdb.frame_filters[_NAME] = FrameFilter(state, isolation)
