@@ -16,7 +16,8 @@ from tests.support.stub import SOURCES, run_make, sources_key, stub_folder
 
 def checked(target: str, *arguments: str) -> str:
     """Return what a target of the stub's Makefile printed, from the cache if nothing has changed since."""
-    tests = [(path.name, path.read_text()) for path in sorted((SOURCES / "tests").iterdir())]
+    files = sorted(path for path in (SOURCES / "tests").rglob("*") if path.is_file())
+    tests = [(str(path.relative_to(SOURCES)), path.read_text()) for path in files]
 
     def make(folder: Path) -> None:
         printed = run_make(folder, *arguments, targets=[target])

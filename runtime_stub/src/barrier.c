@@ -1,13 +1,15 @@
 /* Barriers, at which the explicit tasks of a team are executed too. */
 #include "internal.h"
 
-/* At the closing barrier of a region all but the primary thread wait until that one opens it. */
-void pass_barrier(struct stub_thread *thread, enum stub_barrier_kind kind)
+/* Where a region is closed, all but the primary thread wait until that one opens the barrier. `tells`: of waits. */
+static inline __attribute__((always_inline)) void gather(struct stub_thread *thread, enum stub_barrier_kind kind,
+                                                         bool closes, bool tells)
 {
     struct stub_team *team = thread->team;
     struct stub_barrier *barrier = &team->barrier;
     uint32_t state = kind == STUB_BARRIER_EXPLICIT ? STUB_WAIT_BARRIER_EXPLICIT : STUB_WAIT_BARRIER_IMPLICIT;
-    bool decides = kind != STUB_BARRIER_CLOSING || thread->thread_num == 0;
+    bool decides = !closes || thread->thread_num == 0;
+    bool is_told = false;
     pthread_mutex_lock(&team->mutex);
     uint64_t generation = barrier->generation;
     barrier->kind = kind;
@@ -18,18 +20,49 @@ void pass_barrier(struct stub_thread *thread, enum stub_barrier_kind kind)
     while (barrier->generation == generation) {
         struct stub_task *task = take_task(team, NULL);
         if (task) {
+            if (tells)
+                wait_ends(thread, (enum sync_kind)kind, &is_told, &team->mutex);
             run_task(thread, task);
             set_state(thread, state, barrier);
         } else if (decides && barrier->arrived == barrier->expected && team->task_count == 0) {
-            if (kind == STUB_BARRIER_CLOSING)
+            if (closes)
                 break;
             open_barrier(team);
             team_wake(team);
-        } else {
+        } else if (!tells || !wait_begins(thread, (enum sync_kind)kind, &is_told, &team->mutex)) {
             team_sleep(team);
         }
     }
+    if (tells)
+        wait_ends(thread, (enum sync_kind)kind, &is_told, &team->mutex);
     pthread_mutex_unlock(&team->mutex);
+}
+
+/* Implicit tasks end behind the barrier at which their region is closed, and where they are told of they have to be there
+ * still: with a tool that barrier is passed as any other one, and then they gather once more. */
+static void tell_barrier(const struct tool_events *events, struct stub_thread *thread, enum stub_barrier_kind kind)
+{
+    events->sync(thread, (enum sync_kind)kind, true);
+    gather(thread, kind, false, true);
+    set_state(thread, STUB_OVERHEAD, NULL);
+    TELL(sync, thread, (enum sync_kind)kind, false);
+    if (kind != STUB_BARRIER_CLOSING)
+        return;
+    TELL(implicit_task, thread, false);
+    if (thread->thread_num) {
+        whole_thread(thread)->is_idle = true;
+        TELL(idle, thread, true);
+    }
+    gather(thread, kind, true, false);
+}
+
+void pass_barrier(struct stub_thread *thread, enum stub_barrier_kind kind)
+{
+    const struct tool_events *events = told();
+    if (__builtin_expect(events != NULL, 0))
+        tell_barrier(events, thread, kind);
+    else
+        gather(thread, kind, kind == STUB_BARRIER_CLOSING, false);
 }
 
 void open_barrier(struct stub_team *team)

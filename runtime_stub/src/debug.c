@@ -123,6 +123,14 @@ void ask_stack(struct stub_thread *thread)
     pthread_attr_destroy(&attributes);
 }
 
+void ask_stacks(void)
+{
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    for (struct stub_thread *thread = omp_stub_process.threads; thread; thread = thread->next)
+        ask_stack(thread);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+}
+
 /* An initializer may come before this library's own: nothing but two words is needed here. Routines like
  * omp_get_max_threads() may have been called; constructs may not. */
 EXPORT void omp_debug_enable(void)
@@ -136,9 +144,6 @@ EXPORT void omp_debug_enable(void)
     debug_wanted = true;
     if (!omp_stub_process.initialized)
         return;
-    pthread_mutex_lock(&omp_stub_process.mutex);
-    for (struct stub_thread *thread = omp_stub_process.threads; thread; thread = thread->next)
-        ask_stack(thread);
+    ask_stacks();
     omp_stub_process.debug_enabled = 1;
-    pthread_mutex_unlock(&omp_stub_process.mutex);
 }

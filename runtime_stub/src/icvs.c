@@ -506,10 +506,6 @@ EXPORT void omp_get_schedule_8_(int32_t *kind, int64_t *chunk)
 }
 
 /* Nothing is given back. */
-EXPORT int omp_pause_resource(int kind, int device) { return (void)kind, (void)device, -1; }
-EXPORT int omp_pause_resource_(const int32_t *kind, const int32_t *device) { return (void)kind, (void)device, -1; }
-EXPORT int omp_pause_resource_all(int kind) { return (void)kind, -1; }
-EXPORT int omp_pause_resource_all_(const int32_t *kind) { return (void)kind, -1; }
 
 static void display_env(void)
 {

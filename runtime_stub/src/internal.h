@@ -22,6 +22,8 @@ struct loop_share {                   /* of the loop that a thread is in */
 struct whole_thread {
     struct stub_thread known;
     struct stub_team *start;          /* whose region it shall execute now; under process.mutex */
+    bool quits;                       /* a worker that is no longer in the pool, and ends; under process.mutex */
+    bool is_idle;                     /* as a tool is told; the thread's own word, while others may already give it work */
     struct loop_share share;
     struct stub_thread *last_primary; /* of the outermost region in which it was before, and its number there */
     int32_t last_num;
@@ -33,6 +35,7 @@ struct whole_team {
     struct stub_task *last_queued;
     struct whole_team *root;          /* the initial thread's own team */
     int32_t busy;                     /* of a root: threads of its contention group; under process.mutex */
+    bool program_invokes;             /* the primary thread's implicit task is called by the program's code */
     struct {                          /* of the thread that met the region, before it did */
         struct stub_team *team;
         struct stub_task *task;
@@ -49,6 +52,8 @@ struct whole_task {
     int32_t successor_count, successor_room;
     int32_t references;               /* itself until it is over, and its children that exist */
     bool is_detachable, is_fulfilled;
+    size_t data_size;                 /* of what `data` points to, if it is the task's own */
+    uint64_t wide_frame[3];           /* a copy of `frame` in the form of OpenMP 5, on machines of 32 bits */
 };
 struct whole_work {
     struct stub_work known;
@@ -77,13 +82,20 @@ static inline struct whole_work *whole_work(struct stub_work *work) { return (st
 #define FRAME_APPLICATION 0x31        /* ompt_frame_application | ompt_frame_stackaddress */
 
 /* threads.c */
+extern const char omp_stub_version[];
 void initialize(void);
 struct stub_thread *current_thread(void);      /* makes the caller an initial one if it is not known */
+struct stub_thread *known_thread(void);        /* the caller, NULL if it is not known; a signal handler may ask */
 struct stub_thread *enter(void *callers_stack); /* of an entry point that begins, ends or waits for something */
 void leave(struct stub_thread *thread);
 void take_workers(struct stub_thread *primary, struct stub_team *team, int32_t count); /* process.mutex is locked */
 void start_workers(struct stub_team *team);
 void retire_workers(struct stub_team *team);   /* process.mutex is locked */
+void end_pool(void);                           /* its threads, and until they have ended */
+bool end_initial_thread(void);
+void lock_threads(void);
+void unlock_threads(void);
+void lose_threads(void);
 uint64_t new_id(void);
 void *allocate(size_t size);                    /* zeroed; ends the process if there is none */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -96,7 +108,7 @@ void unlist_team(struct stub_team *team);
 void release_team(struct stub_team *team);      /* by a thread that will not look at it again */
 void run_implicit(struct stub_thread *thread);
 void begin_region(struct stub_thread *thread, void (*function)(void *), void *data, unsigned wanted,
-                  struct stub_work *work);
+                  struct stub_work *work, bool program_invokes);
 void end_region(struct stub_thread *thread);
 void team_sleep(struct stub_team *team);        /* team.mutex is locked */
 void team_wake(struct stub_team *team);
@@ -117,12 +129,13 @@ struct stub_work *new_parallel_loop(struct stub_thread *thread, long begin, long
                                     long chunk);
 struct stub_work *new_sections(unsigned count);
 void join_work(struct stub_thread *thread, struct stub_work *work); /* that the region began with */
+void tell_of_work(struct stub_thread *thread, const struct stub_work *work, const void *codeptr, bool begins);
 #define SCHEDULE_RUNTIME 0u
 #define SCHEDULE_MONOTONIC 0x80000000u
 
 /* locks.c */
 void acquire(struct stub_thread *thread, struct stub_lock *lock, uint32_t state);
-void release(struct stub_lock *lock);
+void release(struct stub_lock *lock, const void *codeptr);
 
 /* icvs.c */
 extern struct stub_icvs initial_icvs;
@@ -130,12 +143,17 @@ void read_environment(void);
 int32_t nthreads_of_level(int32_t level, int32_t otherwise);
 int32_t bind_of_level(int32_t level, int32_t otherwise);
 
+/* life.c */
+extern bool tool_is_due;              /* to be found when the runtime is next met */
+void prepare_for_ends(void);
+
 /* debug.c */
 extern bool debug_wanted;             /* by omp_debug_enable() */
 extern bool construct_met;
 void read_debug_environment(void);
 void announce_locations(void);
 void ask_stack(struct stub_thread *thread);
+void ask_stacks(void);                /* of all threads that there are */
 void ompd_bp_thread_begin(void);
 void ompd_bp_thread_end(void);
 void ompd_bp_parallel_begin(void);
@@ -150,8 +168,11 @@ static inline void set_state(struct stub_thread *thread, uint32_t state, const v
 {
     if (!debugging())
         return;
+    if (!wait) /* whoever looks in between sees no wait without what is waited for */
+        thread->state = state;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     thread->wait_id = (uintptr_t)wait;
-    __atomic_signal_fence(__ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     thread->state = state;
 }
 
@@ -175,5 +196,7 @@ static inline void set_reenter_frame(struct stub_task *task, void *address, int3
     task->frame.reenter_frame_flags = flags;
     task->frame.reenter_runtime_frame = address;
 }
+
+#include "ompt/tell.h"
 
 #endif

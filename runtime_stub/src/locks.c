@@ -70,7 +70,7 @@ static struct stub_lock *lock_of(uint32_t *variable, enum stub_lock_kind kind, c
     return lock;
 }
 
-static void init_lock(uint32_t *variable, enum stub_lock_kind kind)
+static void init_lock(uint32_t *variable, enum stub_lock_kind kind, unsigned hint, const void *codeptr)
 {
     current_thread();
     struct stub_lock *lock = new_lock(kind, variable);
@@ -79,13 +79,18 @@ static void init_lock(uint32_t *variable, enum stub_lock_kind kind)
     list_lock(lock);
     pthread_mutex_unlock(&omp_stub_process.mutex);
     *variable = lock->number;
+    TELL(lock_init, (enum mutex_kind)kind, lock, hint, codeptr);
 }
 
-static void destroy_lock(uint32_t *variable, enum stub_lock_kind kind, const char *routine)
+static void destroy_lock(uint32_t *variable, enum stub_lock_kind kind, const char *routine, const void *codeptr)
 {
     struct stub_lock *lock = lock_of(variable, kind, routine);
     if (lock->count)
         fail("%s: the lock at %p is set", routine, (void *)variable);
+    if (told()) {
+        current_thread();
+        TELL(lock_destroy, (enum mutex_kind)kind, lock, codeptr);
+    }
     pthread_mutex_lock(&omp_stub_process.mutex);
     struct stub_lock **place = &omp_stub_process.locks;
     while (*place != lock)
@@ -130,24 +135,47 @@ static void stand_in_line(struct stub_lock *lock, struct stub_thread *thread)
     lock->waiter_count++;
 }
 
+/* The same with a tool, which is told that the thread will have to wait while the lock is not looked at. */
+static bool try_again(struct stub_lock *lock, struct stub_thread *thread)
+{
+    if (!told())
+        return false;
+    pthread_mutex_unlock(&lock->mutex);
+    TELL(mutex_wait, (enum mutex_kind)lock->kind, lock);
+    pthread_mutex_lock(&lock->mutex);
+    return try_to_own(lock, thread);
+}
+
 /* Whoever releases it gives it to the first in line. */
 void acquire(struct stub_thread *thread, struct stub_lock *lock, uint32_t state)
 {
+    TELL(mutex_acquire, (enum mutex_kind)lock->kind, lock, codeptr_of(thread->task));
     pthread_mutex_lock(&lock->mutex);
     if (!try_to_own(lock, thread)) {
         set_state(thread, state, lock);
-        stand_in_line(lock, thread);
-        while (thread->waits_for)
-            pthread_cond_wait(&thread->wake, &lock->mutex);
+        if (!try_again(lock, thread)) {
+            stand_in_line(lock, thread);
+            while (thread->waits_for)
+                pthread_cond_wait(&thread->wake, &lock->mutex);
+        }
     }
+    bool is_again = lock->count > 1;
     pthread_mutex_unlock(&lock->mutex);
+    if (told()) {
+        set_state(thread, STUB_OVERHEAD, NULL);
+        TELL(mutex_acquired, (enum mutex_kind)lock->kind, lock, codeptr_of(thread->task), is_again);
+    }
 }
 
-void release(struct stub_lock *lock)
+void release(struct stub_lock *lock, const void *codeptr)
 {
+    if (told())
+        current_thread(); /* its first callback is not this one */
     pthread_mutex_lock(&lock->mutex);
     if (!lock->count)
         fail("what is released is not set: the lock of %p", lock->variable);
+    enum mutex_kind kind = (enum mutex_kind)lock->kind;
+    bool is_kept = lock->count > 1;
     if (--lock->count == 0) {
         struct stub_thread *next = lock->first_waiter;
         lock->owner = NULL;
@@ -162,13 +190,18 @@ void release(struct stub_lock *lock)
         }
     }
     pthread_mutex_unlock(&lock->mutex);
+    TELL(mutex_released, kind, lock, codeptr, is_kept); /* where it was; somebody else may own it now */
 }
 
-static int test(struct stub_thread *thread, struct stub_lock *lock)
+static int test(struct stub_thread *thread, struct stub_lock *lock, const void *codeptr)
 {
+    enum mutex_kind kind = lock->kind == STUB_LOCK ? MUTEX_TEST_LOCK : MUTEX_TEST_NEST_LOCK;
+    TELL(mutex_acquire, kind, lock, codeptr);
     pthread_mutex_lock(&lock->mutex);
     int count = try_to_own(lock, thread) ? lock->count : 0;
     pthread_mutex_unlock(&lock->mutex);
+    if (count)
+        TELL(mutex_acquired, kind, lock, codeptr, count > 1);
     return count;
 }
 
@@ -211,7 +244,7 @@ EXPORT void GOMP_critical_start(void)
 
 EXPORT void GOMP_critical_end(void)
 {
-    release(&unnamed_critical);
+    release(&unnamed_critical, __builtin_return_address(0));
 }
 
 EXPORT void GOMP_critical_name_start(void **word)
@@ -223,7 +256,7 @@ EXPORT void GOMP_critical_name_start(void **word)
 
 EXPORT void GOMP_critical_name_end(void **word)
 {
-    release(lock_of_word(word));
+    release(lock_of_word(word), __builtin_return_address(0));
 }
 
 EXPORT void GOMP_atomic_start(void)
@@ -235,7 +268,7 @@ EXPORT void GOMP_atomic_start(void)
 
 EXPORT void GOMP_atomic_end(void)
 {
-    release(&atomic_region);
+    release(&atomic_region, __builtin_return_address(0));
 }
 
 /* C's and Fortran's routines differ in their names alone: both pass the address of the variable. */
@@ -243,20 +276,30 @@ EXPORT void GOMP_atomic_end(void)
     EXPORT result name parameters body                                                                                 \
     EXPORT result name##_ parameters body
 
+#define CALLER __builtin_return_address(0)
 #define ROUTINES(lock_, kind, waiting)                                                                                 \
-    BOTH(void, omp_init_##lock_, (uint32_t *variable), { init_lock(variable, kind); })                                 \
-    BOTH(void, omp_init_##lock_##_with_hint, (uint32_t *variable), { init_lock(variable, kind); })                     \
+    BOTH(void, omp_init_##lock_, (uint32_t *variable), { init_lock(variable, kind, 0, CALLER); })                      \
+    EXPORT void omp_init_##lock_##_with_hint(uint32_t *variable, unsigned hint)                                        \
+    {                                                                                                                  \
+        init_lock(variable, kind, hint, CALLER);                                                                       \
+    }                                                                                                                  \
+    EXPORT void omp_init_##lock_##_with_hint_(uint32_t *variable, const uint32_t *hint)                                \
+    {                                                                                                                  \
+        init_lock(variable, kind, *hint, CALLER);                                                                      \
+    }                                                                                                                  \
     BOTH(void, omp_destroy_##lock_, (uint32_t *variable), {                                                            \
-        destroy_lock(variable, kind, "omp_destroy_" #lock_);                                                          \
+        destroy_lock(variable, kind, "omp_destroy_" #lock_, CALLER);                                                   \
     })                                                                                                                 \
     BOTH(void, omp_set_##lock_, (uint32_t *variable), {                                                                \
         struct stub_thread *thread = enter(CALLERS_STACK());                                                           \
         acquire(thread, lock_of(variable, kind, "omp_set_" #lock_), waiting);                                          \
         leave(thread);                                                                                                 \
     })                                                                                                                 \
-    BOTH(void, omp_unset_##lock_, (uint32_t *variable), { release(lock_of(variable, kind, "omp_unset_" #lock_)); })    \
+    BOTH(void, omp_unset_##lock_, (uint32_t *variable), {                                                              \
+        release(lock_of(variable, kind, "omp_unset_" #lock_), CALLER);                                                 \
+    })                                                                                                                 \
     BOTH(int, omp_test_##lock_, (uint32_t *variable), {                                                                \
-        return test(current_thread(), lock_of(variable, kind, "omp_test_" #lock_));                                    \
+        return test(current_thread(), lock_of(variable, kind, "omp_test_" #lock_), CALLER);                            \
     })
 
 ROUTINES(lock, STUB_LOCK, STUB_WAIT_LOCK)

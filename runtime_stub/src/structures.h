@@ -5,7 +5,7 @@
  * records are made of the list at the end of this file. A plugin may rely on these names, not on their order.
  *
  * What is marked [debug] is kept only while `debug_enabled` is set: OMP_DEBUG=on (OMPD, 2015) or =enabled (OpenMP 5), or
- * omp_debug_enable() before the first construct. Without, it stays zero. All else is what the runtime needs to run.
+ * omp_debug_enable() before the first construct, or a tool that is registered (OMPT). Without, it stays zero. All else is what the runtime needs to run.
  *
  * Identifiers (`id`) are unique among those of their kind as long as the process lives, and never 0, which stands for
  * "none" (OMPT technical report, 2015). Every list ends with NULL, and every pointer is NULL where there is nothing.
@@ -101,10 +101,14 @@ struct stub_taskgroup {
     int32_t count;                    /* tasks of it that are not over */
 };
 
+/* What a depend clause says. gcc tells `out` from `inout` only where a depobj construct stands between. */
+enum stub_depend { STUB_DEPEND_IN = 1, STUB_DEPEND_OUT = 2, STUB_DEPEND_INOUT = 3, STUB_DEPEND_MUTEXINOUTSET = 4 };
+
 /* An item of a task's depend clauses, outputs first; what is inout or mutexinoutset is an output too. */
 struct stub_dependence {
     void *address;
     int32_t is_out;
+    uint32_t kind;                    /* stub_depend */
 };
 
 /* A task of any kind. */
@@ -214,6 +218,8 @@ struct stub_thread {
     struct stub_work *waits_for_turn; /* the construct in whose ordered region it waits for its turn, else NULL */
     uint64_t work_number;             /* worksharing constructs of its team that it has met */
     void *stack_low, *stack_high;     /* [debug] bounds of its stack */
+    void *idle_frame;                 /* of a worker: frame of the routine in which it waits for work and executes it, the
+                                       * outermost one of the runtime's on its stack; NULL of other threads */
     uint64_t tool_data;               /* [debug] */
     pthread_cond_t wake;              /* it has got a team, or a lock */
 };
@@ -221,7 +227,7 @@ struct stub_thread {
 struct stub_process {
     uint64_t version;                 /* of these structures: 1 */
     uint64_t openmp_version;          /* as _OPENMP has it: 201511 */
-    uint64_t debug_enabled;           /* debug-var: 1 if what is marked [debug] is kept */
+    uint64_t debug_enabled;           /* debug-var: 1 if what is marked [debug] is kept; a tool sets it, too */
     uint64_t initialized;             /* 1 once ompd_dll_locations is there, and all that follows may be read */
     struct stub_thread *threads;      /* all, by next */
     int32_t thread_count;
@@ -235,6 +241,9 @@ struct stub_process {
     uint64_t stack_size;              /* stacksize-var, in bytes */
     int32_t num_procs;                /* num-procs-var */
     int32_t wait_policy;              /* wait-policy-var: 0 passive */
+    int32_t tool;                     /* OMPT's generation of the tool that is registered: 1 draft of 2015, 2 report of
+                                       * 2015, 5 OpenMP 5; 0 if there is none */
+    int32_t padding;
     pthread_mutex_t mutex;            /* guards the lists */
 };
 
@@ -260,13 +269,13 @@ struct omp_stub_layout_header {
     member(stub_process, idle_count) member(stub_process, pool) member(stub_process, teams)                            \
     member(stub_process, locks) member(stub_process, privates) member(stub_process, max_task_priority)                 \
     member(stub_process, cancellation) member(stub_process, stack_size) member(stub_process, num_procs)                \
-    member(stub_process, wait_policy) record(stub_process)                                                             \
+    member(stub_process, wait_policy) member(stub_process, tool) record(stub_process)                                                             \
     member(stub_thread, id) member(stub_thread, next) member(stub_thread, type) member(stub_thread, state)             \
     member(stub_thread, wait_id) member(stub_thread, pthread) member(stub_thread, native_id)                           \
     member(stub_thread, thread_num) member(stub_thread, team) member(stub_thread, task)                                \
     member(stub_thread, next_idle) member(stub_thread, next_waiter) member(stub_thread, waits_for)                     \
     member(stub_thread, work) member(stub_thread, waits_for_turn) member(stub_thread, work_number) member(stub_thread, stack_low)                          \
-    member(stub_thread, stack_high) member(stub_thread, tool_data) record(stub_thread)                                 \
+    member(stub_thread, stack_high) member(stub_thread, idle_frame) member(stub_thread, tool_data) record(stub_thread)                                 \
     member(stub_team, id) member(stub_team, next) member(stub_team, parent) member(stub_team, encountering)            \
     member(stub_team, size) member(stub_team, level) member(stub_team, active_level) member(stub_team, function)       \
     member(stub_team, data) member(stub_team, threads) member(stub_team, implicit) member(stub_team, barrier)          \

@@ -9,7 +9,6 @@ enum {
     FLAG_UNTIED = 1, FLAG_FINAL = 2, FLAG_DEPEND = 8, FLAG_PRIORITY = 16, FLAG_UP = 1 << 8, FLAG_GRAINSIZE = 1 << 9,
     FLAG_IF = 1 << 10, FLAG_NOGROUP = 1 << 11, FLAG_REDUCTION = 1 << 12, FLAG_DETACH = 1 << 13, FLAG_STRICT = 1 << 14
 };
-enum { DEPEND_IN = 1, DEPEND_OUT = 2, DEPEND_INOUT = 3, DEPEND_MUTEXINOUTSET = 4 }; /* in omp_depend_t */
 
 typedef void task_code(void *);
 typedef void copy_code(void *, void *);
@@ -169,10 +168,24 @@ static KEPT void call_task(struct stub_thread *thread, struct stub_task *task)
         ompd_bp_task_end();
 }
 
+/* team.mutex is locked, but not meanwhile. A task that waits for its event may be over when this is. */
+static void tell_switch_back(struct stub_task *task, struct stub_task *left, bool is_over)
+{
+    struct stub_team *team = task->team;
+    whole_task(task)->references++;
+    pthread_mutex_unlock(&team->mutex);
+    if (is_over)
+        TELL(task_end, task);
+    TELL(task_switch, task, left, is_over ? TASK_ENDS : TASK_DETACHES);
+    pthread_mutex_lock(&team->mutex);
+    drop_task(task);
+}
+
 void run_task(struct stub_thread *thread, struct stub_task *task)
 {
     struct stub_team *team = task->team;
     struct stub_task *left = thread->task;
+    bool is_over;
     set_state(thread, STUB_OVERHEAD, NULL);
     left->status = STUB_SUSPENDED;
     task->status = STUB_EXECUTING;
@@ -181,17 +194,21 @@ void run_task(struct stub_thread *thread, struct stub_task *task)
         task->scheduling = left;
     PUBLISH(thread->task, task);
     pthread_mutex_unlock(&team->mutex);
+    TELL(task_switch, left, task, TASK_BEGINS);
     call_task(thread, task);
     pthread_mutex_lock(&team->mutex);
     PUBLISH(thread->task, left);
     left->status = STUB_EXECUTING;
-    if (whole_task(task)->is_detachable && !whole_task(task)->is_fulfilled) {
+    is_over = !whole_task(task)->is_detachable || whole_task(task)->is_fulfilled;
+    if (!is_over) {
         task->thread = NULL;
         task->scheduling = NULL;
         task->status = STUB_DETACHED;
-    } else {
-        complete_task(task);
     }
+    if (told())
+        tell_switch_back(task, left, is_over);
+    if (is_over)
+        complete_task(task);
 }
 
 /* Until is_over(task, what), the caller's task executes its descendants, or sleeps; team.mutex is locked. */
@@ -199,15 +216,20 @@ static void wait_for_tasks(struct stub_thread *thread, bool (*is_over)(const str
                            const void *what, uint32_t state, const void *wait)
 {
     struct stub_team *team = thread->team;
+    enum sync_kind kind = state == STUB_WAIT_TASKGROUP ? SYNC_TASKGROUP : SYNC_TASKWAIT;
+    bool is_told = false;
     while (!is_over(thread->task, what)) {
         struct stub_task *task = take_task(team, thread->task);
         if (task) {
+            wait_ends(thread, kind, &is_told, &team->mutex);
             run_task(thread, task);
         } else {
             set_state(thread, state, wait);
-            team_sleep(team);
+            if (!wait_begins(thread, kind, &is_told, &team->mutex))
+                team_sleep(team);
         }
     }
+    wait_ends(thread, kind, &is_told, &team->mutex);
 }
 
 static bool has_no_children(const struct stub_task *task, const void *unused)
@@ -239,22 +261,26 @@ static bool is_complete(const struct stub_task *unused, const void *task)
 static void read_dependences(struct stub_task *task, void **depend)
 {
     uintptr_t count = (uintptr_t)depend[0];
-    uintptr_t outputs = (uintptr_t)depend[1], plain = count;
+    uintptr_t outputs = (uintptr_t)depend[1], plain = count, outs = outputs;
     void **address = depend + 2;
     if (!count) {
         count = (uintptr_t)depend[1];
-        outputs = (uintptr_t)depend[2] + (uintptr_t)depend[3]; /* to exclude and to order is to exclude */
+        outs = (uintptr_t)depend[2];
+        outputs = outs + (uintptr_t)depend[3]; /* to exclude and to order is to exclude */
         plain = outputs + (uintptr_t)depend[4];
         address = depend + 5;
     }
     task->dependences = allocate((count + 1) * sizeof *task->dependences);
     uintptr_t first_input = 0;
     for (uintptr_t i = 0; i < count; i++) {
-        struct stub_dependence dependence = {address[i], i < outputs};
+        struct stub_dependence dependence = {address[i], i < outputs, STUB_DEPEND_IN};
+        if (i < outputs)
+            dependence.kind = i < outs ? STUB_DEPEND_OUT : STUB_DEPEND_MUTEXINOUTSET;
         if (i >= plain) {
             void **object = address[i];
             dependence.address = object[0];
-            dependence.is_out = (uintptr_t)object[1] != DEPEND_IN;
+            dependence.is_out = (uintptr_t)object[1] != STUB_DEPEND_IN;
+            dependence.kind = (uint32_t)(uintptr_t)object[1];
         }
         uintptr_t place = i;
         if (dependence.is_out) {
@@ -298,6 +324,7 @@ static void find_predecessors(struct stub_task *task)
         }
         whole->successors[whole->successor_count++] = task;
         task->predecessor_count++;
+        TELL(dependence, earlier, task);
     }
 }
 
@@ -320,6 +347,7 @@ static struct stub_task *make_task(struct stub_thread *thread, task_code *functi
     struct stub_task *task = allocate_task(is_undeferred ? STUB_TASK_DEGENERATE : STUB_TASK_EXPLICIT, parent,
                                            thread->team, size + alignment);
     task->data = aligned((char *)task + sizeof(struct whole_task), alignment);
+    whole_task(task)->data_size = (size_t)size;
     task->function = function;
     task->is_final = is_final;
     task->is_tied = !(flags & FLAG_UNTIED);
@@ -339,6 +367,13 @@ static struct stub_task *make_task(struct stub_thread *thread, task_code *functi
     else if (size)
         memcpy(task->data, data, size);
     return task;
+}
+
+static void tell_created(struct stub_thread *thread, struct stub_task *task)
+{
+    TELL(task_create, thread, task);
+    if (task->dependence_count)
+        TELL(dependences, task);
 }
 
 /* team.mutex is locked. */
@@ -371,6 +406,8 @@ EXPORT void GOMP_task(task_code *function, void *data, copy_code *copy, long siz
         *(void **)detach = task;
     if (flags & FLAG_DEPEND)
         read_dependences(task, depend);
+    if (told())
+        tell_created(thread, task);
     pthread_mutex_lock(&thread->team->mutex);
     launch_task(thread, task);
     pthread_mutex_unlock(&thread->team->mutex);
@@ -381,12 +418,22 @@ EXPORT void omp_fulfill_event(uintptr_t event)
 {
     struct stub_task *task = (struct stub_task *)event;
     struct stub_team *team = task->team;
+    if (told())
+        current_thread(); /* it may be any thread, and is told of it first */
     pthread_mutex_lock(&team->mutex);
     if (whole_task(task)->is_fulfilled)
         warn("an event is fulfilled for the second time");
     whole_task(task)->is_fulfilled = true;
-    if (task->status == STUB_DETACHED)
+    if (task->status != STUB_DETACHED) {
+        TELL(task_fulfill, task, false); /* without the mutex it might be gone */
+    } else {
+        if (told()) {
+            pthread_mutex_unlock(&team->mutex);
+            TELL(task_fulfill, task, true);
+            pthread_mutex_lock(&team->mutex);
+        }
         complete_task(task);
+    }
     pthread_mutex_unlock(&team->mutex);
 }
 
@@ -406,7 +453,9 @@ static void taskwait(struct stub_thread *thread)
 EXPORT void GOMP_taskwait(void)
 {
     struct stub_thread *thread = enter(CALLERS_STACK());
+    TELL(sync, thread, SYNC_TASKWAIT, true);
     taskwait(thread);
+    TELL(sync, thread, SYNC_TASKWAIT, false);
     leave(thread);
 }
 
@@ -415,9 +464,11 @@ EXPORT void GOMP_taskwait_depend(void **depend)
     struct stub_thread *thread = enter(CALLERS_STACK());
     struct stub_task *later = new_task(STUB_TASK_DEGENERATE, thread->task, thread->team); /* no one sees it */
     read_dependences(later, depend);
+    TELL(sync, thread, SYNC_TASKWAIT, true);
     pthread_mutex_lock(&thread->team->mutex);
     wait_for_tasks(thread, has_no_predecessor, later, STUB_WAIT_TASKWAIT, thread->task);
     pthread_mutex_unlock(&thread->team->mutex);
+    TELL(sync, thread, SYNC_TASKWAIT, false);
     free_task(later);
     leave(thread);
 }
@@ -429,6 +480,7 @@ EXPORT void GOMP_taskyield(void)
 static void begin_group(struct stub_thread *thread)
 {
     struct stub_taskgroup *group = allocate(sizeof *group);
+    TELL(sync, thread, SYNC_TASKGROUP, true);
     group->enclosing = thread->task->taskgroup;
     group->task = thread->task;
     PUBLISH(thread->task->taskgroup, group);
@@ -442,6 +494,7 @@ static void end_group(struct stub_thread *thread)
     pthread_mutex_unlock(&thread->team->mutex);
     PUBLISH(thread->task->taskgroup, group->enclosing);
     free(group);
+    TELL(sync, thread, SYNC_TASKGROUP, false);
 }
 
 EXPORT void GOMP_taskgroup_start(void)
@@ -527,6 +580,8 @@ static struct stub_task *loop_task(struct stub_thread *thread, const struct task
             ((type *)task->data)[0] = (type)(b + (unsigned_type)first * s);                                            \
             ((type *)task->data)[1] = last == loop.iterations ? end : (type)(b + (unsigned_type)last * s);             \
             first = last;                                                                                              \
+            if (told())                                                                                                \
+                tell_created(thread, task);                                                                            \
             pthread_mutex_lock(&thread->team->mutex);                                                                  \
             launch_task(thread, task);                                                                                 \
             pthread_mutex_unlock(&thread->team->mutex);                                                                \

@@ -106,7 +106,7 @@ static void give_place(struct stub_team *team, int32_t num, struct stub_work *wo
 }
 
 void begin_region(struct stub_thread *thread, void (*function)(void *), void *data, unsigned wanted,
-                  struct stub_work *work)
+                  struct stub_work *work, bool program_invokes)
 {
     set_state(thread, STUB_OVERHEAD, NULL);
     struct stub_task *encountering = thread->task;
@@ -120,6 +120,7 @@ void begin_region(struct stub_thread *thread, void (*function)(void *), void *da
     take_workers(thread, team, size - 1);
     new_implicit_tasks(team);
     struct whole_team *whole = whole_team(team);
+    whole->program_invokes = program_invokes;
     whole->saved.team = thread->team;
     whole->saved.task = encountering;
     whole->saved.thread_num = thread->thread_num;
@@ -143,6 +144,7 @@ void begin_region(struct stub_thread *thread, void (*function)(void *), void *da
     pthread_mutex_unlock(&omp_stub_process.mutex);
     if (debugging())
         ompd_bp_parallel_begin();
+    TELL(parallel, thread, team, wanted ? wanted : (unsigned)encountering->icvs.nthreads, true);
     encountering->status = STUB_SUSPENDED;
     team->implicit[0]->status = STUB_EXECUTING;
     thread->task = team->implicit[0];
@@ -160,6 +162,7 @@ void end_region(struct stub_thread *thread)
     thread->task->status = STUB_EXECUTING;
     if (debugging())
         ompd_bp_parallel_end();
+    TELL(parallel, thread, team, 0, false);
     pthread_mutex_lock(&team->mutex);
     pthread_mutex_lock(&omp_stub_process.mutex);
     thread->thread_num = whole->saved.thread_num;
@@ -177,12 +180,22 @@ void end_region(struct stub_thread *thread)
     release_team(team);
 }
 
+/* A combined construct is in its loop, or sections, from the beginning. */
+static void tell_implicit(struct stub_thread *thread)
+{
+    TELL(implicit_task, thread, true);
+    if (thread->work)
+        tell_of_work(thread, thread->work, codeptr_of(thread->team->encountering), true);
+}
+
 /* The frame of this function is what separates the region's code from the runtime. */
 KEPT void run_implicit(struct stub_thread *thread)
 {
     struct stub_task *task = thread->task;
     if (debugging())
         ompd_bp_task_begin();
+    if (told())
+        tell_implicit(thread);
     set_state(thread, STUB_WORK_PARALLEL, NULL);
     set_exit_frame(task, __builtin_frame_address(0), FRAME_RUNTIME);
     task->function(task->data);
@@ -195,7 +208,7 @@ KEPT void run_implicit(struct stub_thread *thread)
 static void run_region(struct stub_thread *thread, void (*function)(void *), void *data, unsigned wanted,
                        struct stub_work *work)
 {
-    begin_region(thread, function, data, wanted, work);
+    begin_region(thread, function, data, wanted, work, false);
     run_implicit(thread);
     end_region(thread);
 }
@@ -205,6 +218,8 @@ static void run_outside(struct stub_thread *thread, void *callers_stack)
 {
     if (debugging())
         ompd_bp_task_begin();
+    if (told())
+        tell_implicit(thread);
     set_exit_frame(thread->task, callers_stack, FRAME_APPLICATION);
     set_working(thread);
 }
@@ -224,7 +239,7 @@ EXPORT void GOMP_parallel(region_code *function, void *data, unsigned threads, u
 EXPORT void GOMP_parallel_start(region_code *function, void *data, unsigned threads)
 {
     struct stub_thread *thread = enter(CALLERS_STACK());
-    begin_region(thread, function, data, threads, NULL);
+    begin_region(thread, function, data, threads, NULL, true);
     run_outside(thread, CALLERS_STACK());
 }
 
@@ -249,7 +264,7 @@ EXPORT void GOMP_parallel_sections(region_code *function, void *data, unsigned t
 EXPORT void GOMP_parallel_sections_start(region_code *function, void *data, unsigned threads, unsigned count)
 {
     struct stub_thread *thread = enter(CALLERS_STACK());
-    begin_region(thread, function, data, threads, new_sections(count));
+    begin_region(thread, function, data, threads, new_sections(count), true);
     run_outside(thread, CALLERS_STACK());
 }
 
@@ -279,7 +294,7 @@ EXPORT void GOMP_parallel_sections_start(region_code *function, void *data, unsi
     {                                                                                                                  \
         struct stub_thread *thread = enter(CALLERS_STACK());                                                           \
         struct stub_work *work = new_parallel_loop(thread, begin, end, step, schedule, chunk);                         \
-        begin_region(thread, function, data, threads, work);                                                           \
+        begin_region(thread, function, data, threads, work, true);                                                     \
         run_outside(thread, CALLERS_STACK());                                                                          \
     }
 
@@ -300,6 +315,6 @@ EXPORT void GOMP_parallel_loop_runtime_start(region_code *function, void *data, 
 {
     struct stub_thread *thread = enter(CALLERS_STACK());
     begin_region(thread, function, data, threads,
-                 new_parallel_loop(thread, begin, end, step, SCHEDULE_RUNTIME, 0));
+                 new_parallel_loop(thread, begin, end, step, SCHEDULE_RUNTIME, 0), true);
     run_outside(thread, CALLERS_STACK());
 }

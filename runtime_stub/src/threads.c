@@ -13,11 +13,14 @@ EXPORT struct stub_process omp_stub_process = {
 EXPORT extern const char omp_stub_version[];
 const char omp_stub_version[] = "libomp_stub 1.0";
 
-static __thread struct stub_thread *current;
+/* In the part of a thread's storage that exists from its beginning: a signal handler must not cause an allocation. */
+static __thread struct stub_thread *current __attribute__((tls_model("initial-exec")));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t end_of_thread;
+static pthread_mutex_t id_mutex = PTHREAD_MUTEX_INITIALIZER; /* 32-bit machines may not count 64 bits at once */
 static pthread_cond_t began = PTHREAD_COND_INITIALIZER; /* a worker has come into the pool */
 static int32_t beginning;                               /* workers that have been made and are not there yet */
+static int32_t ending;                                  /* workers that have left the pool and are there still */
 
 static void say(const char *format, va_list arguments)
 {
@@ -54,10 +57,9 @@ void *allocate(size_t size)
 uint64_t new_id(void)
 {
     static uint64_t last;
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* 32-bit machines may not count 64 bits at once */
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&id_mutex);
     uint64_t id = ++last;
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&id_mutex);
     return id;
 }
 
@@ -81,6 +83,27 @@ static void list_thread(struct stub_thread *thread)
     omp_stub_process.thread_count++;
 }
 
+static void unlist_thread(struct stub_thread *thread)
+{
+    struct stub_thread **place = &omp_stub_process.threads;
+    while (*place != thread)
+        place = &(*place)->next;
+    PUBLISH(*place, thread->next);
+    omp_stub_process.thread_count--;
+}
+
+static void tell_begin(struct stub_thread *thread)
+{
+    TELL(thread, thread, true);
+    TELL(initial_task, thread, true);
+}
+
+static void tell_end(struct stub_thread *thread)
+{
+    TELL(initial_task, thread, false);
+    TELL(thread, thread, false);
+}
+
 /* Of a thread that is not the runtime's own, when it ends. */
 static void forget_thread(void *argument)
 {
@@ -89,18 +112,15 @@ static void forget_thread(void *argument)
         return; /* it ends within a region: nothing that can be put in order */
     if (debugging())
         ompd_bp_thread_end();
+    tell_end(thread);
+    current = NULL; /* a signal handler finds it no more */
     pthread_mutex_lock(&omp_stub_process.mutex);
-    struct stub_thread **place = &omp_stub_process.threads;
-    while (*place != thread)
-        place = &(*place)->next;
-    PUBLISH(*place, thread->next);
-    omp_stub_process.thread_count--;
+    unlist_thread(thread);
     unlist_team(thread->team);
     pthread_mutex_unlock(&omp_stub_process.mutex);
     release_team(thread->team);
     pthread_cond_destroy(&thread->wake);
     free(thread);
-    current = NULL;
 }
 
 static void begin(void)
@@ -109,11 +129,33 @@ static void begin(void)
     read_debug_environment();
     pthread_key_create(&end_of_thread, forget_thread);
     announce_locations();
+    prepare_for_ends();
 }
 
+/* A tool is looked for when all is there, and again after this has ended or been forked. What it calls of the runtime
+ * meanwhile does not wait for it; the thread that does is told of later. */
 void initialize(void)
 {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static __thread bool is_registering;
     pthread_once(&once, begin);
+    if (!__atomic_load_n(&tool_is_due, __ATOMIC_ACQUIRE) || is_registering)
+        return;
+    is_registering = true;
+    pthread_mutex_lock(&mutex);
+    if (tool_is_due) {
+        find_tool();
+        __atomic_store_n(&tool_is_due, false, __ATOMIC_RELEASE);
+        if (current)
+            tell_begin(current);
+    }
+    pthread_mutex_unlock(&mutex);
+    is_registering = false;
+}
+
+struct stub_thread *known_thread(void)
+{
+    return current;
 }
 
 static struct stub_thread *new_initial_thread(void)
@@ -144,9 +186,12 @@ struct stub_thread *current_thread(void)
 {
     if (!current) {
         initialize();
-        current = new_initial_thread();
-        if (debugging())
-            ompd_bp_thread_begin();
+        if (!current) {
+            current = new_initial_thread();
+            if (debugging())
+                ompd_bp_thread_begin();
+            tell_begin(current);
+        }
     }
     return current;
 }
@@ -199,11 +244,28 @@ static struct stub_thread *take_from_pool(const struct stub_thread *primary, int
     return thread;
 }
 
+static void end_worker(struct stub_thread *thread)
+{
+    if (debugging())
+        ompd_bp_thread_end();
+    TELL(thread, thread, false);
+    current = NULL;
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    unlist_thread(thread);
+    ending--;
+    pthread_cond_broadcast(&began);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+    pthread_cond_destroy(&thread->wake);
+    free(thread);
+}
+
 static void *work_for_teams(void *unused)
 {
     (void)unused;
     struct stub_thread *thread = new_thread(STUB_THREAD_WORKER);
     struct whole_thread *whole = whole_thread(thread);
+    whole->is_idle = true;
+    thread->idle_frame = __builtin_frame_address(0);
     current = thread;
     set_state(thread, STUB_IDLE, NULL);
     pthread_mutex_lock(&omp_stub_process.mutex);
@@ -211,22 +273,88 @@ static void *work_for_teams(void *unused)
     pthread_mutex_unlock(&omp_stub_process.mutex);
     if (debugging())
         ompd_bp_thread_begin();
+    TELL(thread, thread, true);
+    TELL(idle, thread, true);
     pthread_mutex_lock(&omp_stub_process.mutex);
     put_into_pool(thread);
     beginning--;
     pthread_cond_broadcast(&began);
     for (;;) {
-        while (!whole->start)
+        while (!whole->start && !whole->quits)
             pthread_cond_wait(&thread->wake, &omp_stub_process.mutex);
         struct stub_team *team = whole->start;
         whole->start = NULL;
         pthread_mutex_unlock(&omp_stub_process.mutex);
+        TELL(idle, thread, false);
+        if (!team)
+            break;
+        whole->is_idle = false;
         run_implicit(thread);
         pass_barrier(thread, STUB_BARRIER_CLOSING);
         release_team(team);
+        whole->is_idle = true;
         pthread_mutex_lock(&omp_stub_process.mutex);
     }
+    end_worker(thread);
     return NULL;
+}
+
+void end_pool(void)
+{
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    while (beginning) /* they come into the pool without being asked */
+        pthread_cond_wait(&began, &omp_stub_process.mutex);
+    while (omp_stub_process.pool) {
+        struct stub_thread *thread = omp_stub_process.pool;
+        PUBLISH(omp_stub_process.pool, thread->next_idle);
+        omp_stub_process.idle_count--;
+        thread->next_idle = NULL;
+        whole_thread(thread)->quits = true;
+        pthread_cond_signal(&thread->wake);
+        ending++;
+    }
+    while (ending)
+        pthread_cond_wait(&began, &omp_stub_process.mutex);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+}
+
+/* Of the calling thread, unless it is a worker or within a region: it is one no more, and if it calls again a new one. */
+bool end_initial_thread(void)
+{
+    struct stub_thread *thread = current;
+    if (!thread || !thread->team || thread->team->level)
+        return false;
+    pthread_setspecific(end_of_thread, NULL);
+    forget_thread(thread);
+    return true;
+}
+
+/* Other mutexes are locked while these are, too: fork() leaves their owners behind. */
+void lock_threads(void)
+{
+    pthread_mutex_lock(&omp_stub_process.mutex);
+    pthread_mutex_lock(&id_mutex);
+}
+
+void unlock_threads(void)
+{
+    pthread_mutex_unlock(&id_mutex);
+    pthread_mutex_unlock(&omp_stub_process.mutex);
+}
+
+/* In the child of fork() there is the thread that called it alone, and as one that has met nothing yet. What its parent's
+ * threads had is lost: some of it only they could find. */
+void lose_threads(void)
+{
+    unlock_threads();
+    pthread_cond_init(&began, NULL);
+    beginning = ending = 0;
+    omp_stub_process.threads = omp_stub_process.pool = NULL;
+    omp_stub_process.teams = NULL;
+    omp_stub_process.thread_count = omp_stub_process.idle_count = 0;
+    if (current)
+        pthread_setspecific(end_of_thread, NULL);
+    current = NULL;
 }
 
 static void make_worker(void)

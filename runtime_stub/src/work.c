@@ -77,6 +77,12 @@ struct stub_work *new_sections(unsigned count)
     return work;
 }
 
+void tell_of_work(struct stub_thread *thread, const struct stub_work *work, const void *codeptr, bool begins)
+{
+    TELL(work, thread, work->kind == KIND_LOOP ? WORK_LOOP : WORK_SECTIONS, whole_work((struct stub_work *)work)->count,
+         codeptr, begins);
+}
+
 static void free_work(struct stub_work *work)
 {
     free(whole_work(work)->memory);
@@ -125,12 +131,21 @@ static void leave_work(struct stub_thread *thread, struct stub_work *work)
     free_work(work);
 }
 
-/* Waits until the thread's chunk is the one whose turn it is; team.mutex is locked. */
-static void await_turn(struct stub_thread *thread, struct stub_work *work)
+/* Waits until the thread's chunk is the one whose turn it is; team.mutex is locked. `enters`: an ordered region, otherwise
+ * it only has to pass the turn on, and no tool is told that it waits for a region. */
+static void await_turn(struct stub_thread *thread, struct stub_work *work, bool enters)
 {
+    bool is_told = !enters;
     while (whole_work(work)->ordered_position != whole_thread(thread)->share.first) {
         PUBLISH(thread->waits_for_turn, work);
         set_state(thread, STUB_WAIT_ORDERED, work);
+        if (!is_told && told()) {
+            is_told = true;
+            pthread_mutex_unlock(&thread->team->mutex);
+            TELL(mutex_wait, MUTEX_ORDERED, work);
+            pthread_mutex_lock(&thread->team->mutex);
+            continue;
+        }
         team_sleep(thread->team);
     }
     PUBLISH(thread->waits_for_turn, NULL);
@@ -141,7 +156,7 @@ static void end_chunk(struct stub_thread *thread, struct stub_work *work)
 {
     struct loop_share *share = &whole_thread(thread)->share;
     if (work->ordered && share->has_chunk) {
-        await_turn(thread, work);
+        await_turn(thread, work, false);
         whole_work(work)->ordered_position = share->last;
         work->ordered_next = (int64_t)((uint64_t)work->begin + share->last * (uint64_t)work->step);
         team_wake(thread->team);
@@ -218,6 +233,7 @@ static bool start_loop(struct stub_thread *thread, struct stub_work *made, bool 
                        int64_t *begin, int64_t *end)
 {
     set_state(thread, STUB_OVERHEAD, NULL);
+    tell_of_work(thread, made, codeptr_of(thread->task), true);
     made->ordered = is_ordered;
     pthread_mutex_lock(&thread->team->mutex);
     struct stub_work *work = meet_work(thread, made);
@@ -243,6 +259,12 @@ static void end_work(struct stub_thread *thread)
     struct stub_work *work = thread->work;
     if (work) {
         end_chunk(thread, work);
+        if (told()) {
+            set_state(thread, STUB_OVERHEAD, NULL); /* it may have waited for its turn */
+            pthread_mutex_unlock(&team->mutex);
+            tell_of_work(thread, work, codeptr_of(thread->task), false);
+            pthread_mutex_lock(&team->mutex);
+        }
         leave_work(thread, work);
     }
     pthread_mutex_unlock(&team->mutex);
@@ -413,6 +435,12 @@ EXPORT unsigned GOMP_sections_next(void)
     return section;
 }
 
+static void tell_others(struct stub_thread *thread)
+{
+    TELL(work, thread, WORK_SINGLE_OTHERS, 1, codeptr_of(thread->task), true);
+    TELL(work, thread, WORK_SINGLE_OTHERS, 1, codeptr_of(thread->task), false);
+}
+
 /* A thread does not say when it leaves a single construct: it is in none from the beginning. */
 EXPORT bool GOMP_single_start(void)
 {
@@ -422,6 +450,10 @@ EXPORT bool GOMP_single_start(void)
     bool is_first = work->arrived == 1;
     leave_work(thread, work);
     pthread_mutex_unlock(&thread->team->mutex);
+    if (is_first)
+        TELL(work, thread, WORK_SINGLE, 1, codeptr_of(thread->task), true);
+    else
+        tell_others(thread);
     leave(thread);
     return is_first;
 }
@@ -431,17 +463,25 @@ EXPORT void *GOMP_single_copy_start(void)
     struct stub_thread *thread = enter(CALLERS_STACK());
     struct stub_team *team = thread->team;
     void *copied = NULL;
+    bool is_told = false;
     pthread_mutex_lock(&team->mutex);
     struct stub_work *work = meet_work(thread, new_work(KIND_SINGLE));
-    if (work->arrived > 1) {
+    bool is_first = work->arrived == 1;
+    if (!is_first) {
         while (!work->copied) {
             set_state(thread, STUB_WAIT_BARRIER_IMPLICIT, &team->barrier);
-            team_sleep(team);
+            if (!wait_begins(thread, SYNC_COPY, &is_told, &team->mutex))
+                team_sleep(team);
         }
         copied = work->copied;
+        wait_ends(thread, SYNC_COPY, &is_told, &team->mutex);
         leave_work(thread, work);
     }
     pthread_mutex_unlock(&team->mutex);
+    if (is_first)
+        TELL(work, thread, WORK_SINGLE, 1, codeptr_of(thread->task), true);
+    else
+        tell_others(thread);
     leave(thread);
     return copied;
 }
@@ -450,6 +490,7 @@ EXPORT void GOMP_single_copy_end(void *data)
 {
     struct stub_thread *thread = enter(CALLERS_STACK());
     struct stub_team *team = thread->team;
+    TELL(work, thread, WORK_SINGLE, 1, codeptr_of(thread->task), false);
     pthread_mutex_lock(&team->mutex);
     thread->work->copied = data;
     team_wake(team);
@@ -469,10 +510,15 @@ EXPORT void GOMP_ordered_start(void)
     struct stub_thread *thread = enter(CALLERS_STACK());
     struct stub_work *work = thread->work;
     if (work && work->ordered && whole_thread(thread)->share.has_chunk) {
+        TELL(mutex_acquire, MUTEX_ORDERED, work, codeptr_of(thread->task));
         pthread_mutex_lock(&thread->team->mutex);
-        await_turn(thread, work);
+        await_turn(thread, work, true);
         work->ordered_owner = thread;
         pthread_mutex_unlock(&thread->team->mutex);
+        if (told()) {
+            set_state(thread, STUB_OVERHEAD, NULL);
+            TELL(mutex_acquired, MUTEX_ORDERED, work, codeptr_of(thread->task), false);
+        }
     }
     leave(thread);
 }
@@ -483,8 +529,11 @@ EXPORT void GOMP_ordered_end(void)
     struct stub_work *work = thread->work;
     if (work && work->ordered) {
         pthread_mutex_lock(&thread->team->mutex);
-        if (work->ordered_owner == thread)
+        bool is_owner = work->ordered_owner == thread;
+        if (is_owner)
             work->ordered_owner = NULL;
         pthread_mutex_unlock(&thread->team->mutex);
+        if (is_owner)
+            TELL(mutex_released, MUTEX_ORDERED, work, __builtin_return_address(0), false);
     }
 }

@@ -23,8 +23,8 @@ DUMP = CHECKOUT / "tests" / "stub" / "dump.c"
 def sources_key() -> str:
     """Return what tells the stub's sources from others."""
     folders = ("src", "include", "dmpl", "ompd", "preload")
-    files = [SOURCES / "Makefile", *(path for folder in folders for path in sorted((SOURCES / folder).iterdir()))]
-    return key_of(*((path.name, path.read_text()) for path in files))
+    files = [SOURCES / "Makefile", *(path for folder in folders for path in sorted((SOURCES / folder).rglob("*.[ch]")))]
+    return key_of(*((str(path.relative_to(SOURCES)), path.read_text()) for path in files))
 
 
 @cache

@@ -1,0 +1,263 @@
+"""How a tool registers with the stub: three generations and their order, ``OMP_TOOL``, libraries, and which definition
+the runtime sees. What registered tools are told is tested in C (``runtime_stub/tests/ompt``).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from ompd_stub.runtime import Runtime
+
+from ompd.binary.elf.elf import ElfFile
+from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.debugger.files.finder import open_mapped
+from ompd.questions import runtimes, threads
+from ompd.runtimes.guarded import original
+from ompd.session import Session
+from tests.stub.programs import core_of
+from tests.support.build import WITH_HEADERS, compiler
+from tests.support.cache import entry, key_of
+from tests.support.machine import clean_environment, require
+from tests.support.stub import INCLUDE, sources_key, stub_folder
+
+SOURCES = Path(__file__).parent / "stub" / "ompt"
+RUNTIME = "-l:libomp_stub.so"
+WORKED = "3 threads"
+
+
+def compiled(source: str, *flags: str, name: str = "program", links: Sequence[str | Path] = (RUNTIME,)) -> Path:
+    """Return what gcc makes of a file of ``tests/stub/ompt``: a program, or if *name* ends so a shared object.
+
+    Libraries on the command line are needed in their order, whether anything of theirs is used or not.
+    """
+    gcc, stub = compiler("gcc"), stub_folder()
+    texts = [path.read_text() for path in sorted(SOURCES.iterdir())]
+    key = key_of(source, flags, name, [str(link) for link in links], texts, gcc.version, sources_key())
+
+    def make(folder: Path) -> None:
+        code = folder / "code.o"
+        compiling = ["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fPIC", f"-I{INCLUDE}", *flags]
+        shared = ["-shared", f"-Wl,-soname,{name}"] if name.endswith(".so") else []
+        folders = [stub, *(Path(link).parent for link in links if "/" in str(link))]
+        linking = ["-Wl,--no-as-needed", f"-L{stub}", *(f"-Wl,-rpath,{place}" for place in folders), *map(str, links)]
+        made([str(gcc.path), *compiling, "-c", str(SOURCES / source), "-o", str(code)])
+        made([str(gcc.path), *shared, str(code), "-o", str(folder / name), *linking])
+
+    return entry("stub-ompt", key, make) / name
+
+
+def made(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def tool(*answers: str, name: str = "tool.so", as_name: str = "library") -> Path:
+    """Return a library with the tool, ``START_TOOL=1`` and the like in *answers*."""
+    flags = [*(f"-D{answer}" for answer in answers), f'-DNAME="{as_name}"']
+    return compiled("tool.c", *flags, name=name, links=())
+
+
+def run(program: Path, **variables: str) -> tuple[int, list[str], str]:
+    """Return what a program exits with, the lines that it prints, and what it says on standard error."""
+    environment: Mapping[str, str] = {**clean_environment(), **variables}
+    done = subprocess.run([program], capture_output=True, text=True, env=environment, timeout=60, check=False)
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def told(program: Path, **variables: str) -> list[str]:
+    code, lines, errors = run(program, **variables)
+    assert (code, errors) == (0, "")
+    assert WORKED in lines  # with every tool the program does what it does
+    return [line for line in lines if line != WORKED]
+
+
+def with_tool(*answers: str) -> Path:
+    """Return a program in which the tool is, linked before the runtime."""
+    flags = [*(f"-D{answer}" for answer in answers), '-DNAME="program"']
+    code = compiled("tool.c", *flags, name="tool.so", links=())
+    return compiled("plain.c", name="program", links=(code, RUNTIME))
+
+
+# The order of the generations
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (("START_TOOL=1", "TOOL=1", "INITIALIZE=1"), ["start_tool begins", "start_tool ends"]),
+        (("START_TOOL=0", "TOOL=1", "INITIALIZE=1"), ["start_tool is none", "tool begins", "tool ends"]),
+        (("START_TOOL=0", "TOOL=0", "INITIALIZE=1"), ["start_tool is none", "tool is none", "initialize begins"]),
+        (("START_TOOL=0", "TOOL=0", "INITIALIZE=0"), ["start_tool is none", "tool is none", "initialize is none"]),
+        (("START_TOOL=2", "TOOL=1", "INITIALIZE=1"), ["start_tool declines"]),
+        (("TOOL=1", "INITIALIZE=1"), ["tool begins", "tool ends"]),
+        (("INITIALIZE=1",), ["initialize begins"]),
+    ],
+    ids=lambda value: "-".join(value).replace(" ", "_"),
+)
+def test_generations_are_tried_in_their_order(answers: tuple[str, ...], expected: list[str]) -> None:
+    assert told(with_tool(*answers)) == [f"program {line}" for line in expected]
+
+
+# OMP_TOOL
+
+
+@pytest.mark.parametrize("value", ["enabled", "ENABLED", "Enabled", " enabled", "enabled\t ", "\n eNaBlEd "])
+def test_omp_tool_enables(value: str) -> None:
+    assert told(with_tool("TOOL=1"), OMP_TOOL=value) == ["program tool begins", "program tool ends"]
+
+
+@pytest.mark.parametrize("value", ["disabled", "DISABLED", " Disabled ", "\tdisabled"])
+@pytest.mark.parametrize("answer", ["START_TOOL=1", "TOOL=1", "INITIALIZE=1"])
+def test_omp_tool_disables(value: str, answer: str) -> None:
+    library = tool("START_TOOL=1")
+    assert told(with_tool(answer), OMP_TOOL=value, OMP_TOOL_LIBRARIES=str(library)) == []
+
+
+@pytest.mark.parametrize("value", ["", " ", "yes", "1", "enable", "enabled,disabled", "dis abled"])
+def test_any_other_omp_tool_ends_the_program(value: str) -> None:
+    code, lines, errors = run(with_tool("TOOL=1"), OMP_TOOL=value)
+    assert code != 0 and lines == []
+    assert errors == f"libomp_stub: OMP_TOOL={value} is neither enabled nor disabled\n"
+
+
+# OMP_TOOL_LIBRARIES
+
+
+def test_the_first_library_whose_tool_is_one() -> None:
+    none, first, second = (
+        tool("START_TOOL=0", name="none.so", as_name="none"),
+        tool("START_TOOL=1", name="first.so", as_name="first"),
+        tool("START_TOOL=1", name="second.so", as_name="second"),
+    )
+    program = compiled("plain.c")
+    named = f"{none}::{first}:{second}"
+    expected = ["none start_tool is none", "first start_tool begins", "first start_tool ends"]
+    assert told(program, OMP_TOOL_LIBRARIES=named) == expected
+
+
+def test_libraries_come_behind_the_program_and_before_the_report_of_2015() -> None:
+    library = str(tool("START_TOOL=1"))
+    began = ["library start_tool begins", "library start_tool ends"]
+    assert told(with_tool("START_TOOL=1"), OMP_TOOL_LIBRARIES=library)[0] == "program start_tool begins"
+    assert told(with_tool("START_TOOL=0"), OMP_TOOL_LIBRARIES=library) == ["program start_tool is none", *began]
+    assert told(with_tool("TOOL=1"), OMP_TOOL_LIBRARIES=library) == began
+
+
+def test_a_library_that_is_not_there_or_has_no_tool_is_passed() -> None:
+    plain, library = compiled("plain.c", "-DLIBRARY", name="plain.so"), tool("START_TOOL=1")
+    code, lines, errors = run(compiled("plain.c"), OMP_TOOL_LIBRARIES=f"/nowhere/tool.so:{plain}:{library}")
+    assert code == 0
+    assert lines == ["library start_tool begins", WORKED, "library start_tool ends"]
+    assert errors.startswith("libomp_stub: OMP_TOOL_LIBRARIES: /nowhere/tool.so: ") and errors.count("\n") == 1
+
+
+# Which definition the runtime sees
+
+
+KINDS = {"START_TOOL=1": "start_tool", "TOOL=1": "tool", "INITIALIZE=1": "initialize"}
+
+
+def seen(kind: str, lines: Sequence[str]) -> bool:
+    name = KINDS[kind]
+    ends = [] if name == "initialize" else [f"library {name} ends"]
+    assert lines in ([], [f"library {name} begins", *ends])
+    return lines != []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestVisibility:
+    def test_in_the_program(self, kind: str) -> None:
+        both = compiled("inside.c", f"-D{kind}", '-DNAME="library"')
+        assert seen(kind, told(both))
+
+    def test_in_a_library_that_is_preloaded(self, kind: str) -> None:
+        assert seen(kind, told(compiled("plain.c"), LD_PRELOAD=str(tool(kind))))
+
+    def test_in_a_library_before_the_runtime(self, kind: str) -> None:
+        assert seen(kind, told(compiled("plain.c", links=(tool(kind), RUNTIME))))
+
+    def test_in_a_library_behind_the_runtime(self, kind: str) -> None:
+        # The weak one of the runtime comes first. OpenMP 5's looks behind itself.
+        assert seen(kind, told(compiled("plain.c", links=(RUNTIME, tool(kind))))) is (kind == "START_TOOL=1")
+
+    def test_in_a_library_before_one_that_loads_the_runtime(self, kind: str) -> None:
+        inner = compiled("plain.c", "-DLIBRARY", name="inner.so")
+        outer = compiled("outer.c", name="outer.so", links=(tool(kind), inner))
+        assert seen(kind, told(compiled("plain.c", f'-DLOAD="{outer}"', links=("-ldl",))))
+
+    def test_in_a_library_behind_one_that_loads_the_runtime(self, kind: str) -> None:
+        # The load module's own libraries come before those that these need: it is before the runtime still.
+        inner = compiled("plain.c", "-DLIBRARY", name="inner.so")
+        outer = compiled("outer.c", name="outer.so", links=(inner, tool(kind)))
+        assert seen(kind, told(compiled("plain.c", f'-DLOAD="{outer}"', links=("-ldl",))))
+
+    def test_in_a_library_that_was_loaded_for_itself(self, kind: str) -> None:
+        # By dlopen() without RTLD_GLOBAL: only what needs it sees it.
+        loads = compiled("twice.c", f'-DTOOL_LIBRARY="{tool(kind)}"', links=(RUNTIME, "-ldl"))
+        assert not seen(kind, told(loads))
+
+
+# What a tool finds
+
+
+def test_what_a_tool_looks_up_is_no_symbol() -> None:
+    path = str(stub_folder() / "libomp_stub.so")
+    symbols = SymbolTable(ElfFile(open_mapped(path), path))
+    for name in ("omp_control_tool", "omp_control_tool_"):
+        assert symbols.find(name) is not None
+    printed = subprocess.run([require("nm"), "-D", "--defined-only", path], capture_output=True, text=True, check=True)
+    names = {line.split()[-1] for line in printed.stdout.splitlines()}
+    assert {name for name in names if name.startswith("ompt_")} == {
+        *("ompt_start_tool", "ompt_tool", "ompt_initialize", "ompt_control", "ompt_control_")
+    }
+
+
+def test_the_standards_example() -> None:
+    code, lines, errors = run(compiled("start.c"), OMP_NUM_THREADS="5")
+    assert (code, lines, errors) == (0, ["5 threads"], "")
+
+
+def test_fortran_controls_a_tool() -> None:
+    gfortran = require("gfortran")
+    library = compiled("controlled.c", name="controlled.so", links=())
+    stub = stub_folder()
+
+    def make(folder: Path) -> None:
+        linking = [f"-L{stub}", f"-Wl,-rpath,{stub}", "-Wl,--no-as-needed", RUNTIME]
+        made([gfortran, str(SOURCES / "control.f90"), "-o", str(folder / "control"), *linking])
+
+    key = key_of((SOURCES / "control.f90").read_text(), sources_key())
+    program = entry("stub-ompt", key, make) / "control"
+    code, lines, errors = run(program, LD_PRELOAD=str(library))
+    assert (code, errors) == (0, "")
+    assert lines == ["1 10", "2 20", "3 30", "4 40", "64 -1", "65 7", "0"]
+    assert run(program)[1] == ["-2"]  # there is no tool
+
+
+@pytest.mark.parametrize("generation", [1, 2, 5])
+def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int) -> None:
+    program = compiled("stuck.c", f"-DGENERATION={generation}", *WITH_HEADERS)
+    core = core_of(program, environment={})  # without OMP_DEBUG: the tool has the runtime keep states
+    told_of = (core.parent / "output").read_text().split()
+    with Session.open_core(core) as session:
+        (runtime,) = runtimes.ask(session).rows
+        rows = {row.thread_num: row for row in threads.ask(session).rows}
+        space = original(session.runtimes[0].space)
+        assert isinstance(space, Runtime)
+        by_num = {thread.thread_num(): thread for thread in space.threads()}
+        waiter, task = by_num[1], by_num[1].current_task()
+        assert waiter.team is not None and task is not None
+        ids = [str(view.unsigned("id")) for view in (waiter.view, waiter.team.view, task.view)]
+        tool = space.root.signed("tool")
+        kept = waiter.view.unsigned("state")
+    assert runtime.keeps_states and tool == generation
+    assert {row.state_source for row in rows.values()} == {"runtime"}
+    assert (rows[0].state, rows[1].state) == ("work_parallel", "wait_lock")
+    assert int(told_of[1], 16) == rows[1].wait_id
+    if generation == 5:
+        assert told_of == ["1", told_of[1]]  # it is told before the thread waits: ompt_state_work_parallel
+    else:
+        assert told_of == [str(kept), told_of[1], told_of[1], *ids]
