@@ -4,6 +4,7 @@ the runtime sees. What registered tools are told is tested in C (``runtime_stub/
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from ompd_stub.runtime import Runtime
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbol_table import SymbolTable
+from ompd.contract.ompt import openmp_5, report_2015
 from ompd.debugger.files.finder import open_mapped
 from ompd.questions import runtimes, threads
 from ompd.runtimes.guarded import original
@@ -21,7 +23,8 @@ from tests.stub.programs import core_of
 from tests.support.build import WITH_HEADERS, compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, require
-from tests.support.stub import INCLUDE, sources_key, stub_folder
+from tests.support.pages import ROOT
+from tests.support.stub import INCLUDE, run_make, sources_key, stub_folder
 
 SOURCES = Path(__file__).parent / "stub" / "ompt"
 RUNTIME = "-l:libomp_stub.so"
@@ -41,7 +44,7 @@ def compiled(source: str, *flags: str, name: str = "program", links: Sequence[st
         code = folder / "code.o"
         compiling = ["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fPIC", f"-I{INCLUDE}", *flags]
         shared = ["-shared", f"-Wl,-soname,{name}"] if name.endswith(".so") else []
-        folders = [stub, *(Path(link).parent for link in links if "/" in str(link))]
+        folders = [*(Path(link).parent for link in links if "/" in str(link)), stub]
         linking = ["-Wl,--no-as-needed", f"-L{stub}", *(f"-Wl,-rpath,{place}" for place in folders), *map(str, links)]
         made([str(gcc.path), *compiling, "-c", str(SOURCES / source), "-o", str(code)])
         made([str(gcc.path), *shared, str(code), "-o", str(folder / name), *linking])
@@ -261,3 +264,65 @@ def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int)
         assert told_of == ["1", told_of[1]]  # it is told before the thread waits: ompt_state_work_parallel
     else:
         assert told_of == [str(kept), told_of[1], told_of[1], *ids]
+
+
+# What the page on events says
+
+PAGE = (ROOT / "docs" / "ompt-events.md").read_text()
+
+
+def codes(*flags: str) -> dict[int, int]:
+    library = compiled("codes.c", *flags, name="codes.so", links=())
+    lines = [line.split() for line in told(compiled("plain.c"), LD_PRELOAD=str(library))]
+    return {int(event): int(code) for event, code in lines}
+
+
+def test_the_page_says_of_each_event_what_a_tool_gets() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\d) \| (\S.*) \|$", PAGE, re.MULTILINE)
+    assert {int(number): int(code) for number, _, code, _ in rows} == codes("-DREPORT")
+    events = report_2015.ENUMERATIONS["ompt_event_t"].numbers()
+    known = {value: name for name, value in events.items() if name != "ompt_event_target_task_end"}
+    assert {int(number): f"ompt_event_{name}" for number, name, _, _ in rows} == known
+    assert len(rows) == 70
+
+
+def test_the_page_says_of_each_callback_what_a_tool_gets() -> None:
+    words = {"always": 5, "sometimes, paired": 4, "sometimes": 3, "impossible": 2, "never": 1}
+    section = PAGE.split("## Callbacks of OpenMP 5")[1].split("\n## ")[0]
+    said = {
+        name: words[result]
+        for names, result in re.findall(r"^\| (`.*?) \| ([a-z, ]+) \|", section, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    numbers = openmp_5.ENUMERATIONS["ompt_callbacks_t"].numbers()
+    got = codes()
+    assert {name: got[numbers[f"ompt_callback_{name}"]] for name in said} == said
+    possible = {name for name, number in numbers.items() if got[number] != words["never"]}
+    assert possible - {f"ompt_callback_{name}" for name in said} == {"ompt_callback_master"}  # an older name of masked
+
+
+# What it costs
+
+
+def instructions(stub: Path, regions: int) -> int:
+    program = compiled("regions.c", links=(str(stub / "libomp_stub.so"),))
+    command = [require("valgrind"), "--tool=callgrind", "--callgrind-out-file=/dev/null", str(program), str(regions)]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=True)
+    (count,) = re.findall(r"I +refs: +([\d,]+)", done.stderr)
+    return int(count.replace(",", ""))
+
+
+def test_without_a_tool_events_cost_next_to_nothing() -> None:
+    # The report demands it: negligible overhead where no tool is. Instructions are counted, and always as many.
+    gcc = compiler("gcc")
+
+    def make(folder: Path) -> None:
+        run_make(folder, f"CC={gcc.path}", "WITHOUT_OMPT=1")
+
+    without = entry("stub", key_of(sources_key(), gcc.version, "WITHOUT_OMPT"), make)
+    printed = subprocess.run(
+        [require("nm"), "-D", str(without / "libomp_stub.so")], capture_output=True, text=True, check=True
+    ).stdout
+    assert "GOMP_parallel" in printed and "ompt" not in printed
+    cost = {stub: instructions(stub, 300) - instructions(stub, 100) for stub in (without, stub_folder())}
+    assert 200 * 1000 < cost[without] < cost[stub_folder()] <= 1.01 * cost[without]
