@@ -37,6 +37,8 @@ from tests.truth import compare
 FACTS = Path(__file__).with_name("facts_stub.json")
 # With OMP_DEBUG, and without; the program that begins with no construct has nothing to tell of.
 MODES = ("debug", "neither")
+# The same, and with a tool of OpenMP 5 in the program, which writes what it is told and what it asks.
+ALL_MODES = (*MODES, "tool")
 PROGRAMS = [
     pytest.param(name, compiler, id=f"{name}-{compiler}")
     for name, known in ALL_PROGRAMS.items()
@@ -58,17 +60,21 @@ def facts_told(core: Stopped) -> dict[str, int]:
     return facts
 
 
+def stopped_in(mode: str, program: str, compiler: str) -> Stopped:
+    return on_stub(program, compiler, mode, runtime="stub-tool" if mode == "tool" else "stub")
+
+
 @pytest.mark.parametrize(
     ("program", "compiler", "mode"),
     [
         pytest.param(*program.values, mode, id=f"{program.id}-{mode}")
         for number, program in enumerate(PROGRAMS)
-        for turn, mode in enumerate(MODES)
-        if FULL or turn == number % len(MODES)
+        for turn, mode in enumerate(ALL_MODES)
+        if FULL or turn == number % len(ALL_MODES)
     ],
 )
 def test_what_we_tell_is_what_the_program_wrote(program: str, compiler: str, mode: str) -> None:
-    assert facts_told(on_stub(program, compiler, mode)) == json.loads(FACTS.read_text())[program][mode]
+    assert facts_told(stopped_in(mode, program, compiler)) == json.loads(FACTS.read_text())[program][mode]
 
 
 # What the specification leaves to a runtime: limits, whether it can cancel, how many idle threads it keeps; and which
@@ -321,7 +327,7 @@ def write_facts() -> None:
     facts: dict[str, dict[str, dict[str, int]]] = {}
     for parameter in PROGRAMS:
         program, compiler = map(str, parameter.values)
-        facts[program] = {mode: facts_told(on_stub(program, compiler, mode)) for mode in MODES}
+        facts[program] = {mode: facts_told(stopped_in(mode, program, compiler)) for mode in ALL_MODES}
     FACTS.write_text(json.dumps(facts, indent=1) + "\n")
 
 

@@ -5,6 +5,7 @@ warning.
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_its_own_tests() -> None:
 
 def test_its_own_tests_as_clang_compiles_it() -> None:
     assert ran(checked("check", f"CC={require('clang')}", "SIZES=4")) >= 15
+
+
+@pytest.mark.skipif(not FULL, reason="takes half a minute: make test-full")
+def test_a_profiler_that_samples_for_long(tmp_path: Path) -> None:
+    # A thousand times a second each of up to nine threads, five of which are there mostly.
+    run_make(tmp_path, "SIZED=", "SIZES=", "SINGLE=ompt/sampling", targets=["check"])
+    done = subprocess.run([tmp_path / "tests/ompt/sampling", "250000"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.timeout(300)

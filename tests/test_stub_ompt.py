@@ -256,6 +256,10 @@ def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int)
         ids = [str(view.unsigned("id")) for view in (waiter.view, waiter.team.view, task.view)]
         tool = space.root.signed("tool")
         kept = waiter.view.unsigned("state")
+        assert by_num[0].view.pointer("idle_frame") is None  # the initial thread has no loop in which it waits for work
+        loop = waiter.view.unsigned("idle_frame")
+        (holding,) = (f for f in session.process.stack(waiter.native).frames if f.cfa and f.sp <= loop < f.cfa)
+        assert session.process.locate(holding.call_site).symbol == "work_for_teams"
     assert runtime.keeps_states and tool == generation
     assert {row.state_source for row in rows.values()} == {"runtime"}
     assert (rows[0].state, rows[1].state) == ("work_parallel", "wait_lock")

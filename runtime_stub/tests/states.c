@@ -326,6 +326,7 @@ static void test_cases(void)
     struct stub_task *initial = self->task;
     CHECK(!initial->frame.exit_runtime_frame && !initial->frame.reenter_runtime_frame);
     IS(uint32_t, self->state, STUB_WORK_SERIAL);
+    CHECK(!self->idle_frame);
     stage = 0;
     BOUNDS();
     void *low = waiting_low, *high = waiting_high;
@@ -360,6 +361,7 @@ static void test_cases(void)
         IS(uint32_t, thread->state, STUB_IDLE);
         CHECK(!thread->team && !thread->task && !thread->wait_id);
         CHECK(thread->stack_low < thread->stack_high);
+        CHECK(thread->idle_frame > thread->stack_low && thread->idle_frame < thread->stack_high);
     }
 }
 

@@ -55,7 +55,13 @@ def _debian(release: int) -> OpenmpRuntime:
     return OpenmpRuntime(name, "libomp", library, ("-l:libomp.so.5",), lambda: _digest(library()))
 
 
-def _stub(name: str, compiling: Callable[[], tuple[str, ...]], linking: Callable[[], tuple[str, ...]]) -> OpenmpRuntime:
+def _stub(
+    name: str,
+    compiling: Callable[[], tuple[str, ...]],
+    linking: Callable[[], tuple[str, ...]],
+    *,
+    has_tool: bool = False,
+) -> OpenmpRuntime:
     def folder() -> Path:
         return stub_folder(flags=compiling() + linking())
 
@@ -66,7 +72,7 @@ def _stub(name: str, compiling: Callable[[], tuple[str, ...]], linking: Callable
         ("-l:libomp_stub.so", "-Wl,--wrap=rename"),
         sources_key,
         True,
-        False,
+        has_tool,
         lambda: (*(str(folder() / f"libompd_stub{bits}.so") for bits in ("32", "")), "ompd-stub"),
         (DUMP,),
         compiling,
@@ -148,6 +154,7 @@ RUNTIMES: Mapping[str, OpenmpRuntime] = {
             lambda: _digest(_wheels()),
         ),
         _stub("stub", tuple, tuple),
+        _stub("stub-tool", tuple, tuple, has_tool=True),
         _stub("stub-32", lambda: m32_flags().compile, lambda: m32_flags().link),
         _with_debug_information(),
         *(_debian(int(name.rpartition("-")[2])) for name in STRIPPED),

@@ -8,8 +8,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 static ompt_get_thread_id_t get_thread_id;
 static ompt_get_state_t get_state;
@@ -18,7 +22,8 @@ static ompt_get_parallel_team_size_t get_team_size;
 static ompt_get_task_info_t get_task_info;
 static ompt_get_callback_t get_callback;
 static ompt_enumerate_state_t enumerate_state;
-static long samples, of_workers, in_tasks, overheads;
+static long samples, of_workers, in_tasks, overheads, waits, idles;
+static __thread timer_t timer;
 
 static void say(const char *text) /* stdio is not for signal handlers */
 {
@@ -29,6 +34,22 @@ static void say(const char *text) /* stdio is not for signal handlers */
 #define MUST(condition) ((condition) ? (void)0 : say("not so: " #condition "\n"))
 
 static void on_control(uint64_t command, uint64_t modifier) { (void)command, (void)modifier; }
+
+/* Each thread is interrupted a thousand times in a second, whether it runs or waits. */
+static void on_thread_begin(ompt_thread_type_t type, ompt_thread_id_t id)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+    struct itimerspec often = {{0, 1000000}, {0, 1000000}};
+    (void)type, (void)id;
+    event.sigev_notify_thread_id = gettid();
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &often, NULL) == 0);
+}
+
+static void on_thread_end(ompt_thread_type_t type, ompt_thread_id_t id)
+{
+    (void)type, (void)id;
+    CHECK(timer_delete(timer) == 0);
+}
 
 static void on_sample(int number)
 {
@@ -65,6 +86,10 @@ static void on_sample(int number)
         __atomic_add_fetch(&in_tasks, 1, __ATOMIC_RELAXED);
     if (state == ompt_state_overhead)
         __atomic_add_fetch(&overheads, 1, __ATOMIC_RELAXED);
+    if (wait)
+        __atomic_add_fetch(&waits, 1, __ATOMIC_RELAXED);
+    if (state == ompt_state_idle)
+        __atomic_add_fetch(&idles, 1, __ATOMIC_RELAXED);
     if (level && getpid() != gettid())
         __atomic_add_fetch(&of_workers, 1, __ATOMIC_RELAXED);
     errno = kept_errno;
@@ -73,7 +98,12 @@ static void on_sample(int number)
 static void initialize(const char *version, unsigned number, ompt_function_lookup_t lookup)
 {
     (void)version, (void)number;
-    ((ompt_set_callback_t)lookup("ompt_set_callback"))(ompt_event_control, (ompt_callback_t)on_control);
+    ompt_set_callback_t set = (ompt_set_callback_t)lookup("ompt_set_callback");
+    struct sigaction action = {.sa_handler = on_sample, .sa_flags = SA_RESTART};
+    sigaction(SIGPROF, &action, NULL);
+    set(ompt_event_control, (ompt_callback_t)on_control);
+    set(ompt_event_thread_begin, (ompt_callback_t)on_thread_begin);
+    set(ompt_event_thread_end, (ompt_callback_t)on_thread_end);
     get_callback = (ompt_get_callback_t)lookup("ompt_get_callback");
     get_thread_id = (ompt_get_thread_id_t)lookup("ompt_get_thread_id");
     get_state = (ompt_get_state_t)lookup("ompt_get_state");
@@ -130,17 +160,13 @@ static void load(void)
 
 int main(int count, char **arguments)
 {
-    long wanted = count > 1 ? atol(arguments[1]) : 300;
-    struct sigaction action = {.sa_handler = on_sample, .sa_flags = SA_RESTART};
-    struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    long wanted = count > 1 ? atol(arguments[1]) : 3000;
     omp_set_max_active_levels(2);
     omp_init_lock(&lock);
-    sigaction(SIGPROF, &action, NULL);
-    setitimer(ITIMER_PROF, &often, NULL); /* of processor time: it interrupts threads that run */
     while (__atomic_load_n(&samples, __ATOMIC_RELAXED) < wanted)
         load();
-    setitimer(ITIMER_PROF, &never, NULL);
-    CHECK(of_workers > 0 && overheads > 0);
-    printf("%ld samples, %ld of workers, %ld in overhead, %ld in tasks or deeper\n", samples, of_workers, overheads, in_tasks);
+    CHECK(of_workers > 0 && overheads > 0 && waits > 0 && idles > 0);
+    printf("%ld samples: %ld of workers at work, %ld of waits, %ld of overhead, %ld in tasks or deeper, %ld idle\n", samples,
+           of_workers, waits, overheads, in_tasks, idles);
     return 0;
 }
