@@ -46,11 +46,9 @@ static int pause_all(int kind)
     pthread_mutex_unlock(&omp_stub_process.mutex);
     if (!is_alone)
         return -1;
-    struct stub_icvs kept = thread->task->icvs;
     end_pool();
     end_initial_thread();
     end_tool();
-    initial_icvs = kept;
     __atomic_store_n(&tool_is_due, true, __ATOMIC_RELEASE);
     return 0;
 }

@@ -158,12 +158,22 @@ struct stub_thread *known_thread(void)
     return current;
 }
 
+/* What the program has set for a thread lasts when that ends with the runtime, or is that of a child of fork(). */
+static __thread struct stub_icvs resumed;
+static __thread bool is_resumed;
+
+static void keep_icvs(const struct stub_thread *thread)
+{
+    resumed = thread->task->icvs;
+    is_resumed = true;
+}
+
 static struct stub_thread *new_initial_thread(void)
 {
     struct stub_thread *thread = new_thread(STUB_THREAD_INITIAL);
     struct stub_team *team = new_team(NULL, NULL, 1);
     struct stub_task *task = new_task(STUB_TASK_SERIAL, NULL, team);
-    task->icvs = initial_icvs;
+    task->icvs = is_resumed ? resumed : initial_icvs;
     task->thread = thread;
     task->thread_num = 0;
     task->status = STUB_EXECUTING;
@@ -302,8 +312,6 @@ static void *work_for_teams(void *unused)
 void end_pool(void)
 {
     pthread_mutex_lock(&omp_stub_process.mutex);
-    while (beginning) /* they come into the pool without being asked */
-        pthread_cond_wait(&began, &omp_stub_process.mutex);
     while (omp_stub_process.pool) {
         struct stub_thread *thread = omp_stub_process.pool;
         PUBLISH(omp_stub_process.pool, thread->next_idle);
@@ -324,6 +332,7 @@ bool end_initial_thread(void)
     struct stub_thread *thread = current;
     if (!thread || !thread->team || thread->team->level)
         return false;
+    keep_icvs(thread);
     pthread_setspecific(end_of_thread, NULL);
     forget_thread(thread);
     return true;
@@ -352,8 +361,11 @@ void lose_threads(void)
     omp_stub_process.threads = omp_stub_process.pool = NULL;
     omp_stub_process.teams = NULL;
     omp_stub_process.thread_count = omp_stub_process.idle_count = 0;
-    if (current)
+    if (current) {
+        if (current->task)
+            keep_icvs(current);
         pthread_setspecific(end_of_thread, NULL);
+    }
     current = NULL;
 }
 

@@ -81,6 +81,12 @@ static void *stay(void *unused)
     return unused;
 }
 
+static void *ask_most(void *most)
+{
+    *(int *)most = omp_get_max_threads();
+    return NULL;
+}
+
 static void test_pause(void)
 {
     omp_set_num_threads(5);
@@ -97,7 +103,12 @@ static void test_pause(void)
         IS(int, threads_begun, threads_ended);
         CHECK(set_callback(ompt_event_control, on_shutdown) == 0);
     }
-    IS(int, omp_get_max_threads(), 5); /* what was set stays */
+    IS(int, omp_get_max_threads(), 5); /* what was set stays, for the thread that has set it */
+    pthread_t other;
+    int most = 0;
+    pthread_create(&other, NULL, ask_most, &most);
+    pthread_join(other, NULL);
+    CHECK(most != 5);
     IS(int, initialized, 4); /* by the routine */
 }
 
@@ -124,6 +135,7 @@ static void test_fork(void)
         IS(int, initialized, before);
         threads_begun = threads_ended = tasks_begun = tasks_ended = 0;
         run_regions();
+        IS(int, omp_get_max_threads(), 5);
         IS(int, initialized, before + 1);
         IS(int, regions, so_far + 3);
         IS(int, threads_begun, 4);
