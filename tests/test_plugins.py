@@ -303,6 +303,7 @@ def test_a_mistake_anywhere_costs_no_other_runtime(
         "Task.likeness",  # of tasks in queues alone
         *("Thread.threadprivate_address", "Region.unfinished_tasks", "Task.source", "Region.source"),
         "Thread.native_id",  # of threads that the process does not have
+        "Thread.idle_frame",  # of raw stacks alone
         *("Thread.barrier_source", "Thread.lock", "Runtime.threadprivate_copies", "Runtime.prioritized_tasks"),
         *("Task.thread", "Task.function"),
     } >= set(unseen)

@@ -16,7 +16,8 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbol_table import SymbolTable
 from ompd.contract.ompt import openmp_5, report_2015
 from ompd.debugger.files.finder import open_mapped
-from ompd.questions import runtimes, threads
+from ompd.questions import runtimes, stacks, threads
+from ompd.render.answers.stacks import stack_lines
 from ompd.runtimes.guarded import original
 from ompd.session import Session
 from tests.stub.programs import core_of
@@ -257,9 +258,12 @@ def test_what_a_tool_is_told_of_a_wait_is_what_a_debugger_reads(generation: int)
         tool = space.root.signed("tool")
         kept = waiter.view.unsigned("state")
         assert by_num[0].view.pointer("idle_frame") is None  # the initial thread has no loop in which it waits for work
-        loop = waiter.view.unsigned("idle_frame")
-        (holding,) = (f for f in session.process.stack(waiter.native).frames if f.cfa and f.sp <= loop < f.cfa)
-        assert session.process.locate(holding.call_site).symbol == "work_for_teams"
+        raw, usual = stacks.ask(session, raw=True), stacks.ask(session)
+        frames = {frame.thread: frame for row in raw.rows for frame in row.frames if frame.idle_loop}
+        assert {native: frame.function for native, frame in frames.items()} == {waiter.native: "work_for_teams"}
+        (line,) = (text for text, _ in stack_lines(raw) if "idle loop" in text)
+        assert re.match(r" +#\d+ +work_for_teams +threads\.c:\d+   idle loop   runtime   pc 0x", line)
+        assert not any(frame.idle_loop for row in usual.rows for frame in row.frames)
     assert runtime.keeps_states and tool == generation
     assert {row.state_source for row in rows.values()} == {"runtime"}
     assert (rows[0].state, rows[1].state) == ("work_parallel", "wait_lock")

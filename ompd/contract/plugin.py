@@ -308,9 +308,10 @@ class ThreadHandle(NumberedThread, Protocol):
         """
 
     def barrier_source(self) -> str | None:
-        """Return the compiler's note of the barrier that the thread's innermost code has called, None if it has called
-        none; see :meth:`TaskHandle.source`.
-        """
+        """Return the note of the barrier that its innermost code has called (:meth:`TaskHandle.source`), or None."""
+
+    def idle_frame(self) -> int | None:
+        """Return an address in the frame of its idle loop, None without one, or if the runtime does not record it."""
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """Return the code of regions and explicit tasks on its native stack, innermost first.

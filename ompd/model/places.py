@@ -107,8 +107,9 @@ class StackFrame:
     found: ``innermost`` or ``cfi``, ``tail-call`` for a function that ended by a jump, or by a guess, ``frame-pointer``
     or ``scan``; ``guessed`` is True if it or a frame inside of it was guessed. ``callee`` in ``unavailable`` says why
     frames between this one and the one before are unknown. ``signal`` marks the kernel's frame below a signal handler.
-    ``unproven`` is as in :class:`Place`. ``locals`` are the variables of user frames, those of inner blocks first, None
-    if they were not requested.
+    ``idle_loop`` marks the runtime's routine in which a thread waits for work and executes it, as far as the
+    runtime records that; only of ``--raw`` stacks. ``unproven`` is as in :class:`Place`. ``locals`` are the
+    variables of user frames, those of inner blocks first, None if they were not requested.
     """
 
     function: str | None
@@ -125,6 +126,7 @@ class StackFrame:
     how: str = "cfi"
     guessed: bool = False
     signal: bool = False
+    idle_loop: bool = False
     unproven: str | None = None
     locals: tuple[LocalRecord, ...] | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)

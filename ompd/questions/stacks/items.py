@@ -50,6 +50,7 @@ def own_frame(
     native: int,
     module: str | None,
     unproven: str | None,
+    idle: int | None = None,
 ) -> StackFrame:
     """Return the record of a physical frame, or of a function that was inlined in it."""
     return StackFrame(
@@ -66,6 +67,7 @@ def own_frame(
         how=frame.how,
         guessed=frame.guessed,
         signal=frame.is_signal_frame,
+        idle_loop=idle is not None and frame.cfa is not None and frame.sp <= idle < frame.cfa,
         unproven=unproven,
     )
 

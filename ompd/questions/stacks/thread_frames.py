@@ -9,7 +9,7 @@ from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN, USER
 from ompd.contract.plugin import ConstructCode
 from ompd.contract.process import Frame, SourceFrame
-from ompd.errors import OmpdError
+from ompd.errors import OmpdError, Unavailable
 from ompd.questions import places
 from ompd.questions.facts.gathering import Problems
 from ompd.questions.facts.matching import Found, Matching
@@ -80,6 +80,7 @@ class OwnStacks:
         # were found by a guess.
         known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
         initial = self._initial_task(found, codes) if known else None
+        idle = self._idle_frame(native, found) if self._raw else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
         frames: list[Item] = []
         inside = 0  # the code that the frame is in
@@ -103,7 +104,7 @@ class OwnStacks:
             if self._locals and kind == USER:
                 found_locals = self._process.local_variables(frame, native, self._names.holds_address)
             for source, variables in zip(sources, found_locals, strict=True):
-                shown = own_frame(frame, source, kind, task, native, name, unproven)
+                shown = own_frame(frame, source, kind, task, native, name, unproven, idle)
                 is_stub = kind == SYSTEM and self._process.is_linkage(frame.call_site)
                 frames.append(Item(index, frame.call_site, shown, is_stub, variables=variables))
             code, outer = outermost.get(index), physical[index + 1] if index + 1 < len(physical) else None
@@ -128,6 +129,15 @@ class OwnStacks:
         place = self._process.locate(frame.call_site)
         name = self._process.source_name(place.module, place.symbol) if place.symbol is not None else None
         return (SourceFrame(name, None, None, False),)
+
+    def _idle_frame(self, native: int, found: Found | None) -> int | None:
+        try:
+            return found[1].idle_frame() if found is not None else None
+        except Unavailable:
+            return None  # few runtimes record it, and nobody misses it
+        except OmpdError as error:
+            self._problems.lost(f"thread {native}: where it waits for work", error)
+            return None
 
     def _initial_task(self, found: Found | None, codes: Sequence[ConstructCode]) -> str | None:
         # The task of what is outside of all constructs on a stack: that of an initial thread.

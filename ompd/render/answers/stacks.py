@@ -139,6 +139,8 @@ def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
             yield "what it called is unknown"
     elif frame.guessed:
         yield "if the guess is right"
+    if frame.idle_loop:
+        yield "idle loop"
     if raw:
         yield frame.kind
     if raw or verbose:

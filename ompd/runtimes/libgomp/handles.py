@@ -213,6 +213,9 @@ class Thread(Member, NoTool):
     def barrier_source(self) -> None:
         """See :meth:`ThreadHandle.barrier_source`: gcc's code records nothing of constructs."""
 
+    def idle_frame(self) -> None:
+        """See :meth:`ThreadHandle.idle_frame`: libgomp does not record it."""
+
     def construct_code(self) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`."""
         return self.runtime.construct_code_of(self)

@@ -13,7 +13,7 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State2015
 from ompd.contract.plugin import ConstructCode, SchedulingPoint, ThreadState
 from ompd.contract.waits import GoneThread, LockState
-from ompd.errors import BadInput, CorruptState, OmpdError, Unsupported
+from ompd.errors import BadInput, CorruptState, FieldNotFound, OmpdError, Unavailable, Unsupported
 from ompd_stub.tasks import Task, Tasks
 from ompd_stub.teams import Region, Team
 
@@ -148,6 +148,16 @@ class Thread:
         if not 0 < low < high:
             raise CorruptState(self.address, f"a stack from {low:#x} to {high:#x}")
         return low, high
+
+    def idle_frame(self) -> int | None:
+        """See :meth:`ThreadHandle.idle_frame`.
+
+        :raises Unavailable: if this stub does not publish it, as older ones do not
+        """
+        try:
+            return self.view.pointer("idle_frame")
+        except FieldNotFound as error:
+            raise Unavailable(str(error)) from error
 
     def construct_code(self) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`."""

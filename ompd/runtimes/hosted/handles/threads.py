@@ -171,6 +171,13 @@ class Thread(Asked):
         """
         self.space.no_call("a compiler's note of a construct")
 
+    def idle_frame(self) -> int | None:
+        """See :meth:`ThreadHandle.idle_frame`.
+
+        :raises Unavailable: always
+        """
+        self.space.no_call("the frame in which a thread waits for work")
+
     def construct_code(self) -> Sequence[ConstructCode]:
         """See :meth:`ThreadHandle.construct_code`: by the frames of its tasks."""
         return stacks.construct_code(self.space, self)

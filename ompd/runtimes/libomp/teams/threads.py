@@ -217,6 +217,9 @@ class Thread(Unnumbered):
         """See :meth:`ThreadHandle.barrier_source`: ``th_ident``, which clang's barriers set when they begin."""
         return self.runtime.construct_source(self.th_ident) if self.runtime.calls_noted_barrier(self) else None
 
+    def idle_frame(self) -> None:
+        """See :meth:`ThreadHandle.idle_frame`: libomp does not record it."""
+
     @property
     def th_ident(self) -> int | None:
         """The address of the ``ident_t`` that the runtime last noted for the thread."""
