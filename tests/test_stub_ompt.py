@@ -21,41 +21,14 @@ from ompd.render.answers.stacks import stack_lines
 from ompd.runtimes.guarded import original
 from ompd.session import Session
 from tests.stub.programs import core_of
+from tests.stub.tools import RUNTIME, SOURCES, compiled, made
 from tests.support.build import WITH_HEADERS, compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, require
 from tests.support.pages import ROOT
-from tests.support.stub import INCLUDE, run_make, sources_key, stub_folder
+from tests.support.stub import run_make, sources_key, stub_folder
 
-SOURCES = Path(__file__).parent / "stub" / "ompt"
-RUNTIME = "-l:libomp_stub.so"
 WORKED = "3 threads"
-
-
-def compiled(source: str, *flags: str, name: str = "program", links: Sequence[str | Path] = (RUNTIME,)) -> Path:
-    """Return what gcc makes of a file of ``tests/stub/ompt``: a program, or if *name* ends so a shared object.
-
-    Libraries on the command line are needed in their order, whether anything of theirs is used or not.
-    """
-    gcc, stub = compiler("gcc"), stub_folder()
-    texts = [path.read_text() for path in sorted(SOURCES.iterdir())]
-    key = key_of(source, flags, name, [str(link) for link in links], texts, gcc.version, sources_key())
-
-    def make(folder: Path) -> None:
-        code = folder / "code.o"
-        compiling = ["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fPIC", f"-I{INCLUDE}", *flags]
-        shared = ["-shared", f"-Wl,-soname,{name}"] if name.endswith(".so") else []
-        folders = [*(Path(link).parent for link in links if "/" in str(link)), stub]
-        linking = ["-Wl,--no-as-needed", f"-L{stub}", *(f"-Wl,-rpath,{place}" for place in folders), *map(str, links)]
-        made([str(gcc.path), *compiling, "-c", str(SOURCES / source), "-o", str(code)])
-        made([str(gcc.path), *shared, str(code), "-o", str(folder / name), *linking])
-
-    return entry("stub-ompt", key, make) / name
-
-
-def made(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def tool(*answers: str, name: str = "tool.so", as_name: str = "library") -> Path:

@@ -39,14 +39,15 @@ static inline __attribute__((always_inline)) void gather(struct stub_thread *thr
 }
 
 /* Implicit tasks end behind the barrier at which their region is closed, and where they are told of they have to be there
- * still: with a tool that barrier is passed as any other one, and then they gather once more. */
-static void tell_barrier(const struct tool_events *events, struct stub_thread *thread, enum stub_barrier_kind kind)
+ * still: with a tool that barrier is passed as any other one, and then they gather once more. All of a team do, also if
+ * the tool ends itself meanwhile. */
+static void tell_barrier(struct stub_thread *thread, enum stub_barrier_kind kind, bool twice)
 {
-    events->sync(thread, (enum sync_kind)kind, true);
-    gather(thread, kind, false, true);
+    TELL(sync, thread, (enum sync_kind)kind, true);
+    gather(thread, kind, kind == STUB_BARRIER_CLOSING && !twice, true);
     set_state(thread, STUB_OVERHEAD, NULL);
     TELL(sync, thread, (enum sync_kind)kind, false);
-    if (kind != STUB_BARRIER_CLOSING)
+    if (!twice)
         return;
     TELL(implicit_task, thread, false);
     if (thread->thread_num) {
@@ -58,9 +59,9 @@ static void tell_barrier(const struct tool_events *events, struct stub_thread *t
 
 void pass_barrier(struct stub_thread *thread, enum stub_barrier_kind kind)
 {
-    const struct tool_events *events = told();
-    if (__builtin_expect(events != NULL, 0))
-        tell_barrier(events, thread, kind);
+    bool twice = kind == STUB_BARRIER_CLOSING && whole_team(thread->team)->closes_twice;
+    if (__builtin_expect(twice || told(), 0))
+        tell_barrier(thread, kind, twice);
     else
         gather(thread, kind, kind == STUB_BARRIER_CLOSING, false);
 }

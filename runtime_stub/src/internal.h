@@ -36,6 +36,7 @@ struct whole_team {
     struct whole_team *root;          /* the initial thread's own team */
     int32_t busy;                     /* of a root: threads of its contention group; under process.mutex */
     bool program_invokes;             /* the primary thread's implicit task is called by the program's code */
+    bool closes_twice;                /* it was begun with a tool, see tell_barrier() */
     struct {                          /* of the thread that met the region, before it did */
         struct stub_team *team;
         struct stub_task *task;

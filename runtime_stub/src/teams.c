@@ -121,6 +121,7 @@ void begin_region(struct stub_thread *thread, void (*function)(void *), void *da
     new_implicit_tasks(team);
     struct whole_team *whole = whole_team(team);
     whole->program_invokes = program_invokes;
+    whole->closes_twice = told() != NULL;
     whole->saved.team = thread->team;
     whole->saved.task = encountering;
     whole->saved.thread_num = thread->thread_num;

@@ -162,7 +162,11 @@ int main(void)
     test_asking();
     test_detach();
     test_control();
-    ((ompt_finalize_tool_t)find("ompt_finalize_tool"))();
+    for (int i = 0; i < 20; i++) { /* within a region, which the others of the team end without it */
+        #pragma omp parallel num_threads(4)
+        if (i == 5 && omp_get_thread_num() == 2)
+            ((ompt_finalize_tool_t)find("ompt_finalize_tool"))();
+    }
     IS(int, finalized, 1);
     #pragma omp parallel num_threads(2)
     {
