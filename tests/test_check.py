@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ompd.questions.check.known import Entry, Known
 from ompd.session.face import own_space
 from tests.check.minimal import core_of
 from tests.check.page import PAGE
-from tests.support import fable, running, stopped
+from tests.support import ALL_PROGRAMS, FULL, MODES, fable, running, stopped
 from tests.support.ompd_libraries import LIBRARIES, ompd_library
 from tests.support.products import sample
 from tests.support.stub import plugin_folder
@@ -67,19 +68,21 @@ def test_each_known_difference_is_seen_in_its_program(number: int, library: str)
     assert len(rows) == seen.explains and all(row.function.startswith("ompd_") for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("program", "mode", "compiler", "runtime", "library"),
-    sample(
+def everywhere() -> list[Any]:
+    """Return all programs in all modes on both runtimes, by one library after the other; or a sample of some."""
+    programs = [name for name in ALL_PROGRAMS if name != "not_initialised"] if FULL else PROGRAMS
+    return sample(
         [
-            (program, mode, compiler, runtime, library)
-            for program in PROGRAMS
-            for mode in ("debug", "tool", "neither")
-            for compiler in ("gcc", "clang")
-            for runtime in RUNTIMES
-            for library in LIBRARIES
+            (program, mode, compiler, runtime, LIBRARIES[(number + turn) % len(LIBRARIES)])
+            for number, program in enumerate(programs)
+            for turn, (mode, compiler, runtime) in enumerate(
+                product(MODES, ALL_PROGRAMS[program].compilers, RUNTIMES)
+            )
         ]
-    ),
-)
+    )
+
+
+@pytest.mark.parametrize(("program", "mode", "compiler", "runtime", "library"), everywhere())
 def test_nothing_else_differs(program: str, mode: str, compiler: str, runtime: str, library: str) -> None:
     assert_no_news(checked(stopped(program, compiler=compiler, mode=mode, runtime=runtime).core, library))
 

@@ -112,11 +112,17 @@ class Libraries:
         self._notes[text] = None
 
     def _open(self, process: Process, found: Found) -> Opened:
+        try:
+            names = found.dll_locations(process)
+        except OmpdError:
+            if self._wanted == NAMED:
+                raise
+            names = ()
+        if names is None and found.locations_address is not None:
+            # A library would take what has no value yet for what the runtime says.
+            raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
         if self._wanted != NAMED:
             return open_library(self._wanted)
-        names = found.dll_locations(process)
-        if names is None and found.locations_address is not None:
-            raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
         if not names:
             raise OmpdError(f"{found.module.name} {_NONE_NAMED}", hint="--ompd-library FILE names one")
         return open_named(names, found.module.name, self._resolve)
