@@ -73,7 +73,8 @@ def _stub(
         sources_key,
         True,
         has_tool,
-        lambda: (*(str(folder() / f"libompd_stub{bits}.so") for bits in ("32", "")), "ompd-stub"),
+        # The runtime names them by the folder that it is in, whatever links lead there.
+        lambda: (*(str(folder().resolve() / f"libompd_stub{bits}.so") for bits in ("32", "")), "ompd-stub"),
         (DUMP,),
         compiling,
         linking,
