@@ -75,9 +75,7 @@ def everywhere() -> list[Any]:
         [
             (program, mode, compiler, runtime, LIBRARIES[(number + turn) % len(LIBRARIES)])
             for number, program in enumerate(programs)
-            for turn, (mode, compiler, runtime) in enumerate(
-                product(MODES, ALL_PROGRAMS[program].compilers, RUNTIMES)
-            )
+            for turn, (mode, compiler, runtime) in enumerate(product(MODES, ALL_PROGRAMS[program].compilers, RUNTIMES))
         ]
     )
 

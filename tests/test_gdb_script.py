@@ -314,9 +314,7 @@ def run_init(debugger: str, home: Path, *arguments: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.parametrize(
-    ("debugger", "name", "line"), [("gdb", ".gdbinit", LOAD), ("lldb", ".lldbinit", LOAD_IN_LLDB)]
-)
+@pytest.mark.parametrize(("debugger", "name", "line"), [("gdb", ".gdbinit", LOAD), ("lldb", ".lldbinit", LOAD_IN_LLDB)])
 def test_the_line_is_written_once_and_removed(debugger: str, name: str, line: str, tmp_path: Path) -> None:
     file = tmp_path / name
     command, _, path = line.rpartition(" ")

@@ -186,3 +186,13 @@ def test_where_it_answers_otherwise_it_is_a_known_difference(program: str, runti
         found = session.ask_check()
     assert [row for row in found.rows if row.entry is None] == []
     assert {1, 2, 3} <= {entry.number for entry in found.entries if entry.state == "seen"}
+
+
+def test_no_library_answers_before_the_runtime_has_begun() -> None:
+    # It would take for settings what has no value yet.
+    core = stopped("not_initialised", compiler="clang").core
+    with ompd.open_core(core, ompd_library=ompd_library("intel-2026")) as session:
+        icvs, threads = session.ask_icvs(), session.ask_threads()
+        (runtime,) = session.ask_runtimes().rows
+    assert (icvs.rows, threads.complete) == ((), True) and not str(runtime.plugin).startswith("OMPD library")
+    assert "no OpenMP construct or routine has run yet" in " ".join(icvs.warnings)

@@ -237,9 +237,7 @@ def test_who_runs_a_library_that_nothing_confines_is_warned(tmp_path: Path, monk
         warnings: list[str] = []
         with open_library(str(library)) as opened, pytest.raises(LibraryError, match="has no function"):
             HostedLibrary(Loadable(opened.name, opened.steps), warn=warnings.append)
-        assert [line.partition(": ")[2].partition(":")[0] for line in warnings] == [
-            "runs with all your rights"
-        ] * count
+        assert [line.partition(": ")[2].partition(":")[0] for line in warnings] == ["runs with all your rights"] * count
 
 
 def sandbox_report() -> dict[str, str]:

@@ -54,10 +54,7 @@ CONDITIONS = {
 }
 LEVELS = ("-O0", "-O1", "-O2")
 PRODUCT = [
-    (name, compiler, runtime, level)
-    for name in PARTED
-    for compiler, runtime in WHYS[name].pairs()
-    for level in LEVELS
+    (name, compiler, runtime, level) for name in PARTED for compiler, runtime in WHYS[name].pairs() for level in LEVELS
 ]
 PRODUCT_OF_CONDITIONS = [
     (name, compiler, runtime, level)

@@ -151,9 +151,7 @@ def format_help(command: Command, prompt: str) -> str:
     return f"{command.help}\n\n  {prompt}ompd {command.name}{argument}\n{example}\n\nOptions:\n{options}\n"
 
 
-def format_reply(
-    command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices
-) -> str:
+def format_reply(command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices) -> str:
     """Return the output of *command*, as JSON if *given* says so, else as text with notes.
 
     :param indices: the debugger's numbers of the threads

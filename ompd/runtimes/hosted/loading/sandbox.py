@@ -70,9 +70,7 @@ _OPEN_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 _BECOMING = ("execve", "execveat")
 
 
-UNCONFINED = (
-    "runs with all your rights: this system has neither Landlock nor libseccomp to confine it (`ompd doctor`)"
-)
+UNCONFINED = "runs with all your rights: this system has neither Landlock nor libseccomp to confine it (`ompd doctor`)"
 
 
 def protects(report: Mapping[str, str]) -> bool:
