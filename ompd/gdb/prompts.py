@@ -118,7 +118,7 @@ def _screen() -> Screen:
 
 
 def writable(text: str) -> str:
-    """Return *text* without what the terminal's character set does not have, for which gdb raises an error of its own."""
+    """Return *text* without what the terminal's character set does not have: gdb raises an error of its own for it."""
     name = locale.nl_langinfo(locale.CODESET)
     return text.encode(name, "backslashreplace").decode(name, "replace")
 
