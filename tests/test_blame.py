@@ -21,7 +21,11 @@ from tests.support.runs import ENVIRONMENT, READY_SECONDS, write_gcore
 
 LLVM, INTEL = "libomp-19", "intel"
 # How each runtime finds the tool, and what it is then called in the report.
-RUNS = [(LLVM, {}, "OpenMP 5"), (INTEL, {}, "OpenMP 5")]
+RUNS = [
+    *((runtime, {}, "OpenMP 5") for runtime in (LLVM, INTEL, "stub")),
+    ("stub", {"BLAME_GENERATION": "2015"}, "report of 2015"),
+    ("stub", {"BLAME_GENERATION": "draft"}, "draft"),
+]
 every_run = pytest.mark.parametrize(
     ("runtime", "choice", "generation"), RUNS, ids=[f"{run[0]}-{run[2]}".replace(" ", "-") for run in RUNS]
 )

@@ -111,6 +111,14 @@ static void on_sync_region_wait(ompt_sync_region_t kind, ompt_scope_endpoint_t e
         wait_begins(kind == ompt_sync_region_taskwait || kind == ompt_sync_region_taskgroup ? TASKS : BARRIER, 0, task_of(task));
 }
 
+static void on_sync_region(ompt_sync_region_t kind, ompt_scope_endpoint_t endpoint, ompt_data_t *region, ompt_data_t *task,
+                           const void *codeptr)
+{
+    (void)kind, (void)region, (void)task, (void)codeptr;
+    if (endpoint == ompt_scope_begin)
+        comes_to_wait();
+}
+
 /* Whoever only tries does not wait. */
 static void on_mutex_acquire(ompt_mutex_t kind, unsigned int hint, unsigned int impl, ompt_wait_id_t id, const void *codeptr)
 {
@@ -159,6 +167,7 @@ static int initialize_5(ompt_function_lookup_t lookup, int device, ompt_data_t *
     set(ompt_callback_implicit_task, (ompt_callback_t)on_implicit_task);
     set(ompt_callback_task_schedule, (ompt_callback_t)on_task_schedule);
     set(ompt_callback_sync_region_wait, (ompt_callback_t)on_sync_region_wait);
+    set(ompt_callback_sync_region, (ompt_callback_t)on_sync_region);
     set(ompt_callback_mutex_acquire, (ompt_callback_t)on_mutex_acquire);
     set(ompt_callback_mutex_acquired, (ompt_callback_t)on_mutex_acquired);
     set(ompt_callback_mutex_released, (ompt_callback_t)on_mutex_released);
@@ -247,6 +256,12 @@ static void on_2015_idle_end(ompt_thread_id_t id)
     wait_ends();
 }
 
+static void on_2015_sync_begin(ompt_parallel_id_t region, ompt_task_id_t task, const void *codeptr)
+{
+    (void)region, (void)task, (void)codeptr;
+    comes_to_wait();
+}
+
 static void on_2015_wait_barrier_begin(ompt_parallel_id_t region, ompt_task_id_t task)
 {
     (void)region;
@@ -313,6 +328,9 @@ static const struct {
     {ompt_event_task_switch, (ompt_callback_t)on_2015_task_switch},
     {ompt_event_idle_begin, (ompt_callback_t)on_2015_idle_begin},
     {ompt_event_idle_end, (ompt_callback_t)on_2015_idle_end},
+    {ompt_event_barrier_begin, (ompt_callback_t)on_2015_sync_begin},
+    {ompt_event_taskwait_begin, (ompt_callback_t)on_2015_sync_begin},
+    {ompt_event_taskgroup_begin, (ompt_callback_t)on_2015_sync_begin},
     {ompt_event_wait_barrier_begin, (ompt_callback_t)on_2015_wait_barrier_begin},
     {ompt_event_wait_barrier_end, (ompt_callback_t)on_2015_wait_end},
     {ompt_event_wait_taskwait_begin, (ompt_callback_t)on_2015_wait_tasks_begin},

@@ -75,6 +75,7 @@ struct team *team_of_id(uint64_t id); /* NULL if no region has it */
 void implicit_task_begins(struct team *team, int number, int size, uint64_t task);
 void implicit_task_ends(void);
 void task_switches(uint64_t task);
+void comes_to_wait(void);             /* it may have to: the work before is over */
 void wait_begins(enum kind kind, uint64_t mutex, uint64_t task);
 void wait_ends(void);
 void mutex_acquired(uint64_t mutex);
