@@ -134,9 +134,7 @@ class TaskHandle(NumberedTask, Protocol):
         """Return what a ``waiting`` or ``detached`` task waits for, None for any other."""
 
     def unfinished_children(self) -> int:
-        """Return how many explicit tasks it generated that are not complete, including those that are in no list of the
-        runtime.
-        """
+        """Return how many explicit tasks it generated that are not complete, those in no list of the runtime, too."""
 
     def thread(self) -> ThreadHandle | None:
         """Return the thread that executes it, or on which it is suspended, None if there is none."""
