@@ -382,6 +382,26 @@ def test_a_large_sparse_core_without_notes_is_opened_at_once(tmp_path: Path, dea
         ask(core)
 
 
+def test_a_thread_whose_thread_pointer_is_half_lost_is_found_in_the_c_librarys_list(tmp_path: Path) -> None:
+    whole = stopped("nested").core
+    data = bytearray(whole.read_bytes())
+    with Session.open_core(whole) as session:
+        true = {row.native_thread_id: row for row in threads_question.ask(session).rows}
+        thread = [native for native, row in true.items() if row.thread_num][3]
+        assert thread is not None
+        pointer = session.process.thread_pointer(thread)
+    at = data.index(pointer.to_bytes(8, "little"))  # fs_base of its NT_PRSTATUS: the notes come first
+    data[at + 4 : at + 4 + 2 * 4096] = bytes(2 * 4096)
+    core = tmp_path / "core"
+    core.write_bytes(data)
+    with Session.open_core(core) as session:
+        assert session.process.thread_pointer(thread) == pointer
+        answer = threads_question.ask(session)
+    assert not answer.complete and "notes are lost" in answer.warnings[0]
+    (row,) = (row for row in answer.rows if row.native_thread_id == thread)
+    assert row.thread_num == true[thread].thread_num
+
+
 @pytest.mark.parametrize("page", range(1, 5))
 def test_a_lost_page_of_the_notes_hides_no_thread(page: int, tmp_path: Path) -> None:
     # The notes of a kernel's core begin in its first page; those of 13 threads fill several.

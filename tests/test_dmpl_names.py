@@ -35,7 +35,7 @@ def test_variables_have_their_own_names_and_clauses() -> None:
 
 
 def test_a_runtime_inside_of_the_program_is_hidden_by_the_names_of_its_routines() -> None:
-    linked = sorted(str(file) for file in (stub_folder() / "objects").glob("*.o") if not file.stem.endswith("_label"))
+    linked = sorted(str(file) for file in (stub_folder() / "objects").rglob("*.o") if not file.stem.endswith("_label"))
     program = built("preprocessed.c", name="linked-in", links=linked, library="libompd_stub.so")
     with Session.open_core(core_of(program)) as session:
         (runtime,) = session.runtimes

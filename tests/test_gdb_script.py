@@ -83,7 +83,11 @@ def without_column(text: str) -> list[str]:
     head = next(number for number, line in enumerate(lines) if "THREADS" in line)
     found = re.search(r"GDB +", lines[head])
     begin, end = found.span() if found is not None else (0, 0)
-    return [re.sub(r" +", " ", line[:begin] + line[end:]) if n >= head else line for n, line in enumerate(lines)]
+    last = next((number for number, line in enumerate(lines) if number > head and not line), len(lines))
+    return [
+        re.sub(r" +", " ", line[:begin] + line[end:]) if head <= number < last else line
+        for number, line in enumerate(lines)
+    ]
 
 
 @each_gdb()

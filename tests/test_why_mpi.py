@@ -107,7 +107,7 @@ def communicating(library: str, case: str, level: str, folder: Path) -> Iterator
     else:
         launcher, environment = programs / "mpirun.openmpi", environment_of_open_mpi()
         words = ["--oversubscribe", "--bind-to", "none", *words]
-    with waiting(launcher, folder, *words, environment=environment) as (_, said):
+    with waiting(launcher, folder, *words, environment=environment, names=("main", "communicates")) as (_, said):
         rank, thread = said.thread("main"), said.thread("communicates")
         while not (_sleeps(rank) and _is_in_mpi(rank, thread)):
             pass  # each look stops the process for a moment

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +61,11 @@ def waiting(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     blocks: bool = False,
+    names: Collection[str] = ("main",),
 ) -> Iterator[tuple[subprocess.Popen[bytes], Words]]:
     """Run a program until its first thread has said its words; it is killed at the end of the context.
+
+    :param names: whose words are waited for
 
     :param blocks: whether that thread then waits in a system call, which it may not have come to when it says so
     """
@@ -78,10 +81,14 @@ def waiting(
         )
     try:
         deadline = time.monotonic() + READY_SECONDS
-        while b'"main"' not in words.read_bytes() and process.poll() is None and time.monotonic() < deadline:
+        awaited = [f'"{name}"'.encode() for name in names]
+        while process.poll() is None and time.monotonic() < deadline:
+            found = words.read_bytes()
+            if all(name in found for name in awaited):
+                break
             time.sleep(0.01)
         said = read_words(words)
-        assert any(word["name"] == "main" for word in said.values()), (process.poll(), said)
+        assert {word["name"] for word in said.values()} >= {*names}, (process.poll(), said)
         if blocks:
             until_it_waits(process.pid)
         yield process, Words(process.pid, said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 from ompd.contract.ompd import ThreadIdKind
@@ -75,8 +76,21 @@ class Threads:
             known = self.registers(thread).get(self._target.architecture.thread_pointer)
             if known is None:
                 known = self._listed_thread_pointer(thread)
+            elif self._loses_threads and not self._is_pointer_of(known, thread):
+                # A part of its registers is lost.
+                with suppress(OmpdError):
+                    known = self._listed_thread_pointer(thread)
             self._thread_pointers[thread] = known
         return known
+
+    def _is_pointer_of(self, thread_pointer: int, thread: int) -> bool:
+        # Whether glibc has the thread there, as far as it says where it keeps that.
+        try:
+            return self._glibc.native_id(pthread_of(thread_pointer, self._target.architecture, self._glibc)) == thread
+        except Unavailable:
+            return True
+        except OmpdError:
+            return False
 
     def _listed_thread_pointer(self, thread: int) -> int:
         # A debugger need not give this register; glibc's own lists have all threads.

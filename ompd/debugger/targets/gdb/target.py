@@ -130,7 +130,7 @@ class GdbTarget:
         found = self._registers[thread]
         if self._alone is not None:
             return found
-        if self.architecture.pc not in found:
+        if self.architecture.pc not in found and self._threads[thread].is_valid():  # else it has just ended
             raise TargetError(f"gdb has no registers of thread {thread}")
         return found
 

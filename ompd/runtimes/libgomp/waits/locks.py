@@ -22,7 +22,7 @@ _NEST_LOCKS = ("omp_set_nest_lock", "omp_set_nest_lock_")
 def lock_of(thread: Thread, tasks: AllTasks) -> LockState | None:
     """Return the lock that a thread waits for, by the routine that it called.
 
-    :raises Unavailable: if its registers show none, or several
+    :raises Unavailable: if its registers show none, or several, or it has got the lock
     """
     group = thread.stack.innermost_group()
     if group is None:
@@ -103,6 +103,9 @@ def _nest_owner(thread: Thread, address: int, tasks: AllTasks) -> _Owner:
     if value is None:
         return _Owner(None)  # it is being given up, or was given up just now
     task, word = value - runtime.layouts["gomp_task"].field("icv").offset, view.address_of("owner")
+    if task == thread.view.pointer("task"):
+        # The task that has it never waits for it: it got it just now, and is about to return.
+        raise Unavailable("the thread has just got the lock")
     if task in tasks.implicit or task in tasks.current or task in tasks.explicit():
         holder = runtime.task_at(task).thread()
         return _Owner(holder.native if holder is not None else None, word, value)
