@@ -18,6 +18,7 @@ from ompd.session import Session
 from tests.blame import FOLDER, WAYS, Report, parsed, program, tool
 from tests.support.machine import clean_environment, require
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, write_gcore
+from tests.support.spaces import without_spaces
 
 LLVM, INTEL = "libomp-19", "intel"
 # How each runtime finds the tool, and what it is then called in the report.
@@ -34,7 +35,7 @@ every_run = pytest.mark.parametrize(
 def environment(library: Path, choice: Mapping[str, str], way: str = "") -> dict[str, str]:
     # Threads of LLVM's runtime that sleep in a barrier do not wake up for tasks.
     sleeps = {"KMP_BLOCKTIME": "infinite"} if way == "task" else {}
-    return {**ENVIRONMENT, **sleeps, **choice, "LD_PRELOAD": str(library)}
+    return {**ENVIRONMENT, **sleeps, **choice, "LD_PRELOAD": str(without_spaces(library))}
 
 
 def reported(words: Sequence[str | Path], variables: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from tests.support.lldb import target_create
 from tests.support.lldb_replies import replies
 from tests.support.products import each_version
 from tests.support.runs import ENVIRONMENT, cores_allowed, require_kernel_cores
+from tests.support.spaces import without_spaces
 
 
 def examined(process_id: int) -> DoctorAnswer:
@@ -101,9 +102,7 @@ def test_each_runtime_is_traced_to_what_needs_it() -> None:
 
 def test_a_runtime_that_was_preloaded_is_not_taken_for_one_that_dlopen_loaded(tmp_path: Path) -> None:
     pair = two_runtimes("libgomp", INTEL)
-    preloaded = tmp_path / pair.plugin.name  # LD_PRELOAD is split at spaces
-    preloaded.symlink_to(pair.plugin)
-    with at_rest([pair.program], {"LD_PRELOAD": str(preloaded)}) as process_id:
+    with at_rest([pair.program], {"LD_PRELOAD": str(without_spaces(pair.plugin))}) as process_id:
         row = the(examined(process_id), "duplicate_runtimes")
     chains = {names(chain.modules)[-1]: chain for chain in row.chains}
     assert chains["libiomp5.so"].begins == "preload"

@@ -10,7 +10,7 @@ import pytest
 
 import ompd
 from tests.support import ALL_PROGRAMS, INTEL, Stopped, require, running, stopped
-from tests.support.gdb import HERE, LOAD, NAMES, batch, gdb, open_core, replies
+from tests.support.gdb import HERE, LOAD, NAMES, batch, gdb, open_core, open_program, replies
 from tests.support.lldb import build_regions
 from tests.support.lldb_replies import line_with
 from tests.support.products import each_gdb, sample
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("gdb")
 
 ALL = "thread apply all bt"
 PLAIN = "thread apply all bt -no-filters"
-_FRAME = re.compile(r"^#(\d+) +(?:0x[0-9a-f]+ in )?(.*?) \(.*?(?:\) at (\S+)|\) from (\S+)|\))$", re.MULTILINE)
+_FRAME = re.compile(r"^#(\d+) +(?:0x[0-9a-f]+ in )?(.*?) \(.*?(?:\) at (\S.*)|\) from (\S.*)|\))$", re.MULTILINE)
 _RUNTIME = re.compile(r"__kmp|GOMP_|gomp_|kmp_flag|in \?\? \(\) from .*lib(?:gomp|omp)")
 
 
@@ -164,7 +164,11 @@ def test_a_breakpoint_stops_one_openmp_thread(found: str, runtime: str, tmp_path
         program = build_regions() / "regions"
     line = line_with("sum += omp_get_team_size(1)")
     told = replies(
-        *(f"file {program}", f"break regions.c:{line} if $_ompd_thread_num() == 1 && $_ompd_team_size() > 2", "run"),
+        *(
+            open_program(program),
+            f"break regions.c:{line} if $_ompd_thread_num() == 1 && $_ompd_team_size() > 2",
+            "run",
+        ),
         # While gdb calls a function, the other threads run: none of them is to be stopped at the breakpoint.
         *(*NUMBERS, "omp threads", "info breakpoints", "delete", "print (int) omp_get_thread_num()"),
         *("break regions.c:9 if $_ompd_level() == 2 && $_ompd_thread_num() == 0", "continue", "bt"),
@@ -182,6 +186,6 @@ def test_a_breakpoint_stops_one_openmp_thread(found: str, runtime: str, tmp_path
 def test_outside_of_openmp_the_functions_say_so(found: str) -> None:
     program = build_regions() / "regions"
     wrong = "print $_ompd_level(1)"
-    told = replies(f"file {program}", NUMBERS[0], "break main", "run", *NUMBERS[1:], wrong, name=found)
+    told = replies(open_program(program), NUMBERS[0], "break main", "run", *NUMBERS[1:], wrong, name=found)
     assert value(told[NUMBERS[0]]) == -1 and [value(told[words]) for words in NUMBERS[1:]] == [0, 0]
     assert "takes no arguments" in told[wrong] and "Traceback" not in told[wrong]

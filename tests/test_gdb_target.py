@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.support import ALL_PROGRAMS, FULL, PROGRAMS, RUNTIMES, Running, Stopp
 from tests.support.cache import CHECKOUT
 from tests.support.debs import deb_folder
 from tests.support.facts import expected
-from tests.support.gdb import LOAD, NAMES, batch, gdb, open_core, replies
+from tests.support.gdb import LOAD, NAMES, batch, gdb, open_core, open_program, replies
 from tests.support.lldb import build_regions
 from tests.support.lldb_replies import line_with
 from tests.support.products import each_gdb, sample
@@ -88,7 +89,11 @@ def test_each_stop_has_its_own_answer(found: str) -> None:
     program = build_regions() / "regions"
     again = "ompd parallel"
     told = replies(
-        *(f"file {program}", "set environment OMP_DEBUG enabled", f"break regions.c:{line_with('return omp_get_num')}"),
+        *(
+            open_program(program),
+            "set environment OMP_DEBUG enabled",
+            f"break regions.c:{line_with('return omp_get_num')}",
+        ),
         *("run", again, again, "continue", again, "omp threads", "info threads", "kill", again),
         name=found,
     )
@@ -107,7 +112,7 @@ def test_each_stop_has_its_own_answer(found: str) -> None:
 def test_what_a_user_changes_is_seen(found: str) -> None:
     program = build_regions() / "regions"
     told = replies(
-        *(f"file {program}", "break together", "run", "up", "omp stack --thread 0 --locals", "set var sum = 12.5"),
+        *(open_program(program), "break together", "run", "up", "omp stack --thread 0 --locals", "set var sum = 12.5"),
         *("omp stack  --thread 0 --locals",),
         name=found,
     )
@@ -122,7 +127,7 @@ def test_two_inferiors_are_told_apart(found: str) -> None:
     told = replies(
         *open_core(core.executable, core.core),
         *("omp threads", "add-inferior -no-connection", "inferior 2", "omp  threads"),
-        *(f"file {build_regions() / 'regions'}", "break together", "run", "omp   threads"),
+        *(open_program(build_regions() / "regions"), "break together", "run", "omp   threads"),
         *("inferior 1", "omp    threads"),
         name=found,
     )
@@ -145,7 +150,7 @@ def test_the_thread_that_failed_is_told(found: str, tmp_path: Path) -> None:
     source.write_text("int *at;\nint main(void) {\n#pragma omp parallel num_threads(2)\n    *at = 1;\n}\n")
     program = tmp_path / "fails"
     subprocess.run([str(require("gcc")), "-g", "-fopenmp", str(source), "-o", str(program)], check=True)
-    told = replies(f"file {program}", "run", "omp threads --json", "omp threads", name=found)
+    told = replies(open_program(program), "run", "omp threads --json", "omp threads", name=found)
     answer = json.loads(told["omp threads --json"])
     failed = [row for row in answer["threads"] if row["failed"]]
     assert answer["target"]["signal_name"] == "SIGSEGV" and "SIGSEGV" in told["omp threads"].splitlines()[0]
@@ -155,7 +160,11 @@ def test_the_thread_that_failed_is_told(found: str, tmp_path: Path) -> None:
 def test_a_remote_process_is_refused_in_words(tmp_path: Path) -> None:
     server = deb_folder("gdbserver") / "usr" / "bin" / "gdbserver"
     program = build_regions() / "regions"
-    told = batch(gdb(), [LOAD, f"target remote | {server} - {program}", "omp threads", "kill"], cwd=tmp_path)
+    told = batch(
+        gdb(),
+        [LOAD, f"target remote | {shlex.quote(str(server))} - {shlex.quote(str(program))}", "omp threads", "kill"],
+        cwd=tmp_path,
+    )
     assert re.fullmatch(
         r"ompd: gdb reaches process \d+ by its target 'remote', and ompd inspects processes of this machine and core"
         r" files\nompd: on the machine of the process use `ompd PID`, or write a core in gdb with generate-core-file\n",
@@ -172,7 +181,7 @@ def test_a_replay_is_what_gdb_shows(tmp_path: Path) -> None:
     )
     subprocess.run([str(require("gcc")), "-g", "-fopenmp", str(source), "-o", str(program)], check=True)
     told = replies(
-        *(f"file {program}", "break 6", "run", "record full", "next", "next", "omp var counted", "reverse-next"),
+        *(open_program(program), "break 6", "run", "record full", "next", "next", "omp var counted", "reverse-next"),
         "omp  var counted",
     )
     assert re.search(r"^0/1 .* 2$", told["omp var counted"], re.MULTILINE)

@@ -33,6 +33,7 @@ from tests.support.build import compiler
 from tests.support.dmpl import hosted_instead
 from tests.support.m32 import m32_flags
 from tests.support.runs import ENVIRONMENT, cores_allowed
+from tests.support.spaces import without_spaces
 from tests.support.stub import INCLUDE, stub_folder
 
 OMPD = Path(sys.executable).with_name("ompd")
@@ -385,7 +386,7 @@ PRELOADED = "libomp_debug.so"
 def test_a_preloaded_library_makes_it_keep_states(environment: Mapping[str, str], library: str) -> None:
     # Whatever the environment says: it is one of two ways, either of which is enough.
     program = built("locations.c", name=f"locations-{library[:-3]}", library=library)
-    core = core_of(program, environment={**environment, "LD_PRELOAD": str(stub_folder() / PRELOADED)})
+    core = core_of(program, environment={**environment, "LD_PRELOAD": str(without_spaces(stub_folder() / PRELOADED))})
     with Session.open_core(core) as session:
         (row,) = runtimes.ask(session).rows
         answer = threads.ask(session)
@@ -407,7 +408,11 @@ def test_what_is_preloaded_is_empty_and_does_no_harm(binding: str) -> None:
         [require("readelf"), "--version"],
         capture_output=True,
         text=True,
-        env={**clean_environment(), "LD_PRELOAD": str(library), "LD_BIND_NOW" if binding == "1" else "UNUSED": "1"},
+        env={
+            **clean_environment(),
+            "LD_PRELOAD": str(without_spaces(library)),
+            "LD_BIND_NOW" if binding == "1" else "UNUSED": "1",
+        },
         check=False,
     )
     assert done.returncode == 0 and done.stderr == ""

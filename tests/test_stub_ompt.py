@@ -26,6 +26,7 @@ from tests.support.build import WITH_HEADERS, compiler
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, require
 from tests.support.pages import ROOT
+from tests.support.spaces import without_spaces
 from tests.support.stub import run_make, sources_key, stub_folder
 
 WORKED = "3 threads"
@@ -151,7 +152,7 @@ class TestVisibility:
         assert seen(kind, told(both))
 
     def test_in_a_library_that_is_preloaded(self, kind: str) -> None:
-        assert seen(kind, told(compiled("plain.c"), LD_PRELOAD=str(tool(kind))))
+        assert seen(kind, told(compiled("plain.c"), LD_PRELOAD=str(without_spaces(tool(kind)))))
 
     def test_in_a_library_before_the_runtime(self, kind: str) -> None:
         assert seen(kind, told(compiled("plain.c", links=(tool(kind), RUNTIME))))
@@ -208,7 +209,7 @@ def test_fortran_controls_a_tool() -> None:
 
     key = key_of((SOURCES / "control.f90").read_text(), sources_key())
     program = entry("stub-ompt", key, make) / "control"
-    code, lines, errors = run(program, LD_PRELOAD=str(library))
+    code, lines, errors = run(program, LD_PRELOAD=str(without_spaces(library)))
     assert (code, errors) == (0, "")
     assert lines == ["1 10", "2 20", "3 30", "4 40", "64 -1", "65 7", "0"]
     assert run(program)[1] == ["-2"]  # there is no tool
@@ -254,7 +255,7 @@ PAGE = (ROOT / "docs" / "ompt-events.md").read_text()
 
 def codes(*flags: str) -> dict[int, int]:
     library = compiled("codes.c", *flags, name="codes.so", links=())
-    lines = [line.split() for line in told(compiled("plain.c"), LD_PRELOAD=str(library))]
+    lines = [line.split() for line in told(compiled("plain.c"), LD_PRELOAD=str(without_spaces(library)))]
     return {int(event): int(code) for event, code in lines}
 
 

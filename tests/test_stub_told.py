@@ -19,6 +19,7 @@ from ompd.session import Session
 from tests.stub.tools import compiled
 from tests.support import FULL
 from tests.support.programs import ALL_PROGRAMS
+from tests.support.spaces import without_spaces
 from tests.support.stub_cores import on_stub
 
 # Their threads never meet OpenMP, or meet it when the tool's library is no longer asked.
@@ -94,7 +95,7 @@ def read(thread: Thread) -> Told:
 @pytest.mark.parametrize(("program", "compiler"), PROGRAMS if FULL else PROGRAMS[::3], ids="-".join)
 def test_what_a_tool_of_2015_is_told_is_what_we_read(program: str, compiler: str) -> None:
     library = compiled("mirror.c", name="mirror.so", links=())
-    core = on_stub(program, compiler, "neither", env={"LD_PRELOAD": str(library)})
+    core = on_stub(program, compiler, "neither", env={"LD_PRELOAD": str(without_spaces(library))})
     with Session.open_core(core.core) as session:
         space = original(session.runtimes[0].space)
         assert isinstance(space, Runtime)

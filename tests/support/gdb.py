@@ -80,7 +80,7 @@ def batch(
     """
     words: list[str] = []
     for number, command in enumerate(commands):
-        words += ["-ex", f"echo {_MARK}{number}\\n", "-ex", command]
+        words += ["-ex", f"echo {_MARK}{number}\\n", "-ex", _quoted(command) if found.name == NEXT else command]
     home = {"HOME": str(cwd)} if reads_files else {}
     done = subprocess.run(
         [*found.command, *([] if reads_files else ["-nx"]), "-batch", *words, *arguments],
@@ -98,11 +98,22 @@ def batch(
     return Replies(commands, done.stdout)
 
 
+def _quoted(command: str) -> str:
+    # gdb 13 takes all of the line, quotes too, for the name of the core file; a later one splits it at spaces.
+    word, _, path = command.partition(" ")
+    return f'{word} "{path}"' if word == "core-file" else command
+
+
 def replies(*commands: str, name: str = HERE, cwd: Path = Path("/tmp")) -> Replies:
     """Return what gdb replies to *commands*, once it has loaded ours."""
     return batch(gdb(name), [LOAD, *commands], cwd=cwd)
 
 
+def open_program(program: Path) -> str:
+    """Return gdb's command for a program."""
+    return f'file "{program}"'
+
+
 def open_core(program: Path, core: Path) -> tuple[str, ...]:
     """Return gdb's commands for a core file."""
-    return f"file {program}", f"core-file {core}"
+    return open_program(program), f"core-file {core}"
