@@ -18,8 +18,9 @@ from click.testing import CliRunner
 import ompd
 from ompd.commands.main import cli
 from ompd.debugger.targets.live import ptrace
-from ompd.debugger.targets.live.processors import usable_processors
+from ompd.debugger.targets.live.processors import Processors, usable_processors
 from ompd.model import DoctorAnswer, FindingRecord
+from ompd.session import face
 from tests.support import INTEL, Missing, clean_environment, stopped
 from tests.support.command import run
 from tests.support.doctor import at_rest, program, two_runtimes
@@ -134,11 +135,18 @@ def test_more_threads_than_processors() -> None:
         answer = examined(process_id)
     row = the(answer, "oversubscription")
     assert row.severity == "warning" and (row.remedy or "").startswith("OMP_NUM_THREADS=1,")
-    assert row.finding == (
-        "3 threads are in active regions, and the process may use 1 processor (Cpus_allowed_list)"
-    ) or "cpu.max" in (row.finding or "")
+    assert (row.finding or "").startswith("3 threads are in active regions, and the process may use ")
+    assert "1 processor (Cpus_allowed_list)" in (row.finding or "")
     waits = {row.subject: row.remedy for row in answer.rows if row.kind == "active_wait"}
     assert waits == {"OMP_WAIT_POLICY": "OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT": "unset GOMP_SPINCOUNT"}
+
+
+def test_a_limit_that_cannot_be_read_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Processors(frozenset({0, 1, 2}), quota_fault="its control group cannot be read: Permission denied")
+    monkeypatch.setattr(face, "usable_processors", lambda session: seen)
+    with at_rest([program(), "team", "3"]) as process_id:
+        text = " ".join(examined(process_id).in_order)
+    assert f"3 processors (Cpus_allowed_list) if no control group allows it less: {seen.quota_fault}" in text
 
 
 def test_nested_regions_are_counted_together() -> None:

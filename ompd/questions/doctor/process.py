@@ -124,6 +124,8 @@ def _usable(session: Session) -> tuple[float | None, str, str]:
     words = f"{count} processor{'s' * (count != 1)} (Cpus_allowed_list)"
     if found.quota is not None and found.quota < count:
         words = f"the time of {found.quota:g} of {words} ({found.quota_file})"
+    elif found.quota_fault is not None:
+        words += f" if no control group allows it less: {found.quota_fault}"
     return found.usable, words, ""
 
 

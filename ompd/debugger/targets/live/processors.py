@@ -21,7 +21,7 @@ class Processors(NamedTuple):
 
     ``cpus`` are the processors in the affinity mask of any of its threads (``Cpus_allowed_list``). ``quota`` is
     how many processors' time its control group gets (``cpu.max``), None if there is no limit; ``quota_file`` is the
-    file that says so. ``quota_fault`` says why that is unknown.
+    file that says so. ``quota_fault`` says why that is unknown, None if it is known.
     """
 
     cpus: frozenset[int]
