@@ -9,13 +9,11 @@ are imported from here. Those of ``ompd layout`` are in ``layouts``, for that co
 target, and all of ompd may import it.
 """
 
-from ompd.model.checks import CheckAnswer as CheckAnswer
-from ompd.model.checks import CheckedLibrary as CheckedLibrary
-from ompd.model.checks import DifferenceRecord as DifferenceRecord
-from ompd.model.checks import EntrySeen as EntrySeen
-from ompd.model.findings import DoctorAnswer as DoctorAnswer
-from ompd.model.findings import FindingRecord as FindingRecord
-from ompd.model.findings import LoadChain as LoadChain
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ompd.model.openmp import Answer as Answer
 from ompd.model.openmp import DependenceRecord as DependenceRecord
 from ompd.model.openmp import DllRecord as DllRecord
@@ -42,14 +40,58 @@ from ompd.model.places import StackFrame as StackFrame
 from ompd.model.places import StackRecord as StackRecord
 from ompd.model.places import VariableRecord as VariableRecord
 from ompd.model.places import VariableStats as VariableStats
-from ompd.model.stalls import DifferingVariable as DifferingVariable
-from ompd.model.stalls import Evidence as Evidence
-from ompd.model.stalls import GraphEdge as GraphEdge
-from ompd.model.stalls import GraphNode as GraphNode
-from ompd.model.stalls import GraphRecord as GraphRecord
-from ompd.model.stalls import HeldRecord as HeldRecord
-from ompd.model.stalls import Link as Link
-from ompd.model.stalls import SchedulingRecord as SchedulingRecord
-from ompd.model.stalls import SystemWait as SystemWait
-from ompd.model.stalls import VerdictRecord as VerdictRecord
-from ompd.model.stalls import WhyAnswer as WhyAnswer
+
+if TYPE_CHECKING:
+    from ompd.model.checks import CheckAnswer as CheckAnswer
+    from ompd.model.checks import CheckedLibrary as CheckedLibrary
+    from ompd.model.checks import DifferenceRecord as DifferenceRecord
+    from ompd.model.checks import EntrySeen as EntrySeen
+    from ompd.model.findings import DoctorAnswer as DoctorAnswer
+    from ompd.model.findings import FindingRecord as FindingRecord
+    from ompd.model.findings import LoadChain as LoadChain
+    from ompd.model.stalls import DifferingVariable as DifferingVariable
+    from ompd.model.stalls import Evidence as Evidence
+    from ompd.model.stalls import GraphEdge as GraphEdge
+    from ompd.model.stalls import GraphNode as GraphNode
+    from ompd.model.stalls import GraphRecord as GraphRecord
+    from ompd.model.stalls import HeldRecord as HeldRecord
+    from ompd.model.stalls import Link as Link
+    from ompd.model.stalls import SchedulingRecord as SchedulingRecord
+    from ompd.model.stalls import SystemWait as SystemWait
+    from ompd.model.stalls import VerdictRecord as VerdictRecord
+    from ompd.model.stalls import WhyAnswer as WhyAnswer
+
+# To make a class of records takes a part of a millisecond, and most commands need none of these.
+_LATER = {
+    "ompd.model.checks": (
+        "CheckAnswer",
+        "CheckedLibrary",
+        "DifferenceRecord",
+        "EntrySeen",
+    ),
+    "ompd.model.findings": (
+        "DoctorAnswer",
+        "FindingRecord",
+        "LoadChain",
+    ),
+    "ompd.model.stalls": (
+        "DifferingVariable",
+        "Evidence",
+        "GraphEdge",
+        "GraphNode",
+        "GraphRecord",
+        "HeldRecord",
+        "Link",
+        "SchedulingRecord",
+        "SystemWait",
+        "VerdictRecord",
+        "WhyAnswer",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

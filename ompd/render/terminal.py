@@ -5,28 +5,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from ompd.model import (
-    Answer,
-    CheckAnswer,
-    DoctorAnswer,
-    IcvRecord,
-    ParallelRecord,
-    RuntimeRecord,
-    StackRecord,
-    TaskRecord,
-    ThreadRecord,
-    VariableAnswer,
-    VerdictRecord,
-    WhyAnswer,
-)
-from ompd.model.layouts import LayoutAnswer
 from ompd.render import columns, words
-from ompd.render.answers import findings, icvs, layouts, regions, runtimes, stacks, tasks, threads, variables
+from ompd.render.answers import icvs, regions, runtimes, stacks, tasks, threads, variables
+
+if TYPE_CHECKING:
+    from ompd.model import (
+        Answer,
+        CheckAnswer,
+        DoctorAnswer,
+        IcvRecord,
+        ParallelRecord,
+        RuntimeRecord,
+        StackRecord,
+        TaskRecord,
+        ThreadRecord,
+        VariableAnswer,
+        VerdictRecord,
+        WhyAnswer,
+    )
+    from ompd.model.layouts import LayoutAnswer
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold", "failed": "bold red"}
@@ -188,6 +190,8 @@ def print_dot(console: Console, answer: WhyAnswer, *, unfold: bool, verbose: boo
 
 def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``doctor``."""
+    import ompd.render.answers.findings as findings  # noqa: PLC0415  no other command needs it
+
     if answer.target.kind != "machine":
         _print_head(console, answer, verbose)
     _print_wrapped(console, findings.finding_lines(answer, verbose=verbose))
@@ -218,6 +222,8 @@ def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose:
 
 def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> None:
     """Print the known tables of layouts, or the contents of one."""
+    import ompd.render.answers.layouts as layouts  # noqa: PLC0415  no other command needs it
+
     if answer.structs is None:
         _print_table(console, layouts.layouts_table(answer))
         _print_wrapped(console, [("", ""), *((line, "dim") for line in layouts.notes(answer, verbose=verbose))])

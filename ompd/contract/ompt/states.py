@@ -40,12 +40,13 @@ class State(IntEnum):
     UNDEFINED = 0x102
 
 
+_NAMES: Mapping[int, str] = {state.value: state.name.lower() for state in State}  # asked for each thread
+
+
 def state_name(value: int) -> str:
     """Return the specification's name of state *value* without its prefix, ``0x…`` for one that it does not name."""
-    try:
-        return State(value).name.lower()
-    except ValueError:
-        return f"{value & 0xFFFFFFFF:#x}"
+    name = _NAMES.get(value)
+    return f"{value & 0xFFFFFFFF:#x}" if name is None else name
 
 
 def is_wait(value: int) -> bool:

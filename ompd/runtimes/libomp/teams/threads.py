@@ -180,7 +180,7 @@ class Thread(Unnumbered):
         """Return ``ompt_thread_info.state``, an ``ompt_state_t`` of OpenMP 5."""
         if not self.runtime.states_are_kept:
             raise Unavailable(NOT_KEPT)
-        number, _ = self.kept_state()
+        number = self._view.signed("state")
         return OwnState(number, state_name(number))
 
     def kept_by_tool(self) -> bool:
