@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
 from ompd.contract.ompt.frames import FrameFlag
+from ompd.contract.ompt.shared import Command as Command
+from ompd.contract.ompt.shared import NativeMonitor as NativeMonitor
 from ompd.contract.ompt.states import State
 from ompd.contract.ompt.tables import Enumeration, enumeration
 
@@ -256,19 +258,6 @@ class MapFlag(IntFlag):
     SHARED = 0x200
 
 
-class NativeMonitor(IntFlag):
-    """``ompt_native_mon_flag_t``: what a device can record natively."""
-
-    DATA_MOTION_EXPLICIT = 0x01
-    DATA_MOTION_IMPLICIT = 0x02
-    KERNEL_INVOCATION = 0x04
-    KERNEL_EXECUTION = 0x08
-    DRIVER = 0x10
-    RUNTIME = 0x20
-    OVERHEAD = 0x40
-    IDLENESS = 0x80
-
-
 class RecordType(IntEnum):
     """``ompt_record_t``: what a record of a trace is."""
 
@@ -282,16 +271,6 @@ class NativeRecord(IntEnum):
 
     INFO = 1
     EVENT = 2
-
-
-class Command(IntEnum):
-    """``omp_control_tool_t``: what a program asks of a tool. Commands of a tool's own begin at ``FIRST_OWN``."""
-
-    START = 1
-    PAUSE = 2
-    FLUSH = 3
-    END = 4
-    FIRST_OWN = 64
 
 
 class CommandResult(IntEnum):

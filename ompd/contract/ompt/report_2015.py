@@ -8,8 +8,10 @@ gives these no names. ``docs/ompt.md`` says where it contradicts itself, and wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 
+from ompd.contract.ompt.shared import Command as Command
+from ompd.contract.ompt.shared import NativeMonitor as NativeMonitor
 from ompd.contract.ompt.states import State2015
 from ompd.contract.ompt.tables import Enumeration, enumeration
 
@@ -147,19 +149,6 @@ class MapFlag(IntEnum):
     SYNC = 8
 
 
-class NativeMonitor(IntFlag):
-    """``ompt_native_mon_flags_t``: what a device can record natively."""
-
-    DATA_MOTION_EXPLICIT = 1
-    DATA_MOTION_IMPLICIT = 2
-    KERNEL_INVOCATION = 4
-    KERNEL_EXECUTION = 8
-    DRIVER = 16
-    RUNTIME = 32
-    OVERHEAD = 64
-    IDLENESS = 128
-
-
 class RecordType(IntEnum):
     """``ompt_record_type_t``: what a record of a trace is."""
 
@@ -184,16 +173,6 @@ class SetResult(IntEnum):
     NEVER = 2
     SOMETIMES = 3
     ALWAYS = 4
-
-
-class Command(IntEnum):
-    """What a program asks of a tool by ``ompt_control``. Commands of a tool's own begin at ``FIRST_OWN``."""
-
-    START = 1
-    PAUSE = 2
-    FLUSH = 3
-    END = 4
-    FIRST_OWN = 64
 
 
 class Version(IntEnum):
