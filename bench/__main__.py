@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bench import commands, learner, report
+from bench import commands, learner, report, tools
 from bench.measure import Command, NotMeasured
 from bench.targets import (
     ALIVE,
@@ -179,9 +179,11 @@ def _measure(options: argparse.Namespace) -> list[str]:
     say(report.growth_table(growth))
     conclusion = measure_conclusion(options.rounds)
     say(report.conclusion_table(conclusion))
+    ompt = tools.measure()
+    say(tools.table(ompt))
     if options.write:
         report.write("\n".join(said))
-    return missed + growth.missed() + conclusion.missed()
+    return missed + growth.missed() + conclusion.missed() + ompt.missed()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -20,14 +20,15 @@ from ompd.questions import runtimes, stacks, threads
 from ompd.render.answers.stacks import stack_lines
 from ompd.runtimes.guarded import original
 from ompd.session import Session
+from tests.stub.costs import MOST, costs, without_ompt
 from tests.stub.programs import core_of
 from tests.stub.tools import RUNTIME, SOURCES, compiled, made
-from tests.support.build import WITH_HEADERS, compiler
+from tests.support.build import WITH_HEADERS
 from tests.support.cache import entry, key_of
 from tests.support.machine import clean_environment, require
 from tests.support.pages import ROOT
 from tests.support.spaces import without_spaces
-from tests.support.stub import run_make, sources_key, stub_folder
+from tests.support.stub import sources_key, stub_folder
 
 WORKED = "3 threads"
 
@@ -286,25 +287,11 @@ def test_the_page_says_of_each_callback_what_a_tool_gets() -> None:
 # What it costs
 
 
-def instructions(stub: Path, regions: int) -> int:
-    program = compiled("regions.c", links=(str(stub / "libomp_stub.so"),))
-    command = [require("valgrind"), "--tool=callgrind", "--callgrind-out-file=/dev/null", str(program), str(regions)]
-    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=True)
-    (count,) = re.findall(r"I +refs: +([\d,]+)", done.stderr)
-    return int(count.replace(",", ""))
-
-
 def test_without_a_tool_events_cost_next_to_nothing() -> None:
     # The report demands it: negligible overhead where no tool is. Instructions are counted, and always as many.
-    gcc = compiler("gcc")
-
-    def make(folder: Path) -> None:
-        run_make(folder, f"CC={gcc.path}", "WITHOUT_OMPT=1")
-
-    without = entry("stub", key_of(sources_key(), gcc.version, "WITHOUT_OMPT"), make)
     printed = subprocess.run(
-        [require("nm"), "-D", str(without / "libomp_stub.so")], capture_output=True, text=True, check=True
+        [require("nm"), "-D", str(without_ompt() / "libomp_stub.so")], capture_output=True, text=True, check=True
     ).stdout
     assert "GOMP_parallel" in printed and "ompt" not in printed
-    cost = {stub: instructions(stub, 300) - instructions(stub, 100) for stub in (without, stub_folder())}
-    assert 200 * 1000 < cost[without] < cost[stub_folder()] <= 1.01 * cost[without]
+    without, with_ompt, with_tool = costs()
+    assert without > 1000 and with_ompt <= MOST * without < with_tool
