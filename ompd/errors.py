@@ -6,6 +6,7 @@ C caller would get, and, if the user can act, a ``hint`` that says how.
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 
 
@@ -31,7 +32,8 @@ class Rc(IntEnum):
 class OmpdError(Exception):
     """Base of every error that this package raises on purpose.
 
-    ``hint`` says what the user can do about it, in one or more sentences, or is ``""``.
+    ``hint`` says what the user can do about it, in one or more sentences, or is ``""``. From Python 3.11 on a traceback
+    ends with it.
     """
 
     rc: Rc = Rc.ERROR
@@ -39,6 +41,8 @@ class OmpdError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint and sys.version_info >= (3, 11):
+            self.add_note(f"hint: {hint}")
 
 
 # What the user handed in
@@ -121,6 +125,10 @@ class MemoryFault(TargetError):
 
 class TargetGone(TargetError):
     """The target ended or was closed."""
+
+
+class TimeLimit(TargetError):
+    """The program did not come in time to where, or to what, it was run for. It can be queried."""
 
 
 class BadFile(TargetError):

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ompd.errors import Unavailable
 from ompd.model import (
     Answer,
     CheckAnswer,
@@ -20,21 +27,45 @@ from ompd.model import (
 )
 from ompd.questions import doctor, icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
 from ompd.session import Session
+from ompd.session.waiting import INTERVAL, SECONDS, STABLE, wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_Answer = TypeVar("_Answer", bound=Answer[Any])
+_T = TypeVar("_T")
+# Old names of what is listed under its new one.
+_OLD = frozenset(("ask_variable",))
+_QUERIES = re.compile("ask(_[a-z]+)?")
+_PUBLIC = ("close", "process", "runtimes", "snapshot", "wait_until")
 
 
 class Inspection(Session):
     """A stopped program and the queries on it. Each returns frozen records (:mod:`ompd.model`)."""
 
+    _running_methods: tuple[str, ...] = ()
+    """The names of methods that run the program, which some kinds of session have."""
+
+    def __dir__(self) -> list[str]:
+        """Return what docs/api.md calls public."""
+        queries = {name for name in dir(type(self)) if _QUERIES.fullmatch(name)} - _OLD
+        return sorted(queries | {*_PUBLIC, *self._running_methods})
+
+    def __repr__(self) -> str:
+        """Return the target, for a person."""
+        text = f"session on {self.target.name}" + ("" if self._is_open else ", closed")
+        return f"<{repr(text)[1:-1]}>"
+
     def ask_runtimes(self) -> Answer[RuntimeRecord]:
         """Return the OpenMP runtimes of the process."""
-        return self.ask(runtimes.ask)
+        return _answer_of("runtimes", self.ask(runtimes.ask))
 
     def ask_threads(self) -> Answer[ThreadRecord]:
         """Return one row for each thread of the process.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return self.ask(threads.ask)
+        return _answer_of("threads", self.ask(threads.ask))
 
     def ask_why(self, samples: int = 2, interval: float = 0.5) -> WhyAnswer:
         """Return the reasons why threads do not go on, the one to read first in front, and the graph they rest on.
@@ -45,44 +76,50 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         earlier = why.look_before(self, samples, interval)
-        return self.ask(lambda session: why.ask(session, earlier))
+        return _answer_of("why", self.ask(lambda session: why.ask(session, earlier)))
 
     def ask_parallel(self) -> Answer[ParallelRecord]:
         """Return the parallel regions that are being executed, enclosing ones before those they enclose.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return self.ask(regions.ask)
+        return _answer_of("parallel", self.ask(regions.ask))
 
     def ask_tasks(self) -> Answer[TaskRecord]:
         """Return the tasks, each after the task that generated it.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return self.ask(tasks.ask)
+        return _answer_of("tasks", self.ask(tasks.ask))
 
-    def ask_stacks(self, *, raw: bool = False, fold: bool = False, thread: int | None = None) -> Answer[StackRecord]:
+    def ask_stacks(
+        self, *, raw: bool = False, fold: bool = False, thread: int | None = None, locals: bool = False
+    ) -> Answer[StackRecord]:
         """Return the stack of each thread as the source reads, a worker's continued by that of the thread that started
         its region.
 
         :param raw: all frames of each thread's own stack instead
         :param fold: group threads with equal stacks in one row
         :param thread: only the thread with this native id or, if there is none, threads with this thread number
+        :param locals: add the variables of your functions' frames
         :raises BadInput: if there is no such thread
         :raises NoAnswer: if the target has no threads
         """
-        return self.ask(lambda session: stacks.ask(session, raw=raw, fold=fold, thread=thread))
+        return _answer_of(
+            "stack",
+            self.ask(lambda session: stacks.ask(session, raw=raw, fold=fold, thread=thread, locals=locals)),
+        )
 
     def ask_icvs(self) -> Answer[IcvRecord]:
         """Return each internal control variable for each handle of its scope.
 
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return self.ask(icvs.ask)
+        return _answer_of("icvs", self.ask(icvs.ask))
 
     def ask_doctor(self) -> DoctorAnswer:
         """Return what keeps answers on this target from being better, the risks of the process, and what mends each."""
-        return self.ask(doctor.ask)
+        return _answer_of("doctor", self.ask(doctor.ask))
 
     def ask_check(self) -> CheckAnswer:
         """Return where the library for debuggers that this session was opened with differs from our own plugin, and
@@ -92,9 +129,9 @@ class Inspection(Session):
         """
         from ompd.questions.check import answering  # noqa: PLC0415  no other query needs a library
 
-        return self.ask(answering.ask)
+        return _answer_of("check", self.ask(answering.ask))
 
-    def ask_variable(
+    def ask_var(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
     ) -> VariableAnswer:
         """Return a variable, or a part of one, in each thread.
@@ -107,7 +144,17 @@ class Inspection(Session):
         :raises NoAnswer: if there is no such variable, or more than one
         :raises BadInput: if it has no such part
         """
-        return self.ask(lambda session: variables.ask(session, name, format=format, stats=stats, elements=elements))
+        return _answer_of(
+            "var",
+            self.ask(lambda session: variables.ask(session, name, format=format, stats=stats, elements=elements)),
+        )
+
+    def ask_variable(
+        self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
+    ) -> VariableAnswer:
+        """Return what :meth:`ask_var` does. This is its old name, which will go."""
+        warnings.warn("ask_variable() is now ask_var()", DeprecationWarning, stacklevel=2)
+        return self.ask_var(name, format=format, stats=stats, elements=elements)
 
     def snapshot(
         self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False
@@ -119,3 +166,36 @@ class Inspection(Session):
         :raises BadFile: if it cannot be written there
         """
         return snapshot.take_snapshot(self, path, data_limit=data_limit, keep_environment=keep_environment)
+
+    def wait_until(
+        self,
+        predicate: Callable[[Self], _T],
+        *,
+        stable: int = STABLE,
+        interval: float = INTERVAL,
+        seconds: float = SECONDS,
+    ) -> _T:
+        """Look at the process again and again until *predicate*, called with this session, has returned something true
+        *stable* times in a row, and return that. What it reads in one call is of one moment.
+
+        While there is no answer yet (no runtime has been loaded, the process did not stop in time), that counts as
+        false.
+
+        :param interval: how long the process runs between two looks, in seconds
+        :param seconds: how long to wait in all
+        :raises BadInput: if one of the numbers makes no sense
+        :raises TargetGone: if the program ended
+        :raises TimeLimit: if it took longer than *seconds*
+        :raises Unavailable: if *predicate* is false of a core file, which does not change
+        """
+        return wait_until(self, predicate, self._let_run, stable=stable, interval=interval, seconds=seconds)
+
+    def _let_run(self, seconds: float) -> None:
+        # Returns after the process has run for so long; a live one does so anyway.
+        if self.target.kind == "core":
+            raise Unavailable("a core file does not change, and what is waited for is not so in it")
+        time.sleep(seconds)
+
+
+def _answer_of(query: str, answer: _Answer) -> _Answer:
+    return replace(answer, query=query)

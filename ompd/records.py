@@ -48,10 +48,10 @@ def record(cls: Any = None, /, *, eq: bool = True, kw_only: bool = False, slots:
 def _made(cls: Any, eq: bool, kw_only: bool, slots: bool) -> Any:
     own = cls.__dict__
     made: Any = dataclass(slots=slots, repr=False, eq=False, kw_only=kw_only)(cls)
-    if "__repr__" not in own:
+    if "__repr__" not in own and made.__repr__ is object.__repr__:
         made.__repr__ = _repr
     if eq and "__eq__" not in own:
-        made.__record_key__ = attrgetter(*made.__dataclass_fields__)
+        made.__record_key__ = attrgetter(*(known.name for known in made.__dataclass_fields__.values() if known.compare))
         made.__eq__ = _eq
         made.__hash__ = _hash
     return made

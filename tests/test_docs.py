@@ -29,15 +29,16 @@ TOLD = {"hang": ("wait_lock", "is in a region of simulate at level 1", "waited f
 
 
 @pytest.mark.parametrize("mode", ["debug", "neither"])
-def test_the_examples_of_the_python_page_run(mode: str) -> None:
+def test_the_examples_of_the_python_page_run(mode: str, tmp_path: Path) -> None:
     core = stopped("hang", mode=mode)
-    namespace = {"CORE": str(core.core), "NAME": "thread_count"}
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with running("hang", mode=mode, folder=tmp_path) as live, contextlib.redirect_stdout(printed):
+        namespace = {"CORE": str(core.core), "NAME": "thread_count", "PID": live.pid}
         for example in EXAMPLES:
             exec(example, namespace)
     (blocked,) = [t["native_thread_id"] for t in core.truth["threads"] if t["blocked_in"] == "lock"]
-    assert f"waited for: [{blocked}]" in printed.getvalue()
+    assert f"waited for: [{blocked}]" in printed.getvalue() and "still at report_progress\n" in printed.getvalue()
+    assert re.search(r"^5 threads, \d{4,} bytes of JSON$", printed.getvalue(), re.MULTILINE)
     assert all(text in printed.getvalue() for text in TOLD["hang"])
 
 

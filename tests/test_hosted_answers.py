@@ -180,9 +180,9 @@ def test_variables_are_numbers_texts_and_lists_in_any_scope(session: Inspection)
 
 
 def test_a_variable_of_which_the_runtime_may_have_copies_is_unknown(session: Inspection) -> None:
-    own = session.ask_variable("own").rows
+    own = session.ask_var("own").rows
     assert sorted(row.value for row in own if row.runtime is not None) == [10, 12, 20, 21]
-    reasons = {row.unavailable["value"] for row in session.ask_variable("lock").rows}
+    reasons = {row.unavailable["value"] for row in session.ask_var("lock").rows}
     assert reasons == {f"{NO_CALL}whether a runtime keeps copies of a variable for each thread"}
 
 

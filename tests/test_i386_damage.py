@@ -34,7 +34,7 @@ def test_a_core_that_is_cut_off_tells_nothing_false(tmp_path: Path) -> None:
     with ompd.open_core(str(taken.core)) as session:
         intact = {
             "stack": as_json("stack", session.ask_stacks(raw=True)),
-            "var": as_json("var", session.ask_variable("own_int")),
+            "var": as_json("var", session.ask_var("own_int")),
         }
     end_of_notes = max(s["p_offset"] + s["p_filesz"] for s in ELFFile(io.BytesIO(whole)).iter_segments("PT_NOTE"))
     chance = random.Random(386)
@@ -50,7 +50,7 @@ def test_a_core_that_is_cut_off_tells_nothing_false(tmp_path: Path) -> None:
         for command, whole_answer in intact.items():
             try:
                 with ompd.open_core(str(cut), exe=str(taken.program)) as session:
-                    asked = session.ask_stacks(raw=True) if command == "stack" else session.ask_variable("own_int")
+                    asked = session.ask_stacks(raw=True) if command == "stack" else session.ask_var("own_int")
                     answer = as_json(command, asked)
             except OmpdError:
                 answer = None

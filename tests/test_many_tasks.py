@@ -17,7 +17,7 @@ from ompd_stub.tasks import Task as TaskOfStub
 from ompd.debugger.memory import TargetMemory
 from ompd.inspection import Inspection
 from ompd.model import Answer, TaskRecord
-from ompd.render import json as rendering
+from ompd.model import json as rendering
 from ompd.render.json import format_answer
 from ompd.runtimes.libgomp.handles import Task as TaskOfLibgomp
 from ompd.runtimes.libomp.teams.heads import Heads

@@ -67,10 +67,10 @@ def test_a_name_that_the_loader_has_too_is_not_taken_for_its(compiler: str) -> N
     with ompd.open_core(core) as session:
         # Debian's loader has a static variable of that name, and this program a local one.
         with pytest.raises(NoAnswer, match="no variable data of the program or its libraries") as caught:
-            session.ask_variable("data")
+            session.ask_var("data")
         assert "has a local variable data: ompd stack --locals" in caught.value.hint
         (named,) = re.findall(r"\S+::data", caught.value.hint)
-        (row, *_) = session.ask_variable(named).rows
+        (row, *_) = session.ask_var(named).rows
         assert row.name == "data" and "ld-linux" in row.module
         local = {
             variable.name
@@ -84,11 +84,11 @@ def test_a_name_that_the_loader_has_too_is_not_taken_for_its(compiler: str) -> N
 def test_a_name_of_the_c_library_is_told_qualified() -> None:
     with ompd.open_core(failed("null").core) as session:
         with pytest.raises(NoAnswer, match=r"no variable environ of the program") as caught:
-            session.ask_variable("environ")
+            session.ask_var("environ")
         assert caught.value.hint.endswith("have variables of their own: libc.so.6::environ")
-        values = {row.text for row in session.ask_variable("libc.so.6::environ").rows}
+        values = {row.text for row in session.ask_var("libc.so.6::environ").rows}
         with pytest.raises(NoAnswer) as plain:
-            session.ask_variable("no_such_name")
+            session.ask_var("no_such_name")
     assert len(values) == 1 and "0x" in str(values.pop())
     assert "local variable" not in plain.value.hint and "C library" not in plain.value.hint
 

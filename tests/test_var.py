@@ -83,13 +83,13 @@ def test_a_snapshot_tells_the_same_or_why_not(name: str, tmp_path: Path) -> None
     with ompd.open_core(file) as session:
         check(session, told, name, lacking="m::mal")
         if name.startswith("fortran"):  # what lies behind a descriptor, on the heap, is not kept
-            for row in session.ask_variable("m::mal").rows:
+            for row in session.ask_var("m::mal").rows:
                 assert row.value is None and "leaves out" in row.unavailable["value"]
     with ompd.open_core(told.core) as session:
         session.snapshot(file, data_limit=0)
     with ompd.open_core(file) as session:
         whole = "global" if name.startswith("threads") else "m::shared"
-        for row in session.ask_variable(whole).rows:
+        for row in session.ask_var(whole).rows:
             fact = next(t["variables"][whole] for t in told.threads if whole in t["variables"])
             assert row.address == fact["address"]
             if row.value is None:
@@ -120,7 +120,7 @@ def test_where_gdb_shows_the_primary_threads_copy_everywhere(name: str) -> None:
         shown = {int(value) for value in re.findall(r"^\$\d+ = (-?\d+)$", said, re.MULTILINE)}
         assert shown == {values[0]}, said  # gdb's answer: one value for all threads
     with ompd.open_core(told.core) as session:
-        rows = [row for row in session.ask_variable(variable).rows if row.thread_num is not None]
+        rows = [row for row in session.ask_var(variable).rows if row.thread_num is not None]
     assert {row.thread_num: row.value for row in rows} == {n: v for n, v in values.items() if n >= 0}
     assert len({row.value for row in rows}) == 4
 
@@ -129,7 +129,7 @@ def test_a_variable_in_a_team_that_was_not_touched_has_no_storage_yet() -> None:
     for name in ("threads-clang-fnoopenmp-use-tls", "threads-clang-femulated-tls"):
         told = stopped(RECIPES[name][0], 4)
         with ompd.open_core(told.core) as session:
-            rows = {row.thread_num: row for row in session.ask_variable("rare").rows if row.runtime is not None}
+            rows = {row.thread_num: row for row in session.ask_var("rare").rows if row.runtime is not None}
         assert rows[1].value == 78
         for number in (2, 3):
             assert (rows[number].address, rows[number].value, dict(rows[number].unavailable)) == (None, None, {})
@@ -142,9 +142,9 @@ def test_variables_that_code_initialises_are_said_to_be_so_or_not() -> None:
         told = stopped(RECIPES[f"members-{compiler}"][0], 4)
         with ompd.open_core(told.core) as session:
             for variable, divisor in (("dynamic", 2), ("Class::method::local", 3)):
-                rows = session.ask_variable(variable).rows
+                rows = session.ask_var(variable).rows
                 assert [row.initialized for row in rows] == [row.thread_num % divisor == 0 for row in rows]
-            assert {row.initialized for row in session.ask_variable("ns::hidden").rows} == {None}
+            assert {row.initialized for row in session.ask_var("ns::hidden").rows} == {None}
 
 
 # Names
@@ -174,7 +174,7 @@ def values(answer: VariableAnswer) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["tp", "threads.c::tp", "'threads.c'::tp", "::tp", "threads::tp", " tp "])
 def test_ways_to_name_a_variable_of_c(threads: Inspection, name: str) -> None:
-    assert values(threads.ask_variable(name)) == [5, 15, 25, 35]
+    assert values(threads.ask_var(name)) == [5, 15, 25, 35]
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_ways_to_name_a_variable_of_c(threads: Inspection, name: str) -> None:
     ["ns::Base::shared", "Base::shared", "shared", "members.cc::ns::Base::shared", "members.cc::shared"],
 )
 def test_ways_to_name_a_member_of_a_class(members: Inspection, name: str) -> None:
-    answer = members.ask_variable(name)
+    answer = members.ask_var(name)
     assert values(answer) == [10, 11, 12, 13]
     assert answer.rows[0].name == "ns::Base::shared"
 
 
 @pytest.mark.parametrize("name", ["ns::inlined", "ns::v1::inlined", "ns::hidden", "counted<int>::calls"])
 def test_scopes_that_the_source_may_leave_out(members: Inspection, name: str) -> None:
-    assert len(values(members.ask_variable(name))) == 4
+    assert len(values(members.ask_var(name))) == 4
 
 
 @pytest.mark.parametrize(
@@ -198,65 +198,65 @@ def test_scopes_that_the_source_may_leave_out(members: Inspection, name: str) ->
 def test_ways_to_name_a_member_of_a_common_block(fortran: Inspection, name: str) -> None:
     if name == "main::first":
         name = "MAIN__::first"
-    answer = fortran.ask_variable(name)
+    answer = fortran.ask_var(name)
     assert values(answer) == [1, 101, 201, 301]
     assert answer.rows[0].name == "/block/first"
 
 
 def test_a_whole_common_block(fortran: Inspection) -> None:
     for name in ("/block/", "block", "/Block/"):
-        answer = fortran.ask_variable(name)
+        answer = fortran.ask_var(name)
         assert values(answer)[2] == {"first": 201, "three": [1, -2, 3], "last": 2.25}
         assert answer.rows[2].text == "( first = 201, three = (1, -2, 3), last = 2.25 )"
 
 
 @pytest.mark.parametrize("name", ["m::mtp", "mtp", "MTP", "M::Mtp"])
 def test_ways_to_name_a_variable_of_a_module(fortran: Inspection, name: str) -> None:
-    assert values(fortran.ask_variable(name)) == [4, 5, 6, 7]
+    assert values(fortran.ask_var(name)) == [4, 5, 6, 7]
 
 
 def test_parts_of_variables(threads: Inspection, fortran: Inspection, members: Inspection) -> None:
-    whole = threads.ask_variable("stp").rows[1]
-    assert threads.ask_variable("stp[1]").rows[1].address == (whole.address or 0) + 8
-    assert values(threads.ask_variable("stp[1]")) == [0.0, 0.25, 0.5, 0.75]
-    assert values(threads.ask_variable("pt.y")) == [0, *(-1000000000000 * n for n in (1, 2, 3))]
-    assert values(threads.ask_variable("pt.name[1]")) == [ord(str(n)) for n in range(4)]
-    assert values(threads.ask_variable("*pointer")) == [5, 15, 25, 35]
-    assert values(threads.ask_variable("pointer[0]")) == [5, 15, 25, 35]
-    assert values(fortran.ask_variable("mthree(0)")) == [0, 1, 2, 3]
-    assert values(fortran.ask_variable("mal(1)")) == [0, 1, 2, 3]
-    assert values(members.ask_variable("dynamic.value"))[::2] == [43, 43]
+    whole = threads.ask_var("stp").rows[1]
+    assert threads.ask_var("stp[1]").rows[1].address == (whole.address or 0) + 8
+    assert values(threads.ask_var("stp[1]")) == [0.0, 0.25, 0.5, 0.75]
+    assert values(threads.ask_var("pt.y")) == [0, *(-1000000000000 * n for n in (1, 2, 3))]
+    assert values(threads.ask_var("pt.name[1]")) == [ord(str(n)) for n in range(4)]
+    assert values(threads.ask_var("*pointer")) == [5, 15, 25, 35]
+    assert values(threads.ask_var("pointer[0]")) == [5, 15, 25, 35]
+    assert values(fortran.ask_var("mthree(0)")) == [0, 1, 2, 3]
+    assert values(fortran.ask_var("mal(1)")) == [0, 1, 2, 3]
+    assert values(members.ask_var("dynamic.value"))[::2] == [43, 43]
 
 
 @pytest.mark.parametrize("name", ["tp.x", "pt.z", "stp[3]", "stp[-1]", "*tp", "pt->x", "tp[0]", "pt.name.x"])
 def test_parts_that_there_are_not(threads: Inspection, name: str) -> None:
     with pytest.raises(BadInput):
-        threads.ask_variable(name)
+        threads.ask_var(name)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "1x", "a b", "x.", "x[", "x[y]", "/block", "x::", "*", "a..b", "\x1b[2J"])
 def test_what_is_no_name(threads: Inspection, name: str) -> None:
     with pytest.raises(BadInput):
-        threads.ask_variable(name)
+        threads.ask_var(name)
 
 
 def test_several_variables_of_a_name_are_listed(threads: Inspection, members: Inspection) -> None:
     with pytest.raises(NoAnswer, match=r"any of 2 variables: count::limit, count_again::limit"):
-        threads.ask_variable("limit")
+        threads.ask_var("limit")
     with pytest.raises(NoAnswer, match=r"counted<double>::calls, counted<int>::calls"):
-        members.ask_variable("counted::calls")
+        members.ask_var("counted::calls")
     with pytest.raises(NoAnswer, match="kept") as raised:
-        members.ask_variable("kept")
+        members.ask_var("kept")
     for name in re.findall(r"ns::Box<[^>]+>::kept", str(raised.value)):
-        assert len(values(members.ask_variable(name))) == 4
+        assert len(values(members.ask_var(name))) == 4
 
 
 def test_of_a_name_that_there_is_not_near_ones_are_told(threads: Inspection) -> None:
     with pytest.raises(NoAnswer, match="no variable natve") as raised:
-        threads.ask_variable("natve")
+        threads.ask_var("natve")
     assert "native" in raised.value.hint
     with pytest.raises(NoAnswer):
-        threads.ask_variable("other_local")  # a local variable is none in static storage
+        threads.ask_var("other_local")  # a local variable is none in static storage
 
 
 def test_without_debug_information_nothing_is_taken_for_a_number(tmp_path: Path) -> None:
@@ -265,38 +265,38 @@ def test_without_debug_information_nothing_is_taken_for_a_number(tmp_path: Path)
     strip = ["objcopy", "--strip-debug", str(told.program), str(bare)]
     subprocess.run(strip, check=True, env=clean_environment())
     with ompd.open_core(told.core, exe=bare) as session:
-        rows = {row.native_thread_id: row for row in session.ask_variable("tp").rows}
+        rows = {row.native_thread_id: row for row in session.ask_var("tp").rows}
         for thread in told.threads:
             fact = thread["variables"].get("tp")
             row = rows[thread["id"]]
             assert row.mechanism == "tls" and row.type is None and "no debug information" in row.unavailable["type"]
             if fact is not None:
                 assert (row.address, row.value) == (fact["address"], f"{fact['value']:#010x}")
-        assert session.ask_variable("pt").rows[0].value[0] == f"{0:#018x}"
+        assert session.ask_var("pt").rows[0].value[0] == f"{0:#018x}"
         with pytest.raises(BadInput, match="no debug information"):
-            session.ask_variable("pt.x")
+            session.ask_var("pt.x")
 
 
 # What values have in common, formats, and how they are shown
 
 
 def test_values_that_stand_out_are_marked(threads: Inspection) -> None:
-    rows = threads.ask_variable("count_again::again").rows
+    rows = threads.ask_var("count_again::again").rows
     assert [row.outlier for row in rows] == [row.runtime is None for row in rows]  # 202 in the team, 200 outside
-    assert not any(row.outlier for row in threads.ask_variable("tp").rows)
-    assert not any(row.outlier for row in threads.ask_variable("global").rows)
+    assert not any(row.outlier for row in threads.ask_var("tp").rows)
+    assert not any(row.outlier for row in threads.ask_var("global").rows)
 
 
 def test_statistics(threads: Inspection) -> None:
-    stats = threads.ask_variable("tp", stats=True).stats
+    stats = threads.ask_var("tp", stats=True).stats
     assert stats is not None
     numbers = sorted([5, 15, 25, 35, 5])
     assert (stats.count, stats.minimum, stats.maximum, stats.mean) == (5, 5, 35, sum(numbers) / 5)
     assert sorted(len(value.threads) for value in stats.distinct) == [1, 1, 1, 2]
     assert sum(len(value.threads) for value in stats.distinct) == 5
-    texts = threads.ask_variable("text", stats=True).stats
+    texts = threads.ask_var("text", stats=True).stats
     assert texts is not None and texts.mean is None and texts.minimum is None
-    assert threads.ask_variable("tp").stats is None
+    assert threads.ask_var("tp").stats is None
 
 
 def test_formats_are_gdbs(threads: Inspection) -> None:
@@ -310,20 +310,18 @@ def test_formats_are_gdbs(threads: Inspection) -> None:
         first = told.threads[0] if told.threads[0]["number"] == 0 else next(t for t in told.threads if t["number"] == 0)
         for name, text in zip(names, shown, strict=True):
             row = next(
-                row
-                for row in threads.ask_variable(name, format=letter or None).rows
-                if row.native_thread_id == first["id"]
+                row for row in threads.ask_var(name, format=letter or None).rows if row.native_thread_id == first["id"]
             )
             assert row.text == text, (name, letter)
 
 
 def test_a_part_of_a_long_array_is_enough(threads: Inspection) -> None:
-    row = threads.ask_variable("text", elements=3).rows[0]
+    row = threads.ask_var("text", elements=3).rows[0]
     assert (row.value, row.text, row.truncated) == ("thr", '"thr"...', True)
     with pytest.raises(BadInput):
-        threads.ask_variable("text", elements=0)
+        threads.ask_var("text", elements=0)
     with pytest.raises(BadInput):
-        threads.ask_variable("text", format="y")
+        threads.ask_var("text", format="y")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -368,6 +366,6 @@ def test_a_process_without_openmp_has_variables_too(tmp_path: Path) -> None:
         subprocess.run([str(tmp_path / "plain")], cwd=tmp_path, check=False)
     core = next(tmp_path.glob("core*"))
     with ompd.open_core(core) as session:
-        answer = session.ask_variable("own")
+        answer = session.ask_var("own")
         assert [(row.value, row.runtime, row.mechanism) for row in answer.rows] == [(8, None, "tls")]
         assert answer.complete

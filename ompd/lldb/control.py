@@ -59,6 +59,7 @@ class LldbInspection(Inspection):
     """
 
     target: LldbTarget
+    _running_methods = ("continue_to", "events", "step_into_region")
 
     def __init__(
         self,
@@ -137,6 +138,13 @@ class LldbInspection(Inspection):
                     return
 
     # Running
+
+    def _let_run(self, seconds: float) -> None:
+        run = self._running()
+        try:
+            run.run_for(seconds)
+        finally:
+            self._renew(run)
 
     def _running(self) -> LldbRun:
         if self.target.is_core:
@@ -252,6 +260,11 @@ def launch(
     ompd_library: str | PathLike[str] | None = None,
 ) -> LldbInspection:
     """Return a session on a program that was started; see :func:`ompd.launch`."""
+    if isinstance(arguments, str | PathLike):
+        raise BadInput(
+            f"{fspath(arguments)} cannot be started: launch() takes a list, the program and its arguments",
+            hint=f"ompd.launch([{fspath(arguments)!r}])",
+        )
     environment: dict[str, str | None] = {
         **os.environ,
         **({"OMP_DEBUG": "enabled"} if omp_debug else {}),

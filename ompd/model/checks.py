@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from ompd.model.base import Record
 from ompd.model.openmp import Answer
 from ompd.records import record
 
 
 @record
-class DifferenceRecord:
+class DifferenceRecord(Record):
     """A fact in which a library and our own plugin differ.
 
     ``subject`` is what it is about: ``process``, ``thread``, ``region`` or ``task``; ``id`` is that one's id in other
@@ -33,7 +34,7 @@ class DifferenceRecord:
 
 
 @record
-class CheckedLibrary:
+class CheckedLibrary(Record):
     """A library that was compared. ``file`` is where it is, ``version`` what it says of itself. ``vendor`` and
     ``release`` are those of a library whose differences were measured, and ``what`` says where that one is from; None
     for any other. ``facts`` is how many facts were compared, of which the two agree in ``same``, entries explain
@@ -53,7 +54,7 @@ class CheckedLibrary:
 
 
 @record
-class EntrySeen:
+class EntrySeen(Record):
     """What was seen of a known difference: its ``number`` and ``title``, at how many ``places`` of this program it
     could be, and how many facts it ``explains``. ``state`` is ``seen``, ``not_here`` if this program has no place for
     it, ``not_seen``, or ``gone`` if it is not seen where this release should have it.

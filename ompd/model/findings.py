@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from ompd.model.base import Record
 from ompd.model.openmp import Answer
 from ompd.records import record
 
 
 @record
-class LoadChain:
+class LoadChain(Record):
     """Why a module is in the process.
 
     ``module`` is the target's name of it. ``modules`` are the files from where the chain begins to the module itself,
@@ -27,7 +28,7 @@ class LoadChain:
 
 
 @record
-class FindingRecord:
+class FindingRecord(Record):
     """One thing that keeps answers from being better, or that endangers the process.
 
     ``kind`` identifies it for scripts; ``area`` is ``target``, ``files``, ``process``, ``machine`` or ``installation``.

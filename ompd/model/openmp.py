@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ompd.errors import BadInput
+from ompd.model.base import Record, to_dataframe
 from ompd.model.places import Place, RegionFunction, VariableRecord, VariableStats
 from ompd.records import record
 
+if TYPE_CHECKING:
+    from ompd.model.base import DataFrame
+
 
 @record
-class DllRecord:
+class DllRecord(Record):
     """A debugger library that a runtime names in ``ompd_dll_locations``.
 
     ``plugin`` is the kind of ompd's plugin that the name selects, None for none. ``suitable`` says whether the library
@@ -28,7 +33,7 @@ class DllRecord:
 
 
 @record
-class RuntimeRecord:
+class RuntimeRecord(Record):
     """An OpenMP runtime in the process.
 
     ``kind`` is ``libomp``, ``libiomp5``, ``libgomp``, ``stub`` or ``unknown``; ``version`` its own version; ``file``
@@ -57,7 +62,7 @@ class RuntimeRecord:
 
 
 @record
-class TargetRecord:
+class TargetRecord(Record):
     """The target of a query. ``kind`` is ``core``, ``live``, ``lldb`` or ``gdb``, or ``machine`` where ``doctor`` has
     none; ``signal`` the signal that ended it, by number and name.
 
@@ -87,11 +92,13 @@ Row = TypeVar("Row")
 
 
 @record
-class Answer(Generic[Row]):
+class Answer(Record, Generic[Row]):
     """The rows of one query, and what was not readable.
 
     ``complete`` is False if something in the target could not be read or contradicted itself; ``warnings`` then says
     what. Facts that this kind of target does not have do not count: they are listed in their row's ``unavailable``.
+    ``query`` is the command of which this is the answer, ``""`` if it is of none. An answer can be iterated over, and
+    has as many items as rows: one without rows is false.
     """
 
     target: TargetRecord
@@ -99,10 +106,48 @@ class Answer(Generic[Row]):
     rows: tuple[Row, ...]
     complete: bool
     warnings: tuple[str, ...]
+    query: str = field(default="", kw_only=True, compare=False)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Return an iterator over the rows."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        """Return what this answers and how much of it there is, for a person."""
+        rows = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
+        kind = f" of {type(self.rows[0]).__name__}" if self.rows else ""
+        target = self.target
+        name = target.file or (f"process {target.process_id}" if target.process_id is not None else target.kind)
+        known = "complete" if self.complete else f"incomplete: {self.warnings[0] if self.warnings else 'unknown why'}"
+        text = f"{type(self).__name__} {self.query}: {rows}{kind}, {name}, {known}"
+        return f"<{repr(text)[1:-1]}>"
+
+    def to_json(self) -> str:
+        """Return what the command prints with ``--json``: the text of one object (``ompd schema COMMAND``).
+
+        :raises BadInput: if no command has such an answer
+        """
+        from ompd.model.json import format_answer  # noqa: PLC0415  few queries are for JSON
+
+        if not self.query:
+            raise BadInput("this is the answer of no command")
+        return format_answer(self.query, self)
+
+    def to_dataframe(self) -> DataFrame:
+        """Return the rows as a table of pandas, with a column for each member, and for each one of a record in a row
+        (``where.line``).
+
+        :raises Unsupported: if pandas is not installed
+        """
+        return to_dataframe(self.rows)
 
 
 @record
-class Wait:
+class Wait(Record):
     """What a thread waits for.
 
     ``kind`` is ``barrier``, ``lock``, ``critical``, ``ordered``, ``doacross``, ``atomic``, ``taskwait``, ``taskgroup``,
@@ -143,7 +188,7 @@ class Wait:
 
 
 @record
-class OutsideRecord:
+class OutsideRecord(Record):
     """What a thread is outside of the target region that it executes itself: ``thread_num`` among the ``team_size``
     threads of the region ``parallel`` at ``level``, and the ``task`` that encountered the target construct. Outside of
     all regions ``parallel`` is None, and the thread is number 0 of 1 at level 0.
@@ -157,7 +202,7 @@ class OutsideRecord:
 
 
 @record
-class OwnStateRecord:
+class OwnStateRecord(Record):
     """A thread's state as its runtime has noted it: its ``number`` there, and its ``name`` without a prefix."""
 
     number: int
@@ -165,7 +210,7 @@ class OwnStateRecord:
 
 
 @record(kw_only=True)
-class ThreadRecord:
+class ThreadRecord(Record):
     """A thread of the process at this stop; a thread outside of OpenMP has no ``runtime``.
 
     ``thread_num`` is its number in its team, 0 for the primary thread; ``team_size``, ``level`` and ``active_level``
@@ -219,7 +264,7 @@ class ThreadRecord:
 
 
 @record
-class ParallelRecord:
+class ParallelRecord(Record):
     """A parallel region that is being executed.
 
     ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
@@ -241,7 +286,7 @@ class ParallelRecord:
 
 
 @record
-class TaskFrame:
+class TaskFrame(Record):
     """A frame of ``ompt_frame_t``: ``address`` on the stack; ``flags`` (OMPT's) say whose frame it is and what the
     address is, None if a library does not tell them.
     """
@@ -251,7 +296,7 @@ class TaskFrame:
 
 
 @record
-class DependenceRecord:
+class DependenceRecord(Record):
     """An item of a task's ``depend`` clause: its ``address``, the variable there as ``symbol`` (with an offset, as
     ``x+0x8``; None if no symbol covers it), and ``access``, ``in`` or ``out`` (any other than ``in``), None if the
     runtime does not record it.
@@ -263,7 +308,7 @@ class DependenceRecord:
 
 
 @record
-class TaskWaitRecord:
+class TaskWaitRecord(Record):
     """What a task that no thread executes waits for.
 
     ``kind`` is ``dependence`` or ``event``. A ``waiting`` task depends on ``count`` tasks that are not complete;
@@ -279,7 +324,7 @@ class TaskWaitRecord:
 
 
 @record
-class TaskRecord:
+class TaskRecord(Record):
     """A task.
 
     ``kind`` is ``initial``, ``implicit`` or ``explicit``. ``thread`` is the native id of the thread that executes or
@@ -315,7 +360,7 @@ class TaskRecord:
 
 
 @record
-class IcvRecord:
+class IcvRecord(Record):
     """An internal control variable: its ``name`` with hyphens, its ``scope``, and its ``value`` for one ``handle``.
 
     ``handle`` is the id of the runtime, a thread's native id, or the id of a region or task, depending on ``scope``.
@@ -331,7 +376,7 @@ class IcvRecord:
 
 
 @record
-class SnapshotRecord:
+class SnapshotRecord(Record):
     """A snapshot that was written: its file, its size and contents in bytes.
 
     ``modules`` are those whose symbols, unwind tables and debug information it holds; ``problems`` what it lacks.

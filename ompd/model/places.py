@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from ompd.model.base import Record
 from ompd.records import record
 
 
 @record
-class Place:
+class Place(Record):
     """A place in the code. ``function`` is the name in the source if debug information has it, else the symbol's name.
 
     ``line`` counts from 1. ``file`` is the name in the debug information. Without debug information both are None.
@@ -30,7 +31,7 @@ class Place:
 
 
 @record
-class RegionFunction:
+class RegionFunction(Record):
     """The function that the compiler made of a region's code: where it starts, and its ``construct``.
 
     ``unproven`` is as in :class:`Place`.
@@ -45,7 +46,7 @@ class RegionFunction:
 
 
 @record
-class Construct:
+class Construct(Record):
     """The construct of a function that a compiler made: ``kind`` is ``parallel``, ``task``, ``taskloop``, ``target`` or
     ``teams``, None if it is unknown. ``file`` and ``line`` are where it begins, as in :class:`Place`.
     """
@@ -56,7 +57,7 @@ class Construct:
 
 
 @record
-class LoopIteration:
+class LoopIteration(Record):
     """Where a thread is in a worksharing loop: the ``number`` of the iteration, counted from 0 over the whole loop, and
     the ``first`` and ``last`` of the range that the thread was given.
     """
@@ -67,7 +68,7 @@ class LoopIteration:
 
 
 @record
-class LocalRecord:
+class LocalRecord(Record):
     """A variable or parameter of a frame.
 
     ``value``, ``text`` and ``truncated`` are as in :class:`VariableRecord`; ``address`` is None for a variable that is
@@ -93,7 +94,7 @@ class LocalRecord:
 
 
 @record
-class StackFrame:
+class StackFrame(Record):
     """One frame of a stack as the source reads; inlined functions have frames, too.
 
     ``function``, ``file`` and ``line`` are the source's: code that a compiler put into a function of its own belongs to
@@ -133,7 +134,7 @@ class StackFrame:
 
 
 @record
-class StackRecord:
+class StackRecord(Record):
     """The stack of a thread, innermost frame first; a thread outside of OpenMP has no ``runtime``.
 
     After a worker's own frames follow those of another ``thread``: of the task that encountered the region's construct,
@@ -172,7 +173,7 @@ FORMATS = ("x", "d", "u", "o", "t", "c", "f", "s", "a", "z")
 
 
 @record(kw_only=True)
-class VariableRecord:
+class VariableRecord(Record):
     """A variable, or a part of one, in one thread.
 
     ``mechanism`` says how threads have copies: ``tls`` (thread-local storage), ``cached`` (copies that the OpenMP
@@ -209,7 +210,7 @@ class VariableRecord:
 
 
 @record
-class DistinctValue:
+class DistinctValue(Record):
     """A value as in :class:`VariableRecord`, and the native ids of the threads that have it."""
 
     value: Any
@@ -218,7 +219,7 @@ class DistinctValue:
 
 
 @record
-class VariableStats:
+class VariableStats(Record):
     """Statistics of a variable's values: how many threads have one, and the distinct values, the most frequent first.
 
     ``minimum``, ``maximum`` and ``mean`` are for numbers, None for other values. ``outliers`` are the native ids of

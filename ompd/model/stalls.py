@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from ompd.model.base import Record
 from ompd.model.openmp import Answer
 from ompd.model.places import DistinctValue, Place, StackRecord
 from ompd.records import record
@@ -18,7 +19,7 @@ CONFIDENCES = ("proven", "likely", "possible", "unknown")
 
 
 @record(kw_only=True)
-class SystemWait:
+class SystemWait(Record):
     """What a thread waits for outside of OpenMP, by its system call and the C library's objects.
 
     ``kind`` is ``mutex``, ``condition``, ``join``, ``semaphore``, ``rwlock``, ``pthread_barrier``, ``once``, ``futex``
@@ -52,7 +53,7 @@ class SystemWait:
 
 
 @record(kw_only=True)
-class HeldRecord:
+class HeldRecord(Record):
     """A construct or lock inside of which a thread stands by the code of its frames: reasoning.
 
     ``kind`` is ``lock``, ``nest_lock``, ``critical``, ``atomic``, ``ordered``, ``single``, ``master``, ``masked``,
@@ -70,7 +71,7 @@ class HeldRecord:
 
 
 @record(kw_only=True)
-class SchedulingRecord:
+class SchedulingRecord(Record):
     """Where a thread waits and may execute other tasks meanwhile.
 
     ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end) or ``dependence``; ``task`` is the id of the task
@@ -94,7 +95,7 @@ class SchedulingRecord:
 
 
 @record
-class Evidence:
+class Evidence(Record):
     """Something that was read or seen, on which a verdict rests.
 
     ``source`` is ``runtime`` (a counter, owner or queue word was read), ``derived`` (elimination, reasoning) or
@@ -108,7 +109,7 @@ class Evidence:
 
 
 @record
-class GraphNode:
+class GraphNode(Record):
     """A node of the wait-for graph.
 
     ``kind`` is ``thread``, ``task``, ``team``, ``barrier``, ``lock``, ``critical``, ``nest_lock``, ``ordered``,
@@ -127,7 +128,7 @@ class GraphNode:
 
 
 @record
-class GraphEdge:
+class GraphEdge(Record):
     """An edge of the wait-for graph, from ``origin`` to ``target``, by the nodes' ids.
 
     ``kind`` is ``waits_for``, ``held_by``, ``member``, ``executes``, ``child``, ``depends_on`` or ``may_run``. Edges
@@ -144,7 +145,7 @@ class GraphEdge:
 
 
 @record
-class Link:
+class Link(Record):
     """A link of a cycle or a chain: ``thread`` waits for ``object`` at ``where``; the next link's thread holds it.
 
     ``thread`` is a native id; ``threads`` those of all threads that wait in the same place, this one among them.
@@ -161,7 +162,7 @@ class Link:
 
 
 @record(kw_only=True)
-class DifferingVariable:
+class DifferingVariable(Record):
     """A variable of the function with the branch in front of a barrier, which differs between threads or may do so.
 
     ``is_read`` says that the branch's line reads it: such ones come first. ``arrived`` are the values in threads at the
@@ -181,7 +182,7 @@ class DifferingVariable:
 
 
 @record(kw_only=True)
-class VerdictRecord:
+class VerdictRecord(Record):
     """One reason why threads do not go on.
 
     ``kind`` is one of the verdicts in docs/why.md. ``stuck`` says how sure it is that the threads never go on,
@@ -215,7 +216,7 @@ class VerdictRecord:
 
 
 @record
-class GraphRecord:
+class GraphRecord(Record):
     """The wait-for graph: its nodes, and its edges by the nodes' ids."""
 
     nodes: tuple[GraphNode, ...] = ()

@@ -13,7 +13,7 @@ from typing import Any
 
 from ompd import model
 from ompd.model import layouts
-from ompd.render.json import addresses_of
+from ompd.model.base import addresses_of
 
 ROWS: Mapping[str, type[Any]] = {
     "runtimes": model.RuntimeRecord,

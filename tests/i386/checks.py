@@ -58,17 +58,17 @@ def check_variables(session: Inspection, truth: Mapping[str, Any], mechanism: st
     """Make sure that each variable lies where each thread said, and has the value that it gave it."""
     compared = 0
     for name, value in GLOBALS.items():
-        for row in session.ask_variable(name).rows:
+        for row in session.ask_var(name).rows:
             assert (row.address, row.value, row.mechanism) == (truth["globals"][name], value, "global")
             compared += 1
-    for row in session.ask_variable("a_pointer").rows:
+    for row in session.ask_var("a_pointer").rows:
         assert row.value == f"{truth['globals']['an_int']:#x}"
     for name in truth["threads"][0]["addresses"]:
         if name == "opened" and not opened:
             with pytest.raises(NoAnswer):
-                session.ask_variable(name)
+                session.ask_var(name)
             continue
-        answer = session.ask_variable(name)
+        answer = session.ask_var(name)
         assert answer.complete, answer.warnings
         rows: dict[int | None, VariableRecord] = {row.native_thread_id: row for row in answer.rows}
         assert rows.keys() == {thread["id"] for thread in truth["threads"]}

@@ -71,9 +71,9 @@ def check(session: Inspection, told: Told, name: str, *, lacking: str | None = N
             continue
         if variable in UNTOLD.get(recipe.compiler, ()) or variable in UNTOLD.get(name, ()):
             with pytest.raises(NoAnswer):
-                session.ask_variable(variable)
+                session.ask_var(variable)
             continue
-        answer = session.ask_variable(variable)
+        answer = session.ask_var(variable)
         assert answer.complete, answer.warnings
         rows = {row.native_thread_id: row for row in answer.rows}
         expected = OTHER_MECHANISMS.get(variable, mechanism)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ompd.debugger.targets.lldb.loading import load_lldb
 from ompd.debugger.targets.lldb.target import check_stopped
-from ompd.errors import BadInput, TargetError, TargetGone, Unavailable
+from ompd.errors import BadInput, TargetError, TargetGone, TimeLimit, Unavailable
 from ompd.naming import FIRST_ENTRIES, FORKS
 
 _OUTPUT_PIECE = 1 << 14
@@ -20,10 +20,6 @@ _LIBRARY_STOPS = "target.process.stop-on-sharedlibrary-events"
 
 Hit = tuple[str, int]
 """The name of a place, and the native id of the thread that came there."""
-
-
-class TimeLimit(TargetError):
-    """The program did not come to the place in time. It was stopped where it was, and can be asked."""
 
 
 class ProgramEnded(TargetGone):
@@ -63,6 +59,8 @@ class LldbRun:
         :raises BadInput: if it cannot be started
         :raises Unsupported: if there is no LLDB
         """
+        if not arguments:
+            raise BadInput("there is no program to start", hint='ompd.launch(["./a.out", "argument"])')
         lldb = load_lldb()
         debugger = lldb.SBDebugger.Create()
         debugger.SetAsync(False)
@@ -222,6 +220,20 @@ class LldbRun:
         finally:
             for _, breakpoint in (*made.items(), *others):
                 self.target.BreakpointDelete(breakpoint.GetID())
+
+    def run_for(self, seconds: float) -> None:
+        """Run for so long.
+
+        :raises TargetGone: if the program ended
+        :raises TargetError: if something else stopped it
+        """
+        check_stopped(self._lldb, self.process)
+        deadline = time.monotonic() + seconds
+        what = f"the end of {seconds:g} seconds"
+        while self._continue(deadline - time.monotonic()):
+            self._check_stop(what, True, seconds)  # a library was loaded
+        if self.process.GetState() == self._lldb.eStateExited:
+            self._check_stop(what, True, seconds)
 
     @contextmanager
     def _stopping_at_libraries(self, wanted: bool) -> Iterator[None]:

@@ -1,0 +1,144 @@
+"""What all records that queries return have in common: as a dictionary, as a person reads them, as rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ompd.errors import Unsupported
+
+if TYPE_CHECKING:
+    from pandas import DataFrame as DataFrame
+
+# JSON's numbers end at 2**53 in most readers, and people read addresses in hexadecimal: there these are strings.
+ADDRESSES = frozenset(
+    ("address", "cfa", "wait_id", "object", "tool_data", "si_addr", "event", "owner_address", "owner_value")
+)
+"""Members whose values are addresses, or words that may be."""
+
+WORDS = frozenset((("Evidence", "value"),))
+"""Members of single records whose values are words of memory, and are written like addresses."""
+# Members of single records that are names of what others have the address of.
+_NAMED = frozenset((("Link", "object"),))
+
+_MOST_SHOWN = 8
+_UNAVAILABLE = "unavailable"
+
+
+@cache
+def addresses_of(kind: Any) -> frozenset[str]:
+    """Return the members of a record of the class *kind* whose values are addresses."""
+    own = {name for record, name in WORDS if record == kind.__name__}
+    return (ADDRESSES | own) - {name for record, name in _NAMED if record == kind.__name__}
+
+
+class Record:
+    """A record that a query returns."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members by their names, with a dictionary in place of each record in them. Values stay what they
+        are: addresses are numbers, and None means what it means in the record.
+        """
+        return {field.name: _as_dict(getattr(self, field.name)) for field in _fields(self)}
+
+    def __repr__(self) -> str:
+        """Return the record for a person: members that say something, ``?`` for what exists and is unknown."""
+        return f"{type(self).__qualname__}({', '.join(self._shown())})"
+
+    def _shown(self) -> Iterator[str]:
+        unknown: Mapping[str, str] = getattr(self, _UNAVAILABLE, {})
+        kind: Any = self.__class__
+        addresses = addresses_of(kind)
+        for field in _fields(self):
+            value = getattr(self, field.name)
+            if field.name in unknown:
+                yield f"{field.name}=?"
+            elif field.name != _UNAVAILABLE and field.repr and value is not None and value != _default(field):
+                is_address = field.name in addresses and value.__class__ is int
+                yield f"{field.name}={value:#x}" if is_address else f"{field.name}={shown(value)}"
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[Field[Any], ...]:
+    return fields(kind)
+
+
+def _fields(record: Any) -> tuple[Field[Any], ...]:
+    return _fields_of(record.__class__)
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def shown(value: object) -> str:
+    """Return a value of a record for a person, with the first items of a list and without what a terminal acts on."""
+    if not isinstance(value, tuple):
+        return repr(value)
+    items = [repr(item) for item in value[:_MOST_SHOWN]]
+    if len(value) > _MOST_SHOWN:
+        items.append(f"... {len(value)} in all")
+    return f"({', '.join(items)})"
+
+
+def _as_dict(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_as_dict(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _as_dict(item) for key, item in value.items()}
+    return value
+
+
+# Tables
+
+
+def to_dataframe(rows: Sequence[Any]) -> DataFrame:
+    """Return a table with a line for each record. A record in a record has a column for each of its members, called
+    ``where.line``.
+
+    :raises Unsupported: if pandas is not installed
+    """
+    from ompd.safety.isolation import AwayFromHere  # noqa: PLC0415  for what is optional
+
+    try:
+        with AwayFromHere():
+            import pandas  # noqa: PLC0415  that is optional, and takes longer than any query
+    except ImportError as error:
+        raise Unsupported(
+            "a DataFrame needs pandas, which is not installed for this Python",
+            hint="pip install pandas, or use to_dict() of each row",
+        ) from error
+    lines = [dict(_cells(row)) for row in rows]
+    names = dict.fromkeys(name for line in lines for name in line)
+    inside = {name.rpartition(".")[0] for name in names}
+    columns = {name: [line.get(name) for line in lines] for name in names if name not in inside}
+    return pandas.DataFrame({name: pandas.Series(cells, dtype=_dtype(cells)) for name, cells in columns.items()})
+
+
+def _cells(row: Record, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for field in _fields(row):
+        value = getattr(row, field.name)
+        if isinstance(value, Record):
+            yield from _cells(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", _as_dict(value)
+
+
+def _dtype(cells: Sequence[object]) -> str:
+    # By itself pandas makes floating-point numbers of numbers beside a missing one, and addresses lose their last
+    # digits.
+    kinds = {cell.__class__ for cell in cells if cell is not None}
+    if kinds == {bool}:
+        return "boolean"
+    if kinds == {float}:
+        return "Float64"
+    numbers = [cell for cell in cells if isinstance(cell, int)]
+    if kinds != {int} or min(numbers) < -(1 << 63) or max(numbers) >= 1 << 64:
+        return "object"
+    return "Int64" if max(numbers) < 1 << 63 else "UInt64" if min(numbers) >= 0 else "object"

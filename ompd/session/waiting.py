@@ -1,0 +1,57 @@
+"""Waiting for something to be so in a process, and to stay so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ompd.errors import BadInput, NoAnswer, OmpdError, TimeLimit
+from ompd.session.session import Session
+
+STABLE, INTERVAL, SECONDS = 3, 0.1, 60.0
+
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound=Session)
+
+
+def wait_until(
+    session: _S,
+    predicate: Callable[[_S], _T],
+    let_run: Callable[[float], None],
+    *,
+    stable: int,
+    interval: float,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> _T:
+    """Return what *predicate* returns of *session* once that has been true *stable* times in a row.
+
+    :param let_run: returns when the process has run for so many seconds
+    :param clock: the time in seconds
+    :raises BadInput: if one of the numbers makes no sense
+    :raises TimeLimit: if it took longer than *seconds*
+    """
+    from ompd.debugger.targets.live.tracer import NotStopped  # noqa: PLC0415  other queries of a core need no ctypes
+
+    if stable < 1 or not 0 < interval < float("inf") or not seconds >= 0:
+        raise BadInput("stable is at least 1, interval more than 0 seconds, and seconds not negative")
+    deadline, looks, row = clock() + seconds, 0, 0
+    fault: OmpdError | None = None
+    while True:
+        looks += 1
+        try:
+            found, fault = session.ask(predicate), None
+        except (NoAnswer, NotStopped) as error:
+            fault, row = error, 0
+        else:
+            row = row + 1 if found else 0
+            if row and (row >= stable or session.target.kind == "core"):
+                return found
+        left = deadline - clock()
+        if left <= 0 and session.target.kind != "core":
+            last = str(fault) if fault is not None else f"it was so {row} times in a row, {stable} are needed"
+            raise TimeLimit(
+                f"what is waited for was not so within {seconds:g} seconds and {looks} looks: {last}"
+            ) from fault
+        let_run(min(interval, max(left, 0)))
