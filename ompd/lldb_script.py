@@ -50,13 +50,19 @@ with _ISOLATION:
 
     from ompd.commands.table import COMMANDS
     from ompd.errors import OmpdError
-    from ompd.lldb import commands, stops
+    from ompd.lldb import commands, looking, stops
     from ompd.lldb.frames import RECOGNIZERS
     from ompd.lldb.prompts import PARSES, Prompt, Question, run_command, state_of
 
 _MODULE = __name__
 # What LLDB calls of a command and is more than a word or two.
-_CALLED = ("__call__", "get_long_help", "get_options_definition", "handle_argument_completion")
+_CALLED = (
+    "__call__",
+    "get_long_help",
+    "get_options_definition",
+    "handle_argument_completion",
+    "handle_option_argument_completion",
+)
 
 
 def _isolated(made: type[Any], *called: str, **members: Any) -> type[Any]:
@@ -71,7 +77,8 @@ def _command(made: type[Prompt], **members: Any) -> type[Prompt]:
 
 _COMMANDS: Mapping[str, type[Prompt]] = {
     **{command.name: _command(Question, command=command, summary=command.summary) for command in COMMANDS},
-    "thread": _command(commands.ThreadCommand),
+    "thread": _command(looking.ThreadCommand),
+    "print": _command(looking.PrintCommand),
     "snapshot": _command(commands.SnapshotCommand),
     "auto": _command(stops.AutoCommand),
     "bt": _command(commands.FramesCommand),

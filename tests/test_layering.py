@@ -130,10 +130,16 @@ INSIDE_FUNCTIONS = {
     ("ompd.runtimes.discovery", "ompd.runtimes.libomp.plugin"),
 }
 ONLY_IN = {
-    "lldb": {"ompd.debugger.targets.lldb.loading", "ompd.lldb.commands", "ompd.lldb.prompts", "ompd.lldb.stops"},
+    "lldb": {
+        "ompd.debugger.targets.lldb.loading",
+        "ompd.lldb.commands",
+        "ompd.lldb.looking",
+        "ompd.lldb.prompts",
+        "ompd.lldb.stops",
+    },
     "gdb": {
         "ompd.gdb_script",
-        *(f"ompd.gdb.{name}" for name in ("commands", "frames", "functions", "prompts")),
+        *(f"ompd.gdb.{name}" for name in ("commands", "frames", "functions", "looking", "prompts")),
         *(f"ompd.debugger.targets.gdb.{name}" for name in ("files", "inferior", "target")),
     },
     "unicorn": {"ompd.debugger.emulation.emulate"},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ompd.errors import BadInput, NoAnswer
 from ompd.inspection import Inspection
-from ompd.model import ParallelRecord, ThreadRecord
-from ompd.render.words import format_count
+from ompd.model import ParallelRecord, StackFrame, ThreadRecord
+from ompd.render.words import UNKNOWN, format_count
 
 
 def without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
@@ -28,8 +28,46 @@ def without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
     return rest, library
 
 
-def parse_thread(words: Sequence[str]) -> tuple[int, int | None]:
-    """Return the thread number and the level, None for no level, in the words of ``thread``.
+def split_options(
+    command: str,
+    words: Sequence[str],
+    *,
+    numbers: Sequence[str] = (),
+    flags: Sequence[str] = (),
+    short: Mapping[str, str] = {},
+) -> tuple[list[str], dict[str, int]]:
+    """Return the words that are no options, and the options: those with a number by that, flags by 1.
+
+    :param numbers: the names of options with a number, ``flags`` of those without
+    :param short: names by the letters that stand for them
+    :raises BadInput: if an option is another one, or its value is no number
+    """
+    rest: list[str] = []
+    given: dict[str, int] = {}
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        option, equals, value = word.partition("=")
+        name = option[2:] if option.startswith("--") else short.get(option[1:]) if option.startswith("-") else None
+        if name in numbers and name is not None:
+            text = value if equals else waiting.pop(0) if waiting else ""
+            if not (text.isascii() and text.isdecimal()):
+                raise BadInput(f"--{name} of {command} needs a number: --{name} 1")
+            given[name] = int(text)
+        elif name in flags and name is not None and not equals:
+            given[name] = 1
+        elif option == "--debug":
+            continue
+        elif option.startswith("-"):
+            known = ", ".join(f"--{each}" for each in (*numbers, *flags))
+            raise BadInput(f"{command} has no option {word}", hint=f"it has {known}" if known else "it has none")
+        else:
+            rest.append(word)
+    return rest, given
+
+
+def parse_thread(words: Sequence[str]) -> tuple[int | None, int | None]:
+    """Return the thread number, None for none, and the level, None for no level, in the words of ``thread``.
 
     :raises BadInput: if they say something else
     """
@@ -40,9 +78,9 @@ def parse_thread(words: Sequence[str]) -> tuple[int, int | None]:
             level = _number(rest[at + 1] if at + 1 < len(rest) else "", "a level")
             del rest[at : at + 2]
     rest = [word for word in rest if word != "--debug"]
-    if len(rest) != 1:
+    if len(rest) > 1:
         raise BadInput("thread takes the OpenMP number of a thread", hint="ompd thread 2; ompd threads shows them")
-    return _number(rest[0], "an OpenMP thread number"), level
+    return _number(rest[0], "an OpenMP thread number") if rest else None, level
 
 
 def _number(word: str, what: str) -> int:
@@ -98,3 +136,61 @@ def member_of(region: ParallelRecord | None, native: int, number: int) -> int:
     if found is None:
         raise NoAnswer(f"which thread has number {number} could not be read")
     return found
+
+
+def innermost_of_users(session: Inspection, native: int) -> StackFrame | None:
+    """Return the innermost frame of the user's on the thread's own stack, None if there is none, or none is certain."""
+    (row,) = session.ask_stacks(thread=native).rows
+    own = (f for f in row.frames if f.thread == native and f.kind == "user" and f.cfa is not None and not f.guessed)
+    return next(own, None)
+
+
+def native_of(session: Inspection, native: int, wanted: int | None) -> int:
+    """Return the native id of the thread that *wanted* means, seen from the thread *native*: an id, or a number in its
+    team; without it that thread itself.
+
+    :raises BadInput: if there is no such thread
+    """
+    if wanted is None or wanted in session.process.threads():
+        return native if wanted is None else wanted
+    return member_of(region_of(session, native, None), native, wanted)
+
+
+def numbers_of_team(session: Inspection, native: int) -> list[str]:
+    """Return the numbers of the threads in the team of the thread *native*, or of the only team.
+
+    :raises OmpdError: if it is in none
+    """
+    region = region_of(session, native, None)
+    return [str(number) for number in range(len(region.threads) if region is not None else 1)]
+
+
+def format_current(session: Inspection, native: int, name: str) -> str:
+    """Return what the thread *native* is, as ``thread`` without a number says it.
+
+    :param name: what the debugger calls the thread
+    """
+    rows = session.ask_threads().rows
+    row = next((row for row in rows if row.native_thread_id == native), None)
+    if row is None or row.runtime is None:
+        unknown = row is not None and row.thread_type is None
+        return f"{name} is selected: {'unknown to OpenMP as far as it can be read' if unknown else 'not OpenMP'}"
+    if row.thread_num is None:
+        return f"{name} is selected: an idle thread of the pool, in no team"
+    begins = ", which is about to begin the region" if row.about_to_begin else ""
+    size = row.team_size if row.team_size is not None else UNKNOWN
+    level = row.level if row.level is not None else UNKNOWN
+    return f"{name} is selected: OpenMP thread {row.thread_num}/{size} at level {level}{begins}"
+
+
+def format_selected(region: ParallelRecord | None, number: int, name: str, begins: bool, has_frame: bool) -> str:
+    """Return the line that says which thread was selected.
+
+    :param name: what the debugger calls it
+    :param begins: it is about to begin its region
+    :param has_frame: it has a frame of the user's
+    """
+    size = region.team_size if region is not None else 1
+    at = region.level if region is not None else 0
+    note = ", which is about to begin the region" if begins else "" if has_frame else ", in none of your code"
+    return f"OpenMP thread {number}/{size} at level {at} is {name}{note}"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ompd.debugger.system_waits.facts import SystemFacts
     from ompd.debugger.system_waits.waits import SystemWaits, ThreadWait
     from ompd.debugger.threads.emutls import EmulatedTls
-    from ompd.debugger.variables.locals import FunctionLocals, Locals
+    from ompd.debugger.variables.locals import FunctionLocals, Locals, Parts
     from ompd.debugger.variables.static import Variables
     from ompd.naming import Routine
 
@@ -247,15 +247,20 @@ class StoppedProcess:
         return self.types.named
 
     def local_variables(
-        self, frame: Frame, thread: int | None = None, holds_address: Callable[[str], bool] | None = None
+        self,
+        frame: Frame,
+        thread: int | None = None,
+        holds_address: Callable[[str], bool] | None = None,
+        parts: Parts | None = None,
     ) -> Sequence[FunctionLocals]:
         """Return the variables of each function that a physical frame is in, one for each of
         ``source_frames(frame.call_site)``; see :class:`ompd.debugger.variables.locals.Locals`.
 
         :param thread: the native id of the thread that the frame is of, for thread-local variables
         :param holds_address: whether a pointer of that name stands for what it points to
+        :param parts: of which variables a part is wanted in place of the whole
         """
-        return self._locals.of_frame(frame, thread, holds_address)
+        return self._locals.of_frame(frame, thread, holds_address, parts)
 
     def local_names(self, frame: Frame) -> Collection[str]:
         """Return the names of the variables of the functions that a physical frame is in, as far as files give them."""

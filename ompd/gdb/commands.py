@@ -11,62 +11,19 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 import ompd
 from ompd.commands.prompt import clean_lines, format_runtimes
-from ompd.commands.selecting import member_of, parse_thread, region_of, without_library
+from ompd.commands.selecting import without_library
 from ompd.commands.table import COMMANDS
 from ompd.debugger.targets.gdb.inferior import check_stopped, core_of
-from ompd.debugger.targets.gdb.target import native_id
-from ompd.errors import BadInput, OmpdError, TargetGone
+from ompd.errors import BadInput, OmpdError
 from ompd.gdb.frames import add_filter
 from ompd.gdb.functions import add_functions
-from ompd.gdb.prompts import PROMPT, Prompt, Question, State
+from ompd.gdb.looking import PrintCommand, ThreadCommand
+from ompd.gdb.prompts import LIBRARY_HELP, PROMPT, Prompt, Question, State
 from ompd.render.words import describe_snapshot, format_count
 from ompd.safety.isolation import Isolation
 
 _PREFIX, _LONG_PREFIX = "omp", "ompd"
 _SUMMARY = "What an OpenMP program is doing."
-_LIBRARY_HELP = "      --ompd-library FILE|named   Let an OMPD library answer.\n"
-
-
-class ThreadCommand(Prompt):
-    """``omp thread N``: select a thread by its OpenMP number."""
-
-    name = "thread"
-    summary = "Select a thread of the team by its OpenMP number."
-
-    def run(self, words: Sequence[str]) -> str:
-        """Select the thread, and return where it is."""
-        rest, library = without_library(words)
-        number, level = parse_thread(rest)
-        session = self.state.session(library)
-        threads = {native_id(thread): thread for thread in gdb.selected_inferior().threads()}
-        here = gdb.selected_thread()
-        if here is None:
-            raise TargetGone("no thread is selected", hint="thread 1")
-        region = region_of(session, native_id(here), level)
-        native = member_of(region, native_id(here), number)
-        if native not in threads:
-            raise TargetGone(f"gdb has no thread {native}")
-        size = region.team_size if region is not None else 1
-        at = region.level if region is not None else 0
-        begins = any(row.native_thread_id == native and row.about_to_begin for row in session.ask_threads().rows)
-        note = ", which is about to begin the region" if begins else ""
-        threads[native].switch()
-        where = gdb.execute("frame", to_string=True).rstrip("\n").expandtabs()
-        known = f"OpenMP thread {number}/{size} at level {at} is gdb's thread {threads[native].num}{note}"
-        return clean_lines(f"{known}\n{where}")
-
-    def options(self) -> Mapping[str, Sequence[str]]:
-        """Return the options."""
-        return {"--level": (), "--ompd-library": ("named",), "--help": ()}
-
-    def help(self) -> str:
-        """Return the help of the command."""
-        return (
-            "Selects the thread that has an OpenMP thread number, in the team of the thread that is selected now: that"
-            " of its innermost region, or with --level that of an enclosing one.\n\n"
-            f"  {PROMPT}ompd thread 2\n  {PROMPT}ompd thread --level 1 0\n\n"
-            f"Options:\n  -l, --level L    Take the team of the enclosing region at this level.\n{_LIBRARY_HELP}"
-        )
 
 
 class SnapshotCommand(Prompt):
@@ -95,7 +52,7 @@ class SnapshotCommand(Prompt):
             "Writes a small ELF core with the memory that ompd needs, and what it needs of the program's files. Every"
             " command works on it, without those files.\n\n"
             f"  {PROMPT}ompd snapshot small.core\n\n"
-            f"Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n{_LIBRARY_HELP}"
+            f"Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n{LIBRARY_HELP}"
         )
 
 
@@ -177,7 +134,7 @@ def add_commands(isolation: Isolation) -> None:
     state.prefixes = (_PREFIX, *(() if _is_taken(_LONG_PREFIX) else (_LONG_PREFIX,)))
     add_functions(state, isolation)
     add_filter(state, isolation)
-    others = [made(state) for made in (ThreadCommand, SnapshotCommand, StatusCommand)]
+    others = [made(state) for made in (ThreadCommand, PrintCommand, SnapshotCommand, StatusCommand)]
     for prefix in state.prefixes:
         _add_prefix(prefix)
         for prompt in (*(Question(state, command) for command in COMMANDS), *others):

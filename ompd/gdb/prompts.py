@@ -22,6 +22,7 @@ from ompd.commands.prompt import (
     parse_words,
     split_words,
 )
+from ompd.commands.selecting import numbers_of_team
 from ompd.commands.table import Command
 from ompd.debugger.files.finder import FileFinder
 from ompd.debugger.process import StoppedProcess
@@ -39,6 +40,7 @@ from ompd.session.stop import NAMES
 PROMPT = "(gdb) "
 _MAX_SESSIONS = 4  # inferiors that are debugged side by side, of which the last answers are kept
 _DEBUG = "--debug"
+LIBRARY_HELP = "      --ompd-library FILE|named   Let an OMPD library answer.\n"
 
 
 class State:
@@ -70,6 +72,14 @@ class State:
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))[1].close()
         return session
+
+    def thread_numbers(self) -> Sequence[str]:
+        """Return the OpenMP numbers of the threads in the team of the selected one; none where they are unknown."""
+        with suppress(OmpdError, gdb.error):
+            thread = gdb.selected_thread()
+            if thread is not None:
+                return numbers_of_team(self.session(), native_id(thread))
+        return ()
 
     def session_of_thread(self) -> Inspection:
         """Return a session that can be asked about the selected thread, also while others run, as where gdb evaluates
@@ -146,6 +156,10 @@ class Prompt:
         """Return the words of the options, each with the values that it can have as far as they can be listed."""
         return {}
 
+    def arguments(self) -> Sequence[str]:
+        """Return the values that the argument can have as far as they can be listed."""
+        return ()
+
     def invoke(self, text: str) -> None:
         """Run the command, for gdb.
 
@@ -180,7 +194,7 @@ class Prompt:
         *before, last = text.split(" ")
         known = self.options()
         values = known.get(before[-1], ()) if before else ()
-        choices = values or (known if last.startswith("-") else ())
+        choices = values or (known if last.startswith("-") else self.arguments())
         skipped = len(last) - len(word)
         return [choice[skipped:] for choice in choices if choice.startswith(last)]
 
@@ -206,5 +220,7 @@ class Question(Prompt):
 
     def options(self) -> Mapping[str, Sequence[str]]:
         """Return the options of the table."""
-        choices = {OWN + option.name: option.choices for option in self._command.options}
+        choices: dict[str, Sequence[str]] = {OWN + option.name: option.choices for option in self._command.options}
+        if f"{OWN}thread" in choices:
+            choices[f"{OWN}thread"] = self.state.thread_numbers()
         return {f"--{flag.long}": choices.get(flag.name, ()) for flag in flags_of(self._command)} | {"--help": ()}

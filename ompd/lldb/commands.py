@@ -10,85 +10,26 @@ import lldb  # type: ignore[import-not-found, unused-ignore]
 
 import ompd
 from ompd.commands.prompt import clean_lines, format_runtimes
-from ompd.commands.selecting import member_of, parse_thread, region_of, without_library
+from ompd.commands.selecting import without_library
 from ompd.debugger.targets.lldb.target import check_stopped
-from ompd.errors import BadInput, OmpdError, TargetGone, Unsupported
+from ompd.errors import BadInput, OmpdError, Unsupported
 from ompd.lldb.frames import Frames
-from ompd.lldb.prompts import FIRST_UNPRINTABLE, PROMPT, Prompt, Switch, process_of, run_command, thread_of
+from ompd.lldb.prompts import (
+    FIRST_UNPRINTABLE,
+    LIBRARY_HELP,
+    LIBRARY_OPTION,
+    PROMPT,
+    Prompt,
+    Switch,
+    process_of,
+    run_command,
+)
 from ompd.render.words import describe_snapshot, format_count
 
 CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
 """Whether LLDB can leave frames out. Before it had this attribute, it accepted recognisers and never called them."""
 
 _SINCE_WHEN = "LLDB 20 and later can; ompd stack leaves them out in every version"
-
-
-class ThreadCommand(Prompt):
-    """``ompd thread N``: select a thread by its OpenMP number."""
-
-    summary = "Select a thread of the team by its OpenMP number."
-
-    def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
-        """Select the thread, and return where it is."""
-        rest, library = without_library(words)
-        number, level = parse_thread(rest)
-        process = process_of(debugger, exe_ctx)
-        session = self._state.session(process, library)
-        here = thread_of(process, exe_ctx)
-        region = region_of(session, here.GetThreadID(), level)
-        native = member_of(region, here.GetThreadID(), number)
-        thread = process.GetThreadByID(native)
-        if not thread.IsValid() or not process.SetSelectedThread(thread):
-            raise TargetGone(f"LLDB has no thread {native}")
-        size = region.team_size if region is not None else 1
-        at = region.level if region is not None else 0
-        begins = any(row.native_thread_id == native and row.about_to_begin for row in session.ask_threads().rows)
-        note = ", which is about to begin the region" if begins else ""
-        where = lldb.SBStream()
-        thread.GetStatus(where)
-        known = f"OpenMP thread {number}/{size} at level {at} is LLDB's thread #{thread.GetIndexID()}{note}"
-        return f"{known}\n{where.GetData()}"
-
-    def options(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the options."""
-        return {
-            "level": {
-                "short_option": "l",
-                "required": False,
-                "help": "Take the team of the enclosing region at this level.",
-                "value_type": lldb.eArgTypeUnsignedInteger,
-                "completion_type": lldb.eNoCompletion,
-                "dest": "level",
-                "default": 0,
-            },
-            **_LIBRARY_OPTION,
-        }
-
-    def help(self) -> str:
-        """Return the help of the command."""
-        return (
-            "Selects the thread that has an OpenMP thread number, in the team of the thread that is selected now: that"
-            " of its innermost region, or with --level that of an enclosing one.\n\n"
-            f"  {PROMPT}ompd thread 2\n  {PROMPT}ompd thread --level 1 0\n\n"
-            "Options:\n  -l, --level L    Take the team of the enclosing region at this level.\n"
-            f"      --ompd-library FILE|named   {_LIBRARY_HELP}\n"
-        )
-
-    def get_args_definition(self) -> list[list[dict[str, object]]]:
-        """Return the only argument."""
-        return [[{"arg_type": lldb.eArgTypeUnsignedInteger, "repeat": "plain"}]]
-
-
-_LIBRARY_HELP = "Let an OMPD library answer."
-_LIBRARY_OPTION: Mapping[str, Mapping[str, object]] = {
-    "ompd-library": {
-        "short_option": chr(FIRST_UNPRINTABLE + 1),
-        "required": False,
-        "help": _LIBRARY_HELP,
-        "value_type": lldb.eArgTypeName,
-        "dest": "ompd_library",
-    }
-}
 
 
 class SnapshotCommand(Prompt):
@@ -116,7 +57,7 @@ class SnapshotCommand(Prompt):
                 "required": False,
                 "help": "Keep the whole environment and the folders in arguments.",
             },
-            **_LIBRARY_OPTION,
+            **LIBRARY_OPTION,
         }
 
     def help(self) -> str:
@@ -126,7 +67,7 @@ class SnapshotCommand(Prompt):
             " command works on it, without those files.\n\n"
             f"  {PROMPT}ompd snapshot small.core\n\n"
             "Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n"
-            f"      --ompd-library FILE|named   {_LIBRARY_HELP}\n"
+            f"{LIBRARY_HELP}"
         )
 
     def get_args_definition(self) -> list[list[dict[str, object]]]:

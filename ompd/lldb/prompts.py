@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,7 @@ import lldb  # type: ignore[import-not-found, unused-ignore]
 
 from ompd.commands.prompt import (
     OMPD_LIBRARY,
+    Flag,
     Screen,
     clean_lines,
     flags_of,
@@ -20,6 +22,7 @@ from ompd.commands.prompt import (
     parse_words,
     split_words,
 )
+from ompd.commands.selecting import numbers_of_team
 from ompd.commands.table import Command
 from ompd.debugger.targets.lldb.target import check_stopped, stop_of
 from ompd.errors import BadInput, OmpdError
@@ -32,6 +35,22 @@ PARSES = find_spec("lldb.plugins.parsed_cmd") is not None
 
 FIRST_UNPRINTABLE = 2
 """Letters of options that have none begin here."""
+
+NO_COMPLETION = getattr(lldb, "eNoCompletion", 0)
+"""Has LLDB complete nothing where a value of its own would be completed. LLDB 14 has no such thing."""
+
+_LIBRARY_TEXT = "Let an OMPD library answer."
+LIBRARY_HELP = f"      --ompd-library FILE|named   {_LIBRARY_TEXT}\n"
+LIBRARY_OPTION: Mapping[str, Mapping[str, object]] = {
+    "ompd-library": {
+        "short_option": chr(FIRST_UNPRINTABLE + 1),
+        "required": False,
+        "help": _LIBRARY_TEXT,
+        "value_type": lldb.eArgTypeName,
+        "completion_type": NO_COMPLETION,
+        "dest": "ompd_library",
+    }
+}
 
 _STATE = "__ompd__"
 _MAX_WORD = 1 << 12
@@ -97,7 +116,7 @@ def _screen(debugger: Any) -> Screen:
 
 
 def run_command(debugger: Any, text: str, target: Any = None) -> str:
-    """Run one of LLDB's commands, for *target* if it is one, and return what it prints.
+    """Run one of LLDB's commands, for *target* if it is one, or for a thread, and return what it prints.
 
     :raises OmpdError: if LLDB refuses it
     """
@@ -135,6 +154,7 @@ class Prompt:
 
     def __init__(self, debugger: Any, internal_dict: dict[str, Any]) -> None:
         self._state = state_of(internal_dict)
+        self._debugger = debugger
         self._words: list[str] = []
 
     def run(self, debugger: Any, words: Sequence[str], exe_ctx: Any) -> str:
@@ -174,6 +194,23 @@ class Prompt:
 
     # What LLDB asks
 
+    def values_of(self, option: str) -> Sequence[str]:
+        """Return the values that an option can have as far as they can be listed."""
+        return self.thread_numbers() if option == "thread" else ()
+
+    def handle_option_argument_completion(self, option: str, cursor: int) -> dict[str, list[str]]:
+        """Complete the value of an option, for LLDB 20 and later, which has noted what was typed of it."""
+        typed = self._words[-1][:cursor] if self._words and not self._words[-1].startswith("--") else ""
+        return {"values": [value for value in self.values_of(option) if value.startswith(typed)]}
+
+    def thread_numbers(self) -> Sequence[str]:
+        """Return the OpenMP numbers of the threads in the team of the selected one; none where they are unknown."""
+        with suppress(OmpdError):
+            process = self._debugger.GetSelectedTarget().GetProcess()
+            thread = process.GetSelectedThread()
+            return numbers_of_team(self._state.session(process), thread.GetThreadID())
+        return ()
+
     def get_short_help(self) -> str:
         """Return the command's line in the list of commands."""
         return self.summary
@@ -205,6 +242,13 @@ class Prompt:
         return True
 
 
+def _valued(flag: Flag) -> Mapping[str, object]:
+    # Unless LLDB is told otherwise, it completes names of any kind with those of types. Of a value that is the name of
+    # a number it says so in the help.
+    kind = lldb.eArgTypeUnsignedInteger if flag.metavar == "N" else lldb.eArgTypeName
+    return {"value_type": kind, "completion_type": NO_COMPLETION, "dest": flag.long}
+
+
 class Question(Prompt):
     """A command of the table."""
 
@@ -227,7 +271,7 @@ class Question(Prompt):
                 "required": False,
                 "help": flag.help,
                 # LLDB takes what has no type for a flag.
-                **({"value_type": lldb.eArgTypeName, "dest": flag.long} if flag.metavar is not None else {}),
+                **(_valued(flag) if flag.metavar is not None else {}),
             }
             for number, flag in enumerate(flags_of(self.command))
         }
@@ -235,6 +279,11 @@ class Question(Prompt):
     def get_args_definition(self) -> list[list[dict[str, object]]]:
         """Return the argument, if there is one."""
         return [[{"arg_type": lldb.eArgTypeName, "repeat": "plain"}]] if self.command.argument is not None else []
+
+    def values_of(self, option: str) -> Sequence[str]:
+        """Return the values that an option can have as far as they can be listed."""
+        choices = {own.word: own.choices for own in self.command.options}
+        return choices.get(option) or super().values_of(option)
 
     def help(self) -> str:
         """Return the help of the table."""

@@ -36,7 +36,13 @@ _MIN_SPREAD, _FENCE = 8, 3
 
 
 def ask(
-    session: Session, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None
+    session: Session,
+    name: str,
+    *,
+    format: str | None = None,
+    stats: bool = False,
+    elements: int | None = None,
+    thread: int | None = None,
 ) -> VariableAnswer:
     """Return the variable *name* in each thread: OpenMP threads by region and thread number, then idle ones, then
     others.
@@ -46,6 +52,7 @@ def ask(
     :param format: one of gdb's letters, for the text
     :param stats: compute statistics of the values
     :param elements: the most elements of an array, or characters of a string, to show
+    :param thread: only in the thread with this native id
     :raises NoAnswer: if there is no such variable, or more than one: the text lists them by names that distinguish them
     :raises BadInput: if it has no such part
     """
@@ -67,10 +74,12 @@ def ask(
     matching = Matching(session, runtimes, problems)
     ancestry = {runtime.id: Ancestry() for runtime in runtimes}
 
+    chosen = session.process.threads() if thread is None else (thread,)
+
     def record(thread: int) -> VariableRecord:
         return _record(copies, reader, thread, matching, ancestry, wanted.text, problems)
 
-    rows = _marked(sorted(each(session, session.process.threads(), record), key=team_order))
+    rows = _marked(sorted(each(session, chosen, record), key=team_order))
     plain = answer(session, rows, records(session, problems), problems)
     return VariableAnswer(
         plain.target, plain.runtimes, plain.rows, plain.complete, plain.warnings, _stats(rows) if stats else None

@@ -19,6 +19,7 @@ from ompd.errors import BadProcess, CorruptState, SymbolNotFound, Unavailable
 from ompd.session import Session
 
 if TYPE_CHECKING:
+    from ompd.binary.types.parts import Step as Step
     from ompd.binary.types.values.shown import Shown as Shown
     from ompd.contract.plugin import AddressSpace
     from ompd.contract.process import Module

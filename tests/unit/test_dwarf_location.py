@@ -24,7 +24,7 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.binary.types.locals import declared_in, find_around, find_scopes
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
-from ompd.debugger.variables.locals import kept_frame_size
+from ompd.debugger.variables.frame_sizes import kept_frame_size
 from ompd.errors import MalformedFile, MemoryFault, OmpdError, Unavailable
 from ompd.safety import limits
 from tests.support.local_variables import recipe

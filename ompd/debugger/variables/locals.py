@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 from ompd.binary.dwarf import constants as dw
@@ -14,12 +13,12 @@ from ompd.binary.dwarf.lists import location_at
 from ompd.binary.dwarf.location import (
     FrameContext,
     derefs_through,
-    evaluate_type,
     find_pieces,
     read_pieces,
 )
-from ompd.binary.types.layouts import REFERENCES, TypeReader
+from ompd.binary.types.layouts import REFERENCES
 from ompd.binary.types.locals import Key, LocalVariable, declared_in, find_around, find_scopes
+from ompd.binary.types.parts import PartFinder, Step
 from ompd.binary.types.type_names import type_name
 from ompd.binary.types.types import TypeInfo
 from ompd.binary.types.values.formatter import ValueFormatter
@@ -30,17 +29,21 @@ from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.places import Places
 from ompd.debugger.threads.tls import ThreadLocalStorage
+from ompd.debugger.variables.frame_sizes import kept_frame_size
+from ompd.debugger.variables.frame_types import LAID, FrameTypes
 from ompd.debugger.variables.types import Types
 from ompd.errors import OmpdError, Unavailable, Unsupported
 from ompd.records import record
 
 _ADDRESS_OPERATIONS = frozenset((dw.DW_OP_ADDR, dw.DW_OP_ADDRX, dw.DW_OP_GNU_ADDR_INDEX))
 _TLS_OPERATIONS = frozenset((dw.DW_OP_FORM_TLS_ADDRESS, dw.DW_OP_GNU_PUSH_TLS_ADDRESS))
-_WORD, _STACK_ALIGNMENT = 8, 16  # of the processors whose code has no frame pointer and pushes arguments
 _MAX_ROWS = 512
 _MAX_REFERENCES = 64
 _MAX_BOUND_BYTES = 8
 _NO_PLACE = "the compiler did away with it"
+
+Parts = Callable[[str], Sequence[Step]]
+"""The steps from the variable of a name to the part of it that is wanted, none for all of it."""
 
 
 class LocalValue(NamedTuple):
@@ -98,21 +101,6 @@ class _Code(NamedTuple):
     frame_size: int | None
 
 
-class _FrameTypes(TypeReader):
-    # Types whose arrays may have bounds that the frame says.
-
-    frame: FrameContext | None = None
-    bound: Callable[[Place], int] | None = None
-
-    def evaluate(self, place: Place, expression: bytes, address: int, initial: tuple[int, ...] = ()) -> int:
-        if self.frame is None or initial:
-            return super().evaluate(place, expression, address, initial)
-        return evaluate_type(place.unit, expression, self.frame, address)
-
-    def bound_in(self, place: Place) -> int:
-        return self.bound(place) if self.bound is not None else super().bound_in(place)
-
-
 class _ModuleLocals:
     """The variables of one module's functions.
 
@@ -136,7 +124,7 @@ class _ModuleLocals:
         self._shares_variables = shares_variables
         self._module = module
         self._info = info
-        self._types = _FrameTypes(info, memory.read_data, module.bias)
+        self._types = FrameTypes(info, memory.read_data, module.bias)
         self._formatter = ValueFormatter(self._types, options, symbolize)
         self._codes: dict[int, _Code | OmpdError] = {}
         self._around: dict[Key, set[tuple[str, int | None]]] = {}
@@ -162,7 +150,7 @@ class _ModuleLocals:
         return {row.told.name for rows in code.scopes for row in rows if row.told.name}
 
     def variables(
-        self, frame: Frame, thread: int | None, holds_address: Callable[[str], bool] | None
+        self, frame: Frame, thread: int | None, holds_address: Callable[[str], bool] | None, parts: Parts | None
     ) -> list[FunctionLocals]:
         """Return the variables of each function that the frame is in, innermost first; see :meth:`Locals.of_frame`.
 
@@ -189,7 +177,7 @@ class _ModuleLocals:
         self._types.bound = partial(self._bound, context, code.known)
         try:
             return [
-                FunctionLocals(tuple(self._value(row, context, holds_address) for row in rows if row.told.name))
+                FunctionLocals(tuple(self._value(row, context, holds_address, parts) for row in rows if row.told.name))
                 for rows in code.scopes
             ]
         finally:
@@ -323,12 +311,20 @@ class _ModuleLocals:
 
     # What the frame gives
 
-    def _value(self, row: _Prepared, context: FrameContext, holds_address: Callable[[str], bool] | None) -> LocalValue:
+    def _value(
+        self,
+        row: _Prepared,
+        context: FrameContext,
+        holds_address: Callable[[str], bool] | None,
+        parts: Parts | None,
+    ) -> LocalValue:
         try:
             place, source = self._source(row, context)
             if holds_address is not None and holds_address(row.told.name):
                 place, source = self._pointed_to(place, source)
                 row = row._replace(told=row.told._replace(type=type_name(self._info, place)))
+            if parts is not None and (steps := parts(row.told.name)):
+                return self._part(row.told, place, source, steps)
             address = source if isinstance(source, int) else None
         except OmpdError as error:
             return row.told._replace(fault=str(error))
@@ -336,6 +332,18 @@ class _ModuleLocals:
             return row.told._replace(shown=self._formatter.show(place, source), address=address)
         except OmpdError as error:
             return row.told._replace(fault=str(error), address=address)
+
+    def _part(self, told: LocalValue, place: Place, source: int | bytes, steps: Sequence[Step]) -> LocalValue:
+        if isinstance(source, bytes):
+            self._types.laid, source = source, LAID
+        part = PartFinder(self._types).select(place, source, steps)
+        name = type_name(self._info, part.type)
+        return told._replace(
+            shown=self._formatter.show_part(part),
+            address=part.address if part.address < LAID else None,
+            type=name,
+            referred=name if told.referred is not None else None,
+        )
 
     def _source(self, row: _Prepared, context: FrameContext) -> tuple[Place, int | bytes]:
         # Type and address, or bytes, of what the variable is or refers to.
@@ -386,27 +394,6 @@ class _ModuleLocals:
         return number & (1 << 8 * place.unit.address_size) - 1
 
 
-def kept_frame_size(offsets: Sequence[int]) -> int | None:
-    """Return how far below the CFA the stack pointer is between calls, in a function without a frame pointer.
-
-    :param offsets: how far it is below, row by row of the function's unwind data
-    :returns: None if they are not those of a function that makes its frame once
-    """
-    top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1
-    if top + 1 >= len(offsets):
-        return offsets[top] if offsets else None  # it never returns
-    # What ends the frame undoes its last step first. Arguments are pushed word by word, so that the stack is aligned at
-    # the call, and taken off in one step.
-    last = offsets[top] - offsets[top - 1] if top else 0
-    size = offsets[top + 1]
-    if offsets[top] - size == last:
-        return offsets[top]
-    if size not in offsets[:top] or size % _STACK_ALIGNMENT:
-        return None
-    pushed = offsets[offsets.index(size) : top + 1]
-    return size if all(after - before == _WORD for before, after in pairwise(pushed)) else None
-
-
 def _storage(expression: bytes | None) -> str:
     if not expression:
         return "frame"
@@ -450,12 +437,17 @@ class Locals:
             return ()
 
     def of_frame(
-        self, frame: Frame, thread: int | None = None, holds_address: Callable[[str], bool] | None = None
+        self,
+        frame: Frame,
+        thread: int | None = None,
+        holds_address: Callable[[str], bool] | None = None,
+        parts: Parts | None = None,
     ) -> Sequence[FunctionLocals]:
         """Return the variables of each function that a frame is in, one for each of ``source_frames(frame.call_site)``.
 
         :param thread: the native id of the thread that the frame is of, for thread-local variables
         :param holds_address: whether a pointer of that name stands for what it points to
+        :param parts: of which variables a part is wanted in place of the whole
         """
         count = len(self._places.source_frames(frame.call_site))
         try:
@@ -463,7 +455,7 @@ class Locals:
                 raise Unavailable("the frame is a guess, by which no variable is found for certain")
             if frame.is_signal_frame:
                 raise Unavailable("the frame is the kernel's")
-            found = self._in_module(frame).variables(frame, thread, holds_address)
+            found = self._in_module(frame).variables(frame, thread, holds_address, parts)
         except OmpdError as error:
             return [FunctionLocals((), str(error))] * count
         missing = FunctionLocals((), "no debug information describes the variables of its function")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ompd.errors import NoAnswer
 from ompd.model import Answer, LocalRecord, StackRecord
@@ -19,6 +20,9 @@ from ompd.questions.runtimes import records
 from ompd.questions.stacks.reader import Reader
 from ompd.session import Session
 
+if TYPE_CHECKING:
+    from ompd.session.face import VariableName
+
 
 def ask(
     session: Session,
@@ -28,6 +32,7 @@ def ask(
     thread: int | None = None,
     threads: Container[int] | None = None,
     locals: bool = False,
+    part: VariableName | None = None,
 ) -> Answer[StackRecord]:
     """Return the stack of each thread: OpenMP threads by region and thread number, then idle ones, then others.
 
@@ -38,6 +43,7 @@ def ask(
     :param thread: only the thread with this native id or, if there is none, threads with this thread number
     :param threads: only the threads with these native ids
     :param locals: add the variables of user frames
+    :param part: of variables with that name only the part that it selects
     :raises BadInput: if there is no such thread
     :raises NoAnswer: if the target has no threads
     """
@@ -53,7 +59,7 @@ def ask(
         runtimes, doubt = [], str(error) if is_damaged(session) else None
     if thread is None and threads is None:
         note_first_thread(session, problems)
-    reader = Reader(session, runtimes, problems, raw, doubt, locals)
+    reader = Reader(session, runtimes, problems, raw, doubt, locals, part)
     chosen = [native for native in reader.chosen(thread) if threads is None or native in threads]
     rows = sorted(each(session, chosen, reader.record), key=team_order)
     if fold:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ompd.contract.code_owners import RUNTIME, USER
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
@@ -19,6 +20,9 @@ from ompd.questions.facts.signals import signal_of
 from ompd.questions.stacks.items import Own, as_written
 from ompd.questions.stacks.thread_frames import OwnStacks
 from ompd.session import LoadedRuntime, Session
+
+if TYPE_CHECKING:
+    from ompd.session.face import VariableName
 
 _MAX_LEVELS = 1 << 20
 # Frames, and why they do not go on.
@@ -38,6 +42,7 @@ class Reader:
         raw: bool,
         doubt: str | None,
         locals: bool,
+        part: VariableName | None = None,
     ) -> None:
         self._session = session
         self._unknown = doubt
@@ -45,7 +50,7 @@ class Reader:
         self._process = session.process
         self._problems = problems
         self._matching = Matching(session, runtimes, problems)
-        self._stacks = OwnStacks(session, self._matching, problems, raw, locals)
+        self._stacks = OwnStacks(session, self._matching, problems, raw, locals, part)
         self._ancestry = {runtime.id: Ancestry() for runtime in runtimes}
         self._continuations: dict[str, _Continuation | OmpdError] = {}
 

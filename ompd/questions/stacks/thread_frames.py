@@ -20,18 +20,26 @@ from ompd.questions.stacks.tail_called import FramesLeft
 from ompd.session import Session
 
 if TYPE_CHECKING:
-    from ompd.session.face import FunctionLocals
+    from ompd.session.face import FunctionLocals, Step, VariableName
 
 
 class OwnStacks:
     """The own stacks of the threads of one stop, each read once."""
 
-    def __init__(self, session: Session, matching: Matching, problems: Problems, raw: bool, locals: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        matching: Matching,
+        problems: Problems,
+        raw: bool,
+        locals: bool,
+        part: VariableName | None = None,
+    ) -> None:
         self._session = session
         self._process = session.process
         self._problems = problems
         self._matching = matching
-        self._raw, self._locals = raw, locals
+        self._raw, self._locals, self._part = raw, locals, part
         self._own: dict[int, Own] = {}
         self._left = FramesLeft(session, problems, raw)
         self._source = SourceReader(session, raw)
@@ -82,6 +90,7 @@ class OwnStacks:
         initial = self._initial_task(found, codes) if known else None
         idle = self._idle_frame(native, found) if self._raw else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
+        parts = self._steps_of if self._part is not None and self._part.steps else None
         frames: list[Item] = []
         inside = 0  # the code that the frame is in
         begins: dict[int, ConstructCode] = {}  # by the place of the outermost frame in the list
@@ -102,7 +111,7 @@ class OwnStacks:
             sources = self._sources(frame, kind)
             found_locals: Sequence[FunctionLocals | None] = [None] * len(sources)
             if self._locals and kind == USER:
-                found_locals = self._process.local_variables(frame, native, self._names.holds_address)
+                found_locals = self._process.local_variables(frame, native, self._names.holds_address, parts)
             for source, variables in zip(sources, found_locals, strict=True):
                 shown = own_frame(frame, source, kind, task, native, name, unproven, idle)
                 is_stub = kind == SYSTEM and self._process.is_linkage(frame.call_site)
@@ -129,6 +138,12 @@ class OwnStacks:
         place = self._process.locate(frame.call_site)
         name = self._process.source_name(place.module, place.symbol) if place.symbol is not None else None
         return (SourceFrame(name, None, None, False),)
+
+    def _steps_of(self, name: str) -> Sequence[Step]:
+        # To the part of the variable of that name that is wanted.
+        known = self._names.variable(name)
+        part = self._part
+        return part.steps if part is not None and part.name == (known.name if known is not None else name) else ()
 
     def _idle_frame(self, native: int, found: Found | None) -> int | None:
         try:

@@ -1,0 +1,139 @@
+"""One variable as the code sees it where a thread is: ``print`` at a debugger's prompt.
+
+Code of a construct is in a function of the compiler's, and sees what the function around it declares: it is looked for
+in the frame of the code, then in that of the function that contains the construct, then among static variables, of
+which a thread may have its own copy. What is in none of these may be in a function that has called this one. Values are
+those of ``stack --locals`` and ``var``: nothing is called in the target, so that a core has them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ompd.errors import BadInput, NoAnswer, OmpdError
+from ompd.model import LocalRecord, StackFrame, StackRecord, VariableRecord
+from ompd.questions import stacks, variables
+from ompd.session import Session
+from ompd.session.face import parse_name
+
+if TYPE_CHECKING:
+    from ompd.session.face import VariableName
+
+
+class At(NamedTuple):
+    """The frame that is selected in a debugger: its canonical frame address and its function, None if unknown."""
+
+    cfa: int | None
+    function: str | None = None
+
+
+class Printed(NamedTuple):
+    """A variable: that of a ``frame``, or a static one.
+
+    ``number`` is the frame's in the stack of the thread, as ``ompd stack`` numbers it. ``seen`` is False if the code
+    does not see it, and it belongs to a function that called it.
+    """
+
+    name: str
+    local: LocalRecord | None = None
+    static: VariableRecord | None = None
+    frame: StackFrame | None = None
+    number: int = 0
+    is_here: bool = True
+    seen: bool = True
+
+
+def ask(session: Session, name: str, thread: int, at: At | None = None, number: int | None = None) -> Printed:
+    """Return the variable *name* as the code of *thread* sees it.
+
+    :param name: as for ``var``: a part is selected as in ``x.member[2]`` and ``*p``
+    :param thread: the thread's native id
+    :param at: the selected frame; without it the innermost one of the user's
+    :param number: the frame's number in the thread's stack, in place of *at*
+    :raises NoAnswer: if there is no such variable, or more than one
+    :raises BadInput: if it has no such part, or the stack no such frame
+    """
+    wanted = parse_name(name)
+    (row,) = stacks.ask(session, thread=thread, locals=True, part=wanted).rows
+    start = _start(row, at, number)
+    is_local = not wanted.scopes and wanted.block is None and not wanted.is_global
+    frames = row.frames
+    if is_local and start is not None:
+        for place in _in_sight(frames, start):
+            if (found := _named(frames[place], wanted)) is not None:
+                return Printed(name, local=found, frame=frames[place], number=place, is_here=place == start)
+    try:
+        return Printed(name, static=_static(session, name, thread, frames[start] if start is not None else None))
+    except NoAnswer as error:
+        for place in range(start + 1, len(frames)) if is_local and start is not None else ():
+            if (found := _named(frames[place], wanted)) is not None:
+                return Printed(name, local=found, frame=frames[place], number=place, is_here=False, seen=False)
+        if start is None or not is_local:
+            raise
+        raise _not_found(name, frames[start], error) from error
+
+
+def _start(row: StackRecord, at: At | None, number: int | None) -> int | None:
+    # The index of the frame where the search begins, None in a thread without a frame of the user's.
+    frames = row.frames
+    if number is not None:
+        if number >= len(frames):
+            raise BadInput(f"the stack has no frame {number}", hint="ompd stack numbers them")
+        return number
+    own = [n for n, f in enumerate(frames) if f.thread == row.native_thread_id and f.kind == "user"]
+    if at is not None and at.cfa is not None:
+        reached = [n for n in own if (frames[n].cfa or 0) >= at.cfa]
+        same = [n for n in reached if frames[n].cfa == at.cfa and frames[n].function == at.function]
+        own = same or reached
+    return next(iter(own), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
+
+
+def _in_sight(frames: Sequence[StackFrame], start: int) -> Iterator[int]:
+    # What the code of a frame sees: its own function, and outside of a region's code what is around the region. What
+    # is around a task may be on another stack, or over.
+    place: int | None = start
+    while place is not None:
+        yield place
+        frame = frames[place]
+        if frame.construct is None or frame.construct.kind != "parallel":
+            return
+        following = (n for n in range(place + 1, len(frames)) if frames[n].kind == "user")
+        place = next(following, None)
+        if place is not None and (frames[place].function, frames[place].file) != (frame.function, frame.file):
+            return
+
+
+def _named(frame: StackFrame, wanted: VariableName) -> LocalRecord | None:
+    # Variables of inner blocks are in front.
+    found = next((variable for variable in frame.locals or () if variable.name == wanted.name), None)
+    if found is not None and found.text is None and wanted.steps:
+        raise NoAnswer(f"{wanted.text}: {found.unavailable.get('value', 'unknown')}")
+    return found
+
+
+def _static(session: Session, name: str, thread: int, frame: StackFrame | None) -> VariableRecord:
+    # A variable of the frame's own file is nearer than one of that name elsewhere.
+    own = f"{frame.file.rpartition('/')[2]}::{name.lstrip('* ')}" if frame is not None and frame.file else None
+    stars = name[: len(name) - len(name.lstrip("* "))]
+    if own is not None and "::" not in name and not name.strip().startswith("/"):
+        try:
+            row = variables.ask(session, stars + own, thread=thread).rows[0]
+            if row.mechanism is not None or row.text is not None:
+                return row  # else the file has no more than a declaration
+        except BadInput:
+            raise
+        except OmpdError:
+            pass  # it has none
+    return variables.ask(session, name, thread=thread).rows[0]
+
+
+def _not_found(name: str, frame: StackFrame, error: NoAnswer) -> NoAnswer:
+    if frame.locals is None:
+        reason = frame.unavailable.get("locals", "its variables are unknown")
+        return NoAnswer(f"{name}: {reason}", hint=error.hint)
+    return NoAnswer(
+        f"no variable {name} in {frame.function or 'this function'}, in the functions that called it, or among static"
+        " variables",
+        hint=error.hint if error.hint and "ompd stack" not in error.hint else "ompd stack --locals lists them",
+    )
