@@ -258,7 +258,8 @@ def test_moving_and_stepping_go_from_one_users_frame_to_the_next() -> None:
 def test_up_leads_from_a_wait_to_the_code_that_waits() -> None:
     core = stopped("hang")
     (waiting,) = (thread for thread in core.truth["threads"] if thread["blocked_in"] == "lock")
-    told = replies(HIDES, create(core), f"ompd thread {waiting['thread_num']}", "up", "down", "frame info")
+    first = "frame select 0"
+    told = replies(HIDES, create(core), f"ompd thread {waiting['thread_num']}", first, "up", "down", "frame info")
     where = waiting["where"]
     assert re.match(rf"frame #\d+: .*`{where['function']}\(.* at {where['file']}:{where['line']}:", told["up"])
     assert told["frame info"].startswith("frame #0: ")

@@ -92,7 +92,7 @@ def of_hang(version: int) -> Replies:
 WRONG = {
     "ompd thread 4": "ompd: the team has 4 threads, 0 to 3, and no 4",
     "ompd thread two": "ompd: 'two' is not an OpenMP thread number",
-    "ompd thread": "ompd: thread takes the OpenMP number of a thread\nompd: ompd thread N; ompd threads shows them",
+    "ompd thread 1 2": "ompd: thread takes the OpenMP number of a thread\nompd: ompd thread N; ompd threads shows them",
     "ompd thread --level 7 0": "ompd: thread N is in no region of level 7",
     "ompd thread --level 0 0": "ompd: regions have levels from 1 on",
     "ompd auto maybe": "ompd: expected on or off\nompd: ompd auto on",
@@ -227,10 +227,10 @@ def test_a_thread_of_an_enclosing_team_is_selected(version: int) -> None:
                    "ompd thread --level 1 0", "ompd thread 1 --level 1")  # fmt: skip
     rows = json.loads(told["ompd threads --json"])["threads"]
     inner, outer = ({r["thread_num"]: r["lldb_index"] for r in rows if r["level"] == level} for level in (2, 1))
-    assert f"OpenMP thread 1/2 at level 2 is LLDB's thread #{inner[1]}\n" in told["ompd thread 1"]
-    assert f"OpenMP thread 0/2 at level 1 is LLDB's thread #{outer[0]}\n" in told["ompd thread --level 1 0"]
+    assert f"OpenMP thread 1/2 at level 2 is LLDB's thread #{inner[1]}" in told["ompd thread 1"]
+    assert f"OpenMP thread 0/2 at level 1 is LLDB's thread #{outer[0]}" in told["ompd thread --level 1 0"]
     # Now thread 0 of the outer team is selected. Thread 1 of that is thread 0 of the inner one.
-    assert f"OpenMP thread 1/2 at level 1 is LLDB's thread #{inner[0]}\n" in told["ompd thread 1 --level 1"]
+    assert f"OpenMP thread 1/2 at level 1 is LLDB's thread #{inner[0]}" in told["ompd thread 1 --level 1"]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ class ThreadCommand(Prompt):
         """Return the options."""
         return {"--level": (), "--ompd-library": ("named",), "--help": ()}
 
-    def arguments(self) -> Sequence[str]:
+    def completions(self) -> Sequence[str]:
         """Return the numbers of the team."""
         return self.state.thread_numbers()
 

@@ -156,7 +156,7 @@ class Prompt:
         """Return the words of the options, each with the values that it can have as far as they can be listed."""
         return {}
 
-    def arguments(self) -> Sequence[str]:
+    def completions(self) -> Sequence[str]:
         """Return the values that the argument can have as far as they can be listed."""
         return ()
 
@@ -194,7 +194,7 @@ class Prompt:
         *before, last = text.split(" ")
         known = self.options()
         values = known.get(before[-1], ()) if before else ()
-        choices = values or (known if last.startswith("-") else self.arguments())
+        choices = values or (known if last.startswith("-") else self.completions())
         skipped = len(last) - len(word)
         return [choice[skipped:] for choice in choices if choice.startswith(last)]
 
