@@ -114,6 +114,9 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
     ours = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "ompd").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == ours
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"ompd"}
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/" in name}
+    assert shared == {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "share").rglob("*") if path.is_file()}
+    assert len(shared) == 4
     assert "ompd/py.typed" in names and any(name.endswith("licenses/LICENSE") for name in names)
     assert [Path(name).name for name in sorted(names) if "/tables/" in name] == TABLES
     entry_points = next(name for name in names if name.endswith("entry_points.txt"))
@@ -148,6 +151,11 @@ def test_what_was_installed_works_from_another_folder(
     assert version.split()[-1] in built[which].name
     check(core, elsewhere, python.parent / "ompd")
     assert run(python, "-c", "import ompd_stub", cwd=elsewhere, code=1).stderr.count("ModuleNotFoundError") == 1
+    assert (python.parents[1] / "share/man/man1/ompd.1").is_file()
+    loads = run(
+        "bash", "-c", f". {python.parents[1]}/share/bash-completion/completions/ompd; complete -p ompd", cwd=elsewhere
+    )
+    assert loads.stdout == "complete -o default -F _ompd ompd\n"
     typed = "import ompd, pathlib; print((pathlib.Path(ompd.__file__).parent / 'py.typed').is_file(), ompd.__file__)"
     is_typed, file = run(python, "-c", typed, cwd=elsewhere).stdout.split()
     assert is_typed == "True" and file.startswith(str(tmp_path))

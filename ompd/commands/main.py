@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import ompd
+from ompd.commands import installing
 from ompd.commands.options import FOREIGN, OWN, own_option
 from ompd.commands.progress import Progress, harmless
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
@@ -451,24 +452,8 @@ def schema(command: str) -> None:
     click.echo(schemas.format_schema(command))
 
 
-def _init(debugger: str, file: str) -> click.Command:
-    def run(install: bool, uninstall: bool) -> None:
-        import ompd.commands.start_files as start_files  # noqa: PLC0415  no other command needs it
-
-        try:
-            click.echo(start_files.change(debugger, install=install, uninstall=uninstall))
-        except OmpdError as error:
-            _fail(error)
-
-    run.__doc__ = f"Prints the line that loads these commands into {debugger}. There they work on what it debugs."
-    add = click.option("--install", is_flag=True, help=f"Write the line into {file}, once.")
-    remove = click.option("--uninstall", is_flag=True, help="Remove it from there.")
-    summary = f"Load these commands into {debugger}."
-    return click.command(f"{debugger.lower()}-init", short_help=summary)(add(remove(run)))
-
-
-cli.add_command(_init("LLDB", "~/.lldbinit"))
-cli.add_command(_init("gdb", "~/.gdbinit"))
+for _installing in installing.make(_fail):
+    cli.add_command(_installing)
 
 
 def main() -> NoReturn:

@@ -53,13 +53,23 @@ def change(name: str, *, install: bool, uninstall: bool) -> str:
     if install and uninstall:
         raise BadInput("--install and --uninstall exclude each other")
     if uninstall:
-        removed = [str(file) for file in _files(debugger) if _remove(debugger, file)]
-        return "\n".join(f"{file}: removed" for file in removed) or f"{debugger.files[-1]}: has no line of ompd's"
+        return "\n".join(changes(debugger, undo=True)) or f"{debugger.files[-1]}: has no line of ompd's"
+    return "\n".join(changes(debugger)) if install else format_line(debugger)
+
+
+def changes(debugger: Debugger, *, undo: bool = False, dry_run: bool = False) -> list[str]:
+    """Write the line into the debugger's file, or remove it, and return what was done with which file.
+
+    :param dry_run: change nothing, and return what would be done
+    :raises BadFile: as :func:`install_line` does
+    """
+    would = "would be " if dry_run else ""
+    if undo:
+        removed = [file for file in files_of(debugger) if file.exists() and _rewrite(debugger, file, None, dry_run)]
+        return [f"{file}: {would}removed" for file in removed]
     line = format_line(debugger)
-    if not install:
-        return line
-    file, changed = install_line(debugger, line)
-    return f"{file}: {'added' if changed else 'has it already'}: {line}"
+    file, changed = install_line(debugger, line, dry_run=dry_run)
+    return [f"{file}: {f'{would}added' if changed else 'has it already'}: {line}"]
 
 
 def _packages() -> Iterator[str]:
@@ -86,12 +96,13 @@ def format_line(debugger: Debugger) -> str:
     return f"{debugger.command} {path}"
 
 
-def install_line(debugger: Debugger, line: str) -> tuple[Path, bool]:
+def install_line(debugger: Debugger, line: str, *, dry_run: bool = False) -> tuple[Path, bool]:
     """Write *line* into the debugger's file in place of those for other installations, else at the end.
 
     The debugger runs what these files contain, so files that somebody else could have written are refused.
 
-    :returns: the file, and whether it was changed
+    :param dry_run: do not change it
+    :returns: the file, and whether it was changed, or would be
     :raises BadFile: if it cannot be read or written, or others could change it or the script
     """
     for path in (str(debugger.script), *_packages()):
@@ -102,21 +113,18 @@ def install_line(debugger: Debugger, line: str) -> tuple[Path, bool]:
                 f"is not made part of {debugger.name}: {fault}",
                 hint="install where only you and root may write",
             )
-    file = next((file for file in _files(debugger) if file.exists()), Path(debugger.files[-1]).expanduser())
-    return file, _rewrite(debugger, file, line)
+    file = next((file for file in files_of(debugger) if file.exists()), Path(debugger.files[-1]).expanduser())
+    return file, _rewrite(debugger, file, line, dry_run)
 
 
-def _files(debugger: Debugger) -> list[Path]:
+def files_of(debugger: Debugger) -> list[Path]:
+    """Return the files that the debugger reads at its start, whether or not they are there."""
     known = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     names = [name.replace("$XDG_CONFIG_HOME", known) for name in debugger.files]
     return [Path(name).expanduser() for name in names]
 
 
-def _remove(debugger: Debugger, file: Path) -> bool:
-    return file.exists() and _rewrite(debugger, file, None)
-
-
-def _rewrite(debugger: Debugger, file: Path, line: str | None) -> bool:
+def _rewrite(debugger: Debugger, file: Path, line: str | None, dry_run: bool) -> bool:
     # Puts the line into the file, None for no line of ours at all; whether that changes it.
     with Place(file) as place:
         fault = others_fault(str(file if place.replaced is not None else file.parent), private_groups=True)
@@ -133,8 +141,8 @@ def _rewrite(debugger: Debugger, file: Path, line: str | None) -> bool:
                 after.append(line)
         if line is not None and line not in after:
             after.append(line)
-        if after == lines:
-            return False
+        if after == lines or dry_run:
+            return after != lines
         with place.written() as stream:
             stream.write("".join(f"{text}\n" for text in after).encode("utf-8", "surrogateescape"))
         return True

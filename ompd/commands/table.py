@@ -488,6 +488,6 @@ GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
     ("Share", ("snapshot", "schema")),
     ("Libraries", ("runtimes", "check", "layout")),
-    ("Set up", ("doctor", "lldb-init", "gdb-init")),
+    ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),
 )
 """How ``ompd --help`` groups the commands, those of the table and all others: a title, and its commands in order."""

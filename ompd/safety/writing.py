@@ -88,6 +88,17 @@ class Place:
         except OSError as error:
             raise self._refusal(error) from error
 
+    def remove(self) -> None:
+        """Remove the file that has the name.
+
+        :raises BadFile: if it cannot be removed
+        """
+        try:
+            self.replaced = self._check()
+            os.unlink(self._name, dir_fd=self._folder)
+        except OSError as error:
+            raise self._refusal(error) from error
+
     # Finding it
 
     def _found(self) -> tuple[int, str]:

@@ -1,0 +1,176 @@
+"""The files in a user's home that make ``ompd`` at home there: completion, the manual page, the debuggers' own files.
+
+What ``ompd`` wrote has a mark in its first lines. Nothing else is replaced or removed. A file is written where its name
+says it is: a link out of the home is not followed, since whoever reads or owns what is there did not ask for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ompd.commands import completion, manual, start_files
+from ompd.debugger.targets.lldb.install import find_commands
+from ompd.errors import BadFile, OmpdError
+from ompd.records import record
+from ompd.safety.writing import Place, make_folder
+
+_HEAD = 400  # bytes in which the mark is
+
+
+@record
+class Texts:
+    """What is written: the completion files by their shells, and the manual page."""
+
+    completions: Mapping[str, str]
+    manual: str
+
+
+@record
+class _File:
+    # A file of ours: what it holds, how it is known, the folder that it must be in, behind all links, and what its user
+    # has yet to do.
+    path: Path
+    text: str
+    mark: str
+    base: Path
+    note: str = ""
+
+
+def set_up(texts: Texts, *, dry_run: bool = False, undo: bool = False) -> tuple[list[str], list[OmpdError]]:
+    """Write all files, or remove them, and return what was done, and what was refused.
+
+    :raises BadFile: if there is no home
+    """
+    _home()
+    said: list[str] = []
+    refused: list[OmpdError] = []
+    for file in _files(texts, every=undo):
+        try:
+            done = _removed(file, dry_run) if undo else _written(file, dry_run)
+        except OmpdError as error:
+            refused.append(error)
+            continue
+        said += [done] if done else []
+        if file.note and not undo:
+            said.append(f"  {file.note}")
+    for debugger in start_files.DEBUGGERS.values():
+        if not undo and not _is_here(debugger.name):
+            said.append(f"{debugger.name} is not installed: its own file is left alone")
+            continue
+        try:
+            for file_of_it in start_files.files_of(debugger):
+                _check_inside(file_of_it, _base("XDG_CONFIG_HOME", file_of_it))
+            said += start_files.changes(debugger, undo=undo, dry_run=dry_run)
+        except OmpdError as error:
+            refused.append(error)
+    return said or ["there is nothing of ompd's"], refused
+
+
+def _home() -> Path:
+    home = Path("~").expanduser()
+    if not home.is_absolute() or not home.is_dir():
+        raise BadFile(str(home), "is no folder, and should be your home", hint="set HOME")
+    return home
+
+
+def _folder(variable: str, usual: str) -> Path:
+    # The specification of these variables has others than absolute paths ignored.
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else _home() / usual
+
+
+def _base(variable: str, path: Path) -> Path:
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() and named in path.parents else _home()
+
+
+def _files(texts: Texts, *, every: bool) -> Iterator[_File]:
+    data, config = _folder("XDG_DATA_HOME", ".local/share"), _folder("XDG_CONFIG_HOME", ".config")
+    site = data / "zsh" / "site-functions"
+    places = {
+        "bash": data / "bash-completion" / "completions" / "ompd",
+        "zsh": site / "_ompd",
+        "fish": config / "fish" / "completions" / "ompd.fish",
+    }
+    notes = {"zsh": f"zsh finds it with this line before compinit in ~/.zshrc: fpath=({site} $fpath)"}
+    for shell, path in places.items():
+        if every or shutil.which(shell) is not None:
+            variable = "XDG_CONFIG_HOME" if shell == "fish" else "XDG_DATA_HOME"
+            yield _File(path, texts.completions[shell], completion.MARK, _base(variable, path), notes.get(shell, ""))
+    page = data / "man" / "man1" / "ompd.1"
+    yield _File(page, texts.manual, manual.MARK, _base("XDG_DATA_HOME", page))
+
+
+def _is_here(debugger: str) -> bool:
+    return shutil.which("gdb") is not None if debugger == "gdb" else any(find_commands())
+
+
+def _check_inside(path: Path, base: Path) -> None:
+    # Raises BadFile if the file is elsewhere, behind links.
+    real, inside = os.path.realpath(path), os.path.realpath(base)
+    if os.path.commonpath((real, inside)) != inside:
+        raise BadFile(
+            str(path),
+            f"is not touched: links lead out of {base}, to {real}",
+            hint="`ompd completion`, `manual`, `lldb-init` and `gdb-init` print what belongs there",
+        )
+
+
+def _found(place: Place, file: _File) -> str | None:
+    # What is there, None for nothing; BadFile if it is not ours.
+    if place.replaced is None:
+        return None
+    text = place.read()
+    if file.mark.encode() not in text[:_HEAD]:
+        raise BadFile(
+            str(file.path), "is not touched: ompd did not write it", hint="move it away if ompd is to write this file"
+        )
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _written(file: _File, dry_run: bool) -> str:
+    _check_inside(file.path, file.base)
+    if not file.path.parent.is_dir():
+        if dry_run:
+            return f"{file.path}: would be written"
+        try:
+            make_folder(str(file.path.parent))
+        except OSError as error:
+            raise BadFile(str(file.path), f"cannot be written: {error.strerror or error}") from error
+    with Place(file.path) as place:
+        before = _found(place, file)
+        if before == file.text:
+            return f"{file.path}: is so already"
+        if dry_run:
+            return f"{file.path}: would be written"
+        with place.written() as stream:
+            stream.write(file.text.encode())
+    return f"{file.path}: written"
+
+
+def _removed(file: _File, dry_run: bool) -> str | None:
+    if not os.path.lexists(file.path):
+        return None
+    _check_inside(file.path, file.base)
+    with Place(file.path) as place:
+        if _found(place, file) is None:
+            return None
+        if not dry_run:
+            place.remove()
+    if not dry_run:
+        _remove_empty(file.path.parent, file.base)
+    return f"{file.path}: {'would be removed' if dry_run else 'removed'}"
+
+
+def _remove_empty(folder: Path, base: Path) -> None:
+    # A folder with nothing in it is of no use to anybody, whoever made it.
+    while folder != base and base in folder.parents:
+        with suppress(OSError):
+            folder.rmdir()
+        if folder.exists():
+            return
+        folder = folder.parent
