@@ -19,6 +19,22 @@ _MAX_CALLS = 1 << 12
 _FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
 _FUTEX_FLAGS = 128 | 256
 
+# What the kernel has in the register of the answer of a call that has not ended (Linux, include/linux/errno.h):
+# ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of one that a stop or a core interrupted; ENOSYS
+# before any answer is known; EINTR of those that are not restarted, as epoll_wait. futex() has that only as its answer,
+# after a handler of a signal.
+_NO_ANSWER = frozenset((-512, -513, -514, -516, -38))
+_EINTR = -4
+
+
+def is_answer(value: int, size: int, *, is_futex: bool) -> bool:
+    """Return whether a thread whose register of the answer has *value*, of *size* bytes, has come back from its call:
+    it has been woken up, though it may not have run since.
+    """
+    value &= (1 << 8 * size) - 1
+    signed = value - (1 << 8 * size) if value >> (8 * size - 1) else value
+    return signed not in _NO_ANSWER and (is_futex or signed != _EINTR)
+
 
 class Waiting:
     """The waits of one process's threads.
@@ -137,9 +153,14 @@ class Waiting:
             number = self._number_of_call(caller, calls)
             if number is None and by_kernels and not self._is_held(caller.pc - _CODE_OF_CALL, _CODE_OF_CALL):
                 return None
+        is_futex = number is None or number in calls.futexes
+        # One that was woken up, and has not run yet, stands where it slept, and the word may be as it was.
+        answer = frame.registers.get(calls.result) if not handled else None
+        if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
+            return "spinning"
         if number == calls.sched_yield:
             return "spinning"
-        return self._in_futex(frame, calls, flags) if number is None or number in calls.futexes else "blocked"
+        return self._in_futex(frame, calls, flags) if is_futex else "blocked"
 
     def _in_futex(self, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
         # Whoever wakes others up is in the same call, and does not sleep.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -78,6 +78,33 @@ def test_a_mutex_that_contradicts_itself_has_no_owner(core: Core, patches: dict[
     wait = core.wait("mutex_normal", **patches)
     assert (wait.kind, wait.owner, wait.is_owner_alive) == ("mutex", None, None)
     assert reason in wait.unavailable["owner"]
+
+
+class Woken(Overlaid):
+    """A core whose threads have *answer* in the register of a system call's answer."""
+
+    answer: int | None = None
+
+    def registers(self, thread: int) -> Mapping[str, int]:
+        found = super().registers(thread)
+        return found if self.answer is None else {**found, "rax": self.answer & (1 << 64) - 1}
+
+
+def test_a_thread_that_was_woken_up_and_has_not_run_yet_does_not_sleep() -> None:
+    # What it slept on is as it was: the word of a mutex that was taken again, or that of a wake-up without a reason.
+    words = core_of_outside("waits", "kernel")
+    names = ("mutex_normal", "sem", "cond_wait", "join", "rwlock_writer", "at_barrier", "once_waits", "futex_private")
+    sleeping = [words.thread(name) for name in (*names, "epolls")]
+    # EINTR is what epoll_wait() has while it is stopped, and what futex() returns after a handler of a signal.
+    interrupted = [(answer, sleeping) for answer in (None, -512, -516)]
+    for answer, still in (*interrupted, (-4, sleeping[-1:]), (0, []), (-11, [])):
+        target = Woken(str(words.place))
+        target.answer = answer
+        with Session(target, FileFinder()) as session:
+            ways = [session.process.progress(thread) for thread in sleeping]
+            waiting = [thread for thread in sleeping if session.process.system_wait(thread) is not None]
+        assert ways == ["blocked" if thread in still else "spinning" for thread in sleeping], answer
+        assert waiting == still, answer
 
 
 def test_what_is_no_mutex_is_a_word(core: Core) -> None:

@@ -215,6 +215,20 @@ def test_an_idle_thread_in_the_code_of_the_program_may_do_anything() -> None:
     assert judged(*rows, thread(2, state="idle", where=inside))[1] == "possible"
 
 
+def test_only_a_worker_whose_stack_is_known_is_idle_in_the_pool() -> None:
+    # A thread that has begun or ended a region just now is in no team, too, and may be in a call that looks like sleep.
+    waits = {1: SystemWait(kind="semaphore", object=0x1000, symbol="&asked", is_timed=False, is_shared=False)}
+    helper = thread(1, runtime=None, parallel=None, state=None)
+    idle = {"state": "idle", "parallel": None}
+    how: dict[int, str | None] = {0: "blocked", 1: "blocked"}
+    assert judged(helper, thread(0, **idle), system=waits, how=how) == ("external_wait", "proven", "likely")
+    lost = {"where": "its stack could not be followed to code of the user's"}
+    assert judged(helper, thread(0, unavailable=lost, **idle), system=waits, how=how)[1] == "possible"
+    assert judged(helper, thread(0, thread_type="initial", **idle), system=waits, how=how)[1] == "possible"
+    unknown = {"thread_type": None, "unavailable": {"thread_type": "lost"}}
+    assert judged(helper, thread(0, **unknown, **idle), system=waits, how=how)[1] == "possible"
+
+
 def test_a_laggard_is_no_hang() -> None:
     rows = [thread(n, barrier((3,))) for n in range(3)]
     assert judged(*rows, thread(3)) == ("laggard", "unknown", "proven")

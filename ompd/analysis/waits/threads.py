@@ -98,9 +98,7 @@ class ThreadNodes:
         if "wait" in row.unavailable and not self._sleeps(native):
             return Outlook.UNKNOWN, row.unavailable["wait"]
         if row.state == "idle":
-            if row.where is not None:  # it is no thread of the pool, or its record is damaged
-                return Outlook.UNKNOWN, "it is in no team by the runtime's records, and in the code of the program"
-            return Outlook.WAITS, None
+            return _outlook_in_no_team(row)
         if native is None or native in self.moment.unread:
             return Outlook.UNKNOWN, self.moment.unread.get(
                 native or 0, "which thread of the process it is, is not known"
@@ -151,6 +149,18 @@ class ThreadNodes:
         """Let the thread with a node wait for a node."""
         self.waiting[index] = target
         self.graph.need(index, Need((target,), 1, "waits_for", source, evidence))
+
+
+def _outlook_in_no_team(row: ThreadRecord) -> tuple[Outlook, str | None]:
+    # A thread of the pool; or one that enters or leaves a team just now, or whose record is damaged. The pool has
+    # workers alone, and they have none of the program's code on their stacks.
+    if row.where is not None:
+        return Outlook.UNKNOWN, "it is in no team by the runtime's records, and in the code of the program"
+    if "where" in row.unavailable:
+        return Outlook.UNKNOWN, row.unavailable["where"]
+    if row.thread_type != "worker":
+        return Outlook.UNKNOWN, "it is in no team by the runtime's records, and is not known to be a worker"
+    return Outlook.WAITS, None
 
 
 def _outlook_of_wait(wait: Wait) -> tuple[Outlook, str | None]:

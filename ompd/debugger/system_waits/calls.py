@@ -8,13 +8,9 @@ from ompd.contract.memory import Memory, read_unsigned
 from ompd.debugger.architecture import KernelArguments
 from ompd.debugger.stacks.stacks import Stacks
 from ompd.debugger.threads.threads import Threads
-from ompd.debugger.waiting import Waiting
+from ompd.debugger.waiting import Waiting, is_answer
 from ompd.errors import MemoryFault, Unavailable
 
-# What the kernel has in the register of the answer of a call that has not ended (Linux, include/linux/errno.h):
-# ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of one that a stop or a core interrupted; EINTR of
-# those that are not restarted, as epoll_wait; ENOSYS before any answer is known.
-_NO_ANSWER = frozenset((-512, -513, -514, -516, -4, -38))
 _MAX_CALLS = 1 << 12
 _LATER_TIMES = "_time64"
 
@@ -140,9 +136,6 @@ class KernelCalls:
             raise Unavailable(f"the {'registers' if frame is None else 'code'} of thread {thread} could not be read")
         if not is_in_call:
             return None
-        answer = registers.get(places.result)
-        if answer is not None and _as_signed(answer, self._memory.pointer_size) not in _NO_ANSWER:
-            return None
         number = registers.get(places.number)
         if number is not None and _as_signed(number, 4) < 0:
             return None
@@ -151,6 +144,9 @@ class KernelCalls:
             # register. The code says more.
             number = self._waiting.number_by_code(stack)
         name = places.waits.get(number) if number is not None else None
+        answer, is_futex = registers.get(places.result), (name or "").startswith("futex")
+        if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
+            return None
         arguments = tuple(registers.get(register) for register in places.arguments)
         return self._of_socket(arguments) if name == "socketcall" else SystemCall(number, name, arguments)
 

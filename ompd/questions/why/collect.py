@@ -58,12 +58,19 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         tasks=found.rows if found is not None else None,
         regions=teams.rows if teams is not None else None,
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
-        has_all_threads=not is_damaged(session) and session.process.thread_list.names_all,
+        has_all_threads=_has_all_threads(session, rows),
         is_fork=is_fork(session),
         processors=_processors(session),
         unknowns=tuple(dict.fromkeys((*answer.warnings, *(found.warnings if found is not None else ())))),
     )
     return moment, answer
+
+
+def _has_all_threads(session: Session, rows: Sequence[ThreadRecord]) -> bool:
+    # A thread without a row may do anything: the question may have read more than it may before its turn came.
+    if is_damaged(session) or not session.process.thread_list.names_all:
+        return False
+    return set(session.process.threads()) <= {row.native_thread_id for row in rows}
 
 
 def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[int, SystemWait], dict[int, str]]:
