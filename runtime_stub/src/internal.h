@@ -46,6 +46,7 @@ struct whole_team {
         struct loop_share share;
     } saved;
 };
+enum target_kind { TARGET_NONE, TARGET_REGION = 1, TARGET_ENTER_DATA = 2, TARGET_EXIT_DATA = 3, TARGET_UPDATE = 4 };
 struct whole_task {
     struct stub_task known;
     struct stub_task *previous_sibling;
@@ -55,6 +56,9 @@ struct whole_task {
     bool is_detachable, is_fulfilled;
     size_t data_size;                 /* of what `data` points to, if it is the task's own */
     uint64_t wide_frame[3];           /* a copy of `frame` in the form of OpenMP 5, on machines of 32 bits */
+    enum target_kind target_kind;     /* of a target task */
+    uint64_t target_word, operation;  /* of its construct: a tool's word, and the number of the region's execution */
+    struct open_data *open_data;      /* target data regions of its code, innermost first */
 };
 struct whole_work {
     struct stub_work known;
@@ -123,6 +127,18 @@ struct stub_task *new_task(enum stub_task_type type, struct stub_task *generatin
 void free_task(struct stub_task *task);
 struct stub_task *take_task(struct stub_team *team, struct stub_task *ancestor);
 void run_task(struct stub_thread *thread, struct stub_task *task); /* team.mutex is locked, before and after */
+
+struct stub_task *new_target_task(struct stub_thread *thread, enum target_kind kind, void (*function)(void *), void *data);
+void run_target_task(struct stub_thread *thread, struct stub_task *task); /* until it is over, and it still exists */
+void release_task(struct stub_task *task);
+void wait_for_dependences(struct stub_thread *thread, void **depend);
+
+/* device/target.c */
+extern bool host_is_device;           /* OMP_STUB_DEVICE=host: it is device 0 */
+enum { THE_DEVICE = 0 };
+void read_device_environment(void);
+struct stub_task *target_task_of(struct stub_task *task); /* in whose region its code is, NULL if in none */
+bool on_device(void);                 /* the caller is in a target region */
 
 /* work.c */
 struct stub_work *new_loop(int64_t begin, int64_t end, int64_t step, bool up, uint32_t schedule, int64_t chunk);

@@ -20,6 +20,7 @@ static void begin_in_child(void)
 {
     lose_threads();
     forget_tool();
+    lose_trace();
     tool_is_due = true;
 }
 

@@ -42,7 +42,7 @@ void free_task(struct stub_task *task)
 
 static bool descends(const struct stub_task *task, const struct stub_task *ancestor)
 {
-    while (task->type == STUB_TASK_EXPLICIT || task->type == STUB_TASK_DEGENERATE) {
+    while (task->type >= STUB_TASK_EXPLICIT) {
         task = task->generating;
         if (task == ancestor)
             return true;
@@ -154,15 +154,24 @@ static void complete_task(struct stub_task *task)
     drop_task(task);
 }
 
-/* The frame of this function is what separates the task's code from the runtime. */
+static void begin_group(struct stub_thread *thread);
+static void end_group(struct stub_thread *thread);
+
+/* The frame of this function is what separates the task's code from the runtime. A target region is over when all tasks
+ * are that its code has created. */
 static KEPT void call_task(struct stub_thread *thread, struct stub_task *task)
 {
     if (debugging())
         ompd_bp_task_begin();
+    bool has_group = whole_task(task)->target_kind == TARGET_REGION;
+    if (has_group)
+        begin_group(thread);
     set_working(thread);
     set_exit_frame(task, __builtin_frame_address(0), FRAME_RUNTIME);
     task->function(task->data);
     set_exit_frame(task, NULL, 0);
+    if (has_group)
+        end_group(thread);
     set_state(thread, STUB_OVERHEAD, NULL);
     if (debugging())
         ompd_bp_task_end();
@@ -395,6 +404,37 @@ static void launch_task(struct stub_thread *thread, struct stub_task *task)
     drop_task(task);
 }
 
+struct stub_task *new_target_task(struct stub_thread *thread, enum target_kind kind, void (*function)(void *), void *data)
+{
+    struct stub_task *parent = thread->task, *task = new_task(STUB_TASK_TARGET, parent, thread->team);
+    task->function = function;
+    task->data = data;
+    task->is_final = parent->is_final;
+    task->is_undeferred = 1;
+    task->taskgroup = parent->taskgroup;
+    task->icvs = parent->icvs;
+    whole_task(task)->target_kind = kind;
+    return task;
+}
+
+void run_target_task(struct stub_thread *thread, struct stub_task *task)
+{
+    struct stub_team *team = thread->team;
+    pthread_mutex_lock(&team->mutex);
+    add_child(task);
+    whole_task(task)->references++;
+    run_task(thread, task);
+    pthread_mutex_unlock(&team->mutex);
+}
+
+void release_task(struct stub_task *task)
+{
+    struct stub_team *team = task->team;
+    pthread_mutex_lock(&team->mutex);
+    drop_task(task);
+    pthread_mutex_unlock(&team->mutex);
+}
+
 EXPORT void GOMP_task(task_code *function, void *data, copy_code *copy, long size, long alignment, bool if_clause,
                       unsigned flags, void **depend, int priority, void *detach)
 {
@@ -459,9 +499,8 @@ EXPORT void GOMP_taskwait(void)
     leave(thread);
 }
 
-EXPORT void GOMP_taskwait_depend(void **depend)
+void wait_for_dependences(struct stub_thread *thread, void **depend)
 {
-    struct stub_thread *thread = enter(CALLERS_STACK());
     struct stub_task *later = new_task(STUB_TASK_DEGENERATE, thread->task, thread->team); /* no one sees it */
     read_dependences(later, depend);
     TELL(sync, thread, SYNC_TASKWAIT, true);
@@ -470,6 +509,12 @@ EXPORT void GOMP_taskwait_depend(void **depend)
     pthread_mutex_unlock(&thread->team->mutex);
     TELL(sync, thread, SYNC_TASKWAIT, false);
     free_task(later);
+}
+
+EXPORT void GOMP_taskwait_depend(void **depend)
+{
+    struct stub_thread *thread = enter(CALLERS_STACK());
+    wait_for_dependences(thread, depend);
     leave(thread);
 }
 

@@ -127,6 +127,7 @@ static void begin(void)
 {
     read_environment();
     read_debug_environment();
+    read_device_environment();
     pthread_key_create(&end_of_thread, forget_thread);
     announce_locations();
     prepare_for_ends();

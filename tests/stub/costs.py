@@ -51,7 +51,13 @@ def costs() -> tuple[float, float, float]:
 
 def _instructions(stub: Path, regions: int, tool: Path | None) -> int:
     program = compiled("regions.c", links=(str(stub / "libomp_stub.so"),))
-    command = [str(require("valgrind")), "--tool=callgrind", "--callgrind-out-file=/dev/null", str(program), str(regions)]
+    command = [
+        str(require("valgrind")),
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        str(program),
+        str(regions),
+    ]
     environment = {**clean_environment(), **({"OMP_TOOL_LIBRARIES": str(tool)} if tool else {})}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     if tool and "start_tool begins" not in done.stdout:

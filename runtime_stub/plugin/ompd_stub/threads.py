@@ -93,7 +93,7 @@ class Thread:
         return self.runtime.task_at(address)
 
     def outside_of_target(self) -> None:
-        """See :meth:`ThreadHandle.outside_of_target`: the stub has no target constructs."""
+        """See :meth:`ThreadHandle.outside_of_target`: a target region is a task of the thread's on the stub."""
 
     def state(self) -> ThreadState:
         """See :meth:`ThreadHandle.state`."""

@@ -59,6 +59,7 @@ int flags_of_task(const struct stub_task *task)
     switch (task->type) {
     case STUB_TASK_SERIAL: return ompt_task_initial;
     case STUB_TASK_IMPLICIT: return ompt_task_implicit;
+    case STUB_TASK_TARGET: return ompt_task_target | ompt_task_undeferred;
     }
     return ompt_task_explicit | (task->is_undeferred ? ompt_task_undeferred : 0) | (task->is_tied ? 0 : ompt_task_untied) |
            (task->is_final ? ompt_task_final : 0);
@@ -237,5 +238,6 @@ const struct tool_events events_5 = {
     .dependence = tell_dependence, .sync = tell_sync, .wait = tell_wait, .work = tell_work,
     .lock_init = tell_lock_init, .lock_destroy = tell_lock_destroy, .mutex_acquire = tell_mutex_acquire,
     .mutex_wait = tell_mutex_wait, .mutex_acquired = tell_mutex_acquired, .mutex_released = tell_mutex_released,
-    .control = tell_control, .shutdown = tell_shutdown,
+    .device = tell_device_5, .target = tell_target_5, .target_submit = tell_target_submit_5,
+    .target_data = tell_target_data_5, .map = tell_map_5, .control = tell_control, .shutdown = tell_shutdown,
 };

@@ -10,4 +10,12 @@ extern ompt_start_tool_result_t *tool_5;         /* what the tool has returned *
 ompt_frame_t *frame_of_task(struct stub_task *task);
 int flags_of_task(const struct stub_task *task);
 
+/* openmp5_device.c */
+void tell_device_5(bool begins);
+void tell_target_5(struct stub_thread *thread, struct stub_task *task, bool begins);
+void tell_target_submit_5(struct stub_task *task, bool begins);
+void tell_target_data_5(struct stub_thread *thread, bool begins);
+void tell_map_5(struct stub_thread *thread, struct stub_task *task, const struct mapped *items, unsigned count, uint64_t id,
+                bool begins);
+
 #endif

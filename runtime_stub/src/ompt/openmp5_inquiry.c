@@ -49,13 +49,25 @@ static const uint8_t set_results[CALLBACKS_5] = {
     [ompt_callback_error] = ompt_set_never,
 };
 
+/* Of target constructs, where the host is a device. Nothing is allocated or moved there, and no code is loaded. */
+static bool is_of_device(ompt_callbacks_t event)
+{
+    static const uint8_t of_device[] = {
+        ompt_callback_target, ompt_callback_target_emi, ompt_callback_target_submit, ompt_callback_target_submit_emi,
+        ompt_callback_target_map, ompt_callback_target_map_emi, ompt_callback_device_initialize,
+        ompt_callback_device_finalize,
+    };
+    return host_is_device && memchr(of_device, (int)event, sizeof of_device);
+}
+
 static ompt_set_result_t ompt_set_callback(ompt_callbacks_t event, ompt_callback_t callback)
 {
     if (!may_register || (unsigned)event >= CALLBACKS_5 || !set_results[event])
         return ompt_set_error;
-    if (set_results[event] >= ompt_set_sometimes)
+    ompt_set_result_t result = is_of_device(event) ? ompt_set_always : (ompt_set_result_t)set_results[event];
+    if (result >= ompt_set_sometimes)
         callbacks_5[event] = callback;
-    return (ompt_set_result_t)set_results[event];
+    return result;
 }
 
 static int ompt_get_callback(ompt_callbacks_t event, ompt_callback_t *callback)
@@ -220,13 +232,19 @@ static int ompt_get_task_memory(void **address, size_t *size, int block)
 
 static int ompt_get_target_info(uint64_t *device, ompt_id_t *target, ompt_id_t *operation)
 {
-    (void)device, (void)target, (void)operation;
-    return 0;
+    const struct stub_thread *thread = asking_thread();
+    struct stub_task *task = thread ? target_task_of(thread->task) : NULL;
+    if (!task)
+        return 0;
+    *device = THE_DEVICE;
+    *target = task->id;
+    *operation = whole_task(task)->operation;
+    return 1;
 }
 
 static int ompt_get_num_devices(void)
 {
-    return 0;
+    return host_is_device;
 }
 
 /* Other numbers than those of threads, regions and tasks, which take a mutex: half of them each. */

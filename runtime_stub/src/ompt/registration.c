@@ -3,6 +3,7 @@
 #include "ompt_generations.h"
 
 #include "openmp5.h"
+#include "../device/trace.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -152,8 +153,11 @@ void find_tool(void)
         return;
     if (!find_openmp5() && !find_report())
         find_draft();
-    if (generation)
-        __atomic_store_n(&tool_events, generation->events, __ATOMIC_RELEASE);
+    if (!generation)
+        return;
+    __atomic_store_n(&tool_events, generation->events, __ATOMIC_RELEASE);
+    if (host_is_device)
+        TELL(device, true);
 }
 
 void forget_tool(void)
@@ -170,6 +174,9 @@ void end_tool(void)
     const struct tool_events *events = told();
     if (!events)
         return;
+    end_trace();
+    if (host_is_device)
+        events->device(false);
     __atomic_store_n(&tool_events, NULL, __ATOMIC_RELEASE); /* a tool that ends itself in this is not ended again */
     events->shutdown();
     forget_tool();

@@ -72,7 +72,12 @@ static void tell_implicit_task(struct stub_thread *thread, bool begins)
 
 static void tell_task_create(struct stub_thread *thread, struct stub_task *task)
 {
-    if (task->type != STUB_TASK_DEGENERATE)
+    if (task->type == STUB_TASK_TARGET)
+        CALL(ompt_event_target_task_begin, ompt_target_task_begin_callback_t, task_id(thread->task), frame_of(thread->task),
+             task->id, THE_DEVICE,
+             whole_task(task)->target_kind == TARGET_REGION ? (const void *)(uintptr_t)task->function : NULL,
+             (ompt_target_task_type_t)whole_task(task)->target_kind);
+    else if (task->type != STUB_TASK_DEGENERATE)
         CALL(ompt_event_task_begin, ompt_task_begin_callback_t, task_id(thread->task), frame_of(thread->task), task->id,
              (const void *)(uintptr_t)task->function);
 }
@@ -86,7 +91,9 @@ static void tell_task_switch(struct stub_task *from, struct stub_task *to, enum 
 
 static void tell_task_end(struct stub_task *task)
 {
-    if (task->type != STUB_TASK_DEGENERATE)
+    if (task->type == STUB_TASK_TARGET)
+        CALL(ompt_event_target_task_end_sync, ompt_target_task_end_callback_t, task->id);
+    else if (task->type != STUB_TASK_DEGENERATE)
         CALL(ompt_event_task_end, ompt_task_callback_t, task->id);
 }
 
@@ -201,6 +208,55 @@ static void tell_mutex_released(enum mutex_kind kind, const void *wait, const vo
     CALL(is_kept ? ompt_event_release_nest_lock_prev : mutexes[kind].released, ompt_wait_callback_t, wait_id(wait));
 }
 
+/* It is told of devices when it asks for them, and of target constructs by their tasks. */
+static void tell_device(bool begins)
+{
+    (void)begins;
+}
+
+static void tell_target(struct stub_thread *thread, struct stub_task *task, bool begins)
+{
+    (void)thread, (void)task, (void)begins;
+}
+
+static void tell_target_submit(struct stub_task *task, bool begins)
+{
+    (void)task, (void)begins;
+}
+
+static void tell_target_data(struct stub_thread *thread, bool begins)
+{
+    if (begins)
+        CALL(ompt_event_target_data_begin, ompt_target_data_begin_callback_t, task_id(thread->task), THE_DEVICE,
+             codeptr_of(thread->task));
+    else
+        CALL(ompt_event_target_data_end, ompt_task_callback_t, task_id(thread->task));
+}
+
+static uint32_t map_flag(uint32_t flags)
+{
+    return (flags & (MAP_TO | MAP_FROM)                 ? flags & (MAP_TO | MAP_FROM)
+            : flags & MAP_RELEASE                       ? ompt_target_map_flag_release
+            : flags & MAP_DELETE                        ? ompt_target_map_flag_delete
+                                                        : ompt_target_map_flag_alloc) | ompt_target_map_flag_sync;
+}
+
+static void tell_map(struct stub_thread *thread, struct stub_task *task, const struct mapped *items, unsigned count,
+                     uint64_t id, bool begins)
+{
+    if (!begins)
+        CALL(ompt_event_target_data_map_end, ompt_target_data_map_end_callback_t, THE_DEVICE, id);
+    if (!begins || !callbacks_2015[ompt_event_target_data_map_begin])
+        return;
+    ompt_target_map_entry_t *entries = allocate(count * sizeof *entries);
+    for (unsigned at = 0; at < count; at++)
+        entries[at] = (ompt_target_map_entry_t){items[at].address, items[at].address, items[at].bytes,
+                                                map_flag(items[at].flags)};
+    CALL(ompt_event_target_data_map_begin, ompt_target_data_map_begin_callback_t, task ? task->id : task_id(thread->task),
+         THE_DEVICE, entries, count, id);
+    free(entries);
+}
+
 static int tell_control(uint64_t command, uint64_t modifier, void *argument, const void *codeptr)
 {
     (void)argument, (void)codeptr;
@@ -224,5 +280,6 @@ const struct tool_events events_2015 = {
     .dependence = tell_dependence, .sync = tell_sync, .wait = tell_wait, .work = tell_work,
     .lock_init = tell_lock_init, .lock_destroy = tell_lock_destroy, .mutex_acquire = tell_mutex_acquire,
     .mutex_wait = tell_mutex_wait, .mutex_acquired = tell_mutex_acquired, .mutex_released = tell_mutex_released,
-    .control = tell_control, .shutdown = tell_shutdown,
+    .device = tell_device, .target = tell_target, .target_submit = tell_target_submit,
+    .target_data = tell_target_data, .map = tell_map, .control = tell_control, .shutdown = tell_shutdown,
 };

@@ -3,6 +3,7 @@
 #include "ompt.h"
 
 #include "report.h"
+#include "../device/trace.h"
 
 static bool may_register;
 
@@ -26,13 +27,21 @@ static const uint8_t set_codes[EVENTS_2015] = {
     [69] = 4, [70] = 4,
 };
 
+/* A target task is executed where it is met: none ends by itself. */
+static int code_of(ompt_event_t event)
+{
+    bool is_of_device = event >= ompt_event_target_task_begin && event <= ompt_event_target_data_map_end;
+    return host_is_device && is_of_device && event != ompt_event_target_task_end_async ? ompt2015_set_always : set_codes[event];
+}
+
 static int ompt_set_callback(ompt_event_t event, ompt_callback_t callback)
 {
     if (!may_register || (unsigned)event >= EVENTS_2015 || !set_codes[event])
         return ompt2015_set_error;
-    if (set_codes[event] >= ompt2015_set_sometimes)
+    int code = code_of(event);
+    if (code >= ompt2015_set_sometimes)
         callbacks_2015[event] = callback;
-    return set_codes[event];
+    return code;
 }
 
 static int ompt_get_callback(ompt_event_t event, ompt_callback_t *callback)
@@ -140,19 +149,27 @@ static ompt_bool ompt_get_task_info(int level, ompt_task_type_t *type, ompt_task
 
 static int ompt_get_num_devices(void)
 {
-    return 0;
+    return host_is_device;
 }
 
 static int ompt_target_get_device_id(void)
 {
-    return -1;
+    const struct stub_thread *thread = asking_thread();
+    return thread && target_task_of(thread->task) ? THE_DEVICE : -1;
 }
 
 static int ompt_target_get_device_info(int device, const char **type, ompt_target_device_t **object,
                                        ompt_function_lookup_t *lookup, const char **documentation)
 {
-    (void)device, (void)type, (void)object, (void)lookup, (void)documentation;
-    return 1;
+    if (!host_is_device || device != THE_DEVICE)
+        return 1;
+    if (type)
+        *type = device_type;
+    *object = &the_device;
+    *lookup = device_lookup_2015;
+    if (documentation)
+        *documentation = device_documentation;
+    return 0;
 }
 
 /* The text has two names for each of two of them. */

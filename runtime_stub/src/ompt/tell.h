@@ -16,6 +16,13 @@ enum mutex_kind {
     MUTEX_TEST_LOCK, MUTEX_TEST_NEST_LOCK
 };
 enum { CONTROL_NO_TOOL = -2, CONTROL_NO_CALLBACK = -1, CONTROL_SUCCESS = 0 }; /* omp_control_tool_result_t */
+/* What a target construct maps; flags are those of OpenMP 5. */
+struct mapped {
+    void *address;
+    size_t bytes;
+    uint32_t flags;
+};
+enum { MAP_TO = 1, MAP_FROM = 2, MAP_ALLOC = 4, MAP_RELEASE = 8, MAP_DELETE = 16 };
 enum task_change { TASK_BEGINS, TASK_ENDS, TASK_DETACHES };
 
 /* codeptr is the address behind a call of the program's, NULL if no call is known. */
@@ -40,9 +47,29 @@ struct tool_events {
     void (*mutex_wait)(enum mutex_kind kind, const void *wait);                         /* it has to */
     void (*mutex_acquired)(enum mutex_kind kind, const void *wait, const void *codeptr, bool is_again);
     void (*mutex_released)(enum mutex_kind kind, const void *wait, const void *codeptr, bool is_kept);
+    void (*device)(bool begins);      /* where the host is one */
+    void (*target)(struct stub_thread *thread, struct stub_task *task, bool begins);
+    void (*target_submit)(struct stub_task *task, bool begins);
+    void (*target_data)(struct stub_thread *thread, bool begins);
+    void (*map)(struct stub_thread *thread, struct stub_task *task, const struct mapped *items, unsigned count, uint64_t id,
+                bool begins);         /* by a target task, or NULL: by a target data construct */
     int (*control)(uint64_t command, uint64_t modifier, void *argument, const void *codeptr);
     void (*shutdown)(void);
 };
+
+/* device/trace.c: what a target task does on the device, for a tool that traces it. */
+#ifdef OMP_STUB_NO_OMPT
+static inline void lose_trace(void) {}
+static inline uint64_t trace_begins(struct stub_thread *thread, struct stub_task *task) { return (void)thread, (void)task, 0; }
+static inline void trace_ends(struct stub_thread *thread, struct stub_task *task, uint64_t start)
+{
+    (void)thread, (void)task, (void)start;
+}
+#else
+void lose_trace(void);                /* of a process that this one has been forked from */
+uint64_t trace_begins(struct stub_thread *thread, struct stub_task *task); /* when it did */
+void trace_ends(struct stub_thread *thread, struct stub_task *task, uint64_t start);
+#endif
 
 #ifdef OMP_STUB_NO_OMPT
 static inline const struct tool_events *told(void) { return NULL; }
