@@ -16,9 +16,11 @@ import ompd
 from ompd.questions import why
 from ompd.session import Session
 from tests.blame import FOLDER, WAYS, Report, parsed, program, tool
-from tests.support.machine import clean_environment, require
+from tests.support.build import run_compiler
+from tests.support.machine import FULL, clean_environment, require
 from tests.support.runs import ENVIRONMENT, READY_SECONDS, write_gcore
 from tests.support.spaces import without_spaces
+from tests.support.stub import stub_folder
 
 LLVM, INTEL = "libomp-19", "intel"
 # How each runtime finds the tool, and what it is then called in the report.
@@ -26,6 +28,10 @@ RUNS = [
     *((runtime, {}, "OpenMP 5") for runtime in (LLVM, INTEL, "stub")),
     ("stub", {"BLAME_GENERATION": "2015"}, "report of 2015"),
     ("stub", {"BLAME_GENERATION": "draft"}, "draft"),
+]
+VALGRIND = [
+    *("valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"),
+    "--errors-for-leak-kinds=definite",
 ]
 every_run = pytest.mark.parametrize(
     ("runtime", "choice", "generation"), RUNS, ids=[f"{run[0]}-{run[2]}".replace(" ", "-") for run in RUNS]
@@ -152,6 +158,34 @@ def test_why_says_the_same_of_the_same_moment(
         assert verdict.kind == "laggard"
         assert verdict.roots == (laggard.thread,)
         assert verdict.place is not None and verdict.place.function in laggard.functions
+
+
+def checked_program(folder: Path, flags: Sequence[str]) -> Path:
+    # The tool is linked before the runtime: what is preloaded would be before a sanitizer.
+    library, stub = tool("gcc", tuple(flags)), stub_folder(flags=tuple(flags))
+    compiling = [str(require("gcc")), "-g", "-O1", "-fopenmp", *flags, "-c", str(FOLDER / "straggler.c")]
+    places = [word for place in (library.parent, stub) for word in (f"-L{place}", f"-Wl,-rpath,{place}")]
+    linking = [str(require("gcc")), *flags, "straggler.o", "-o", "straggler", "-Wl,--no-as-needed", *places]
+    run_compiler(compiling, folder)
+    run_compiler([*linking, "-l:libblame.so", "-l:libomp_stub.so", "-lpthread"], folder)
+    return folder / "straggler"
+
+
+@pytest.mark.skipif(not FULL, reason="takes a minute: make test-full")
+@pytest.mark.parametrize("generation", ["", "2015", "draft"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("under", ["valgrind", "tsan"])
+def test_checkers_find_nothing(way: str, generation: str, under: str, tmp_path: Path) -> None:
+    flags, before = (["-fsanitize=thread"], []) if under == "tsan" else ([], VALGRIND)
+    require("libtsan" if under == "tsan" else "valgrind")
+    threads, laggard, _ = WAYS[way]
+    words = [*before, checked_program(tmp_path, flags), way, str(threads), str(laggard)]
+    choice = {"BLAME_GENERATION": generation} if generation else {}
+    text = reported(words, {**ENVIRONMENT, **choice, "TSAN_OPTIONS": "halt_on_error=1:exitcode=9"})
+    assert "ThreadSanitizer" not in text and "==" not in text
+    report = parsed(text)
+    assert report.threads == threads and report.charges
+    check_sum(report)
 
 
 def test_compilers_make_it_without_a_warning(tmp_path: Path) -> None:
