@@ -22,6 +22,7 @@ LAYERS = (
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
     ("questions", "render"),
+    ("triage",),
     ("inspection", "commands", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
@@ -56,6 +57,9 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
+    *(("ompd.commands.triage", f"ompd.triage.{name}") for name in ("baseline", "engine", "run", "targets", "work")),
+    ("ompd.commands.triage", "ompd.render.answers.triage"),
+    ("ompd.commands.triage", "ompd.render.json"),
     ("ompd.commands.table", "ompd.questions.regions"),
     ("ompd.commands.table", "ompd.questions.tasks"),
     ("ompd.commands.table", "ompd.questions.stacks"),
@@ -155,7 +159,9 @@ ONLY_IN = {
         "ompd.safety.libraries",
         *(f"ompd.runtimes.hosted.dmpl.{name}" for name in ("table", "worker")),
     },
-    "click": {f"ompd.commands.{name}" for name in ("installing", "main", "options", "prompt", "words")},
+    "click": {
+        f"ompd.commands.{name}" for name in ("ending", "installing", "main", "options", "prompt", "triage", "words")
+    },
     "rich": {"ompd.render.terminal"},
     "pandas": {"ompd.model.base"},
     "elftools": {"ompd.runtimes.layout.second_reader"},

@@ -5,8 +5,6 @@ messages here.
 from __future__ import annotations
 
 import io
-import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +15,13 @@ import click
 
 import ompd
 from ompd.commands import installing
-from ompd.commands.options import FOREIGN, OWN, own_option
-from ompd.commands.progress import Progress, harmless
+from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_NO_ANSWER, end_of_output, fail, say
+from ompd.commands.options import FOREIGN, OWN, own_option, parse_size
+from ompd.commands.progress import Progress
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
 from ompd.commands.targets import is_target, open_target
+from ompd.commands.triage import triage
 from ompd.debugger.files.finder import FileOptions
-from ompd.debugger.files.opening import MAX_SIZE
 from ompd.errors import BadInput, OmpdError
 from ompd.records import record
 from ompd.render.json import format_answer, format_layouts, format_snapshot
@@ -32,10 +31,6 @@ from ompd.session import Session
 if TYPE_CHECKING:
     from ompd.model.layouts import LayoutAnswer
 
-EXIT_NO_ANSWER = 1
-EXIT_INCOMPLETE = 3
-EXIT_INTERRUPTED = 130
-
 _EXIT_CODES = """\b
 Exit codes:
   0    the answer is complete
@@ -43,20 +38,6 @@ Exit codes:
   2    wrong usage
   3    parts of the answer were unreadable; standard error lists them
   130  interrupted"""
-
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-
-
-def _parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    # A number of bytes as people write it: 500M, 2G.
-    if text is None:
-        return MAX_SIZE if parameter.name == "max_size" else None
-    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
-    size = int(float(parts[1]) * (1 << _UNITS[parts[2].upper()])) if parts is not None else None
-    if size is None or (size == 0 and parameter.name == "max_size"):
-        raise click.BadParameter(f"{text!r} is not a size; write 500M or 2G")
-    return size
-
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.argument("target", metavar="TARGET", type=click.Path(readable=False)),
@@ -83,7 +64,7 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.option(
         "--max-size",
         metavar="SIZE",
-        callback=_parse_size,
+        callback=parse_size,
         help="Largest size of a compressed core once it is unpacked, as 500M or 2G; default 32G.",
     ),
     *FOREIGN,
@@ -219,7 +200,7 @@ class _Request:
         except OmpdError as error:
             if self.debug:
                 raise
-            _fail(error)
+            fail(error)
 
 
 def _split(options: dict[str, Any]) -> tuple[_Request, dict[str, Any]]:
@@ -258,36 +239,17 @@ def _run(command: Command, options: dict[str, Any]) -> None:
             getattr(terminal, printer)(console, answer, unfold=unfold, verbose=request.verbose)
         sys.stdout.flush()
     except OSError as error:
-        _end_of_output(error)
+        end_of_output(error)
     stops = format_stops(answer.target) if request.verbose else None
     if stops is not None:
-        _say(f"ompd: {stops}")
+        say(f"ompd: {stops}")
     for warning in answer.warnings:
-        _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+        say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
     status = command.status_of(answer, given)
     if status is not None:
         sys.exit(status)
     if not answer.complete:
         sys.exit(EXIT_INCOMPLETE)
-
-
-def _say(*lines: str) -> None:
-    for line in lines:
-        click.echo(harmless(line), err=True)
-
-
-def _end_of_output(error: OSError) -> NoReturn:
-    # Python flushes standard output once more when it ends, and must not complain again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError):
-        sys.exit(0)  # whoever read the answer has seen enough
-    _say(f"ompd: cannot write the answer: {error.strerror}")
-    sys.exit(EXIT_NO_ANSWER)
-
-
-def _fail(error: OmpdError) -> NoReturn:
-    _say(f"ompd: {error}", *([f"ompd: {error.hint}"] if error.hint else []))
-    sys.exit(EXIT_NO_ANSWER)
 
 
 for _command in COMMANDS:
@@ -318,9 +280,9 @@ def _snapshot(**options: Any) -> None:
         sys.stdout.write((format_snapshot(taken) if request.as_json else describe_snapshot(taken)) + "\n")
         sys.stdout.flush()
     except OSError as error:
-        _end_of_output(error)
+        end_of_output(error)
     for problem in taken.problems:
-        _say(f"ompd: warning: {problem}")
+        say(f"ompd: warning: {problem}")
     if taken.problems:
         sys.exit(EXIT_INCOMPLETE)
 
@@ -330,7 +292,7 @@ _SNAPSHOT_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], .
     click.option(
         "--data",
         metavar="SIZE",
-        callback=_parse_size,
+        callback=parse_size,
         help="How much writable data to keep of each of your modules: 500K, 2G, 0 for none; default 1M.",
     ),
     click.option("--keep-env", is_flag=True, help="Keep the whole environment and the folders in arguments."),
@@ -424,7 +386,7 @@ def _tell_layouts(
     except OmpdError as error:
         if debug:
             raise
-        _fail(error)
+        fail(error)
     try:
         if as_json:
             sys.stdout.write(format_layouts(answer) + "\n")
@@ -436,15 +398,15 @@ def _tell_layouts(
             terminal.print_layouts(terminal.make_console(color), answer, verbose=verbose)
         sys.stdout.flush()
     except OSError as error:
-        _end_of_output(error)
+        end_of_output(error)
     for warning in answer.warnings:
-        _say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+        say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
     if not answer.complete:
         sys.exit(EXIT_INCOMPLETE)
 
 
 @cli.command(short_help="Print the JSON Schema of a command's output.")
-@click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "layout"]))
+@click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "layout", "triage"]))
 def schema(command: str) -> None:
     """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
     import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it
@@ -452,7 +414,8 @@ def schema(command: str) -> None:
     click.echo(schemas.format_schema(command))
 
 
-for _installing in installing.make(_fail):
+cli.add_command(triage)
+for _installing in installing.make(fail):
     cli.add_command(_installing)
 
 
@@ -470,13 +433,13 @@ def main() -> NoReturn:
     except OmpdError:
         raise  # --debug requested it
     except MemoryError:
-        _say("ompd: not enough memory for the answer")
+        say("ompd: not enough memory for the answer")
         sys.exit(EXIT_NO_ANSWER)
     except Exception as error:  # the outer edge: our faults are not the user's
         if isinstance(error.__cause__, KeyboardInterrupt):  # until 3.12, in a class that is being made
             sys.exit(EXIT_INTERRUPTED)
         if "--debug" in sys.argv:
             raise
-        _say(f"ompd: internal error: {type(error).__name__}: {error}", "ompd: --debug shows where; please report it")
+        say(f"ompd: internal error: {type(error).__name__}: {error}", "ompd: --debug shows where; please report it")
         sys.exit(EXIT_NO_ANSWER)
     sys.exit(0)

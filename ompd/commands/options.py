@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from ompd.commands.table import Option
+from ompd.debugger.files.opening import MAX_SIZE
 
 OWN = "own_"
 """Prefix of the names of parameters that only one command has."""
@@ -29,6 +31,7 @@ FOREIGN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
 )
 """Which code of others may read a runtime."""
 
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _KINDS: dict[str, Any] = {"number": int, "seconds": click.FloatRange(0, 86_400), "text": str}
 
 
@@ -39,3 +42,14 @@ def own_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., 
         return click.option(word, name, is_flag=True, help=option.help)
     kind = click.Choice(option.choices) if option.choices else _KINDS[option.kind]
     return click.option(word, name, metavar=option.metavar, type=kind, help=option.help)
+
+
+def parse_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Return the number of bytes that people write as 500M or 2G: a callback of click's."""
+    if text is None:
+        return MAX_SIZE if parameter.name == "max_size" else None
+    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
+    size = int(float(parts[1]) * (1 << _UNITS[parts[2].upper()])) if parts is not None else None
+    if size is None or (size == 0 and parameter.name == "max_size"):
+        raise click.BadParameter(f"{text!r} is not a size; write 500M or 2G")
+    return size

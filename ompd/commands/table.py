@@ -486,6 +486,7 @@ DEFAULT = "threads"
 
 GROUPS = (
     ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
+    ("Many", ("triage",)),
     ("Share", ("snapshot", "schema")),
     ("Libraries", ("runtimes", "check", "layout")),
     ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),

@@ -156,3 +156,19 @@ def format_layouts(answer: Any) -> str:
         "structs": _rows(answer.structs) if answer.structs is not None else ("null",),
     }
     return _joined(members)
+
+
+def format_triage(answer: Any) -> str:
+    """Return the groups as the text of one JSON object, with a line for each group, failed target and node."""
+    members: dict[str, Iterable[str]] = {
+        "schema": (_dump("ompd/triage/1"),),
+        "key": (_dump(answer.key),),
+        "inspected": (_dump(answer.inspected),),
+        "complete": (_dump(answer.complete),),
+        "warnings": (_dump(list(answer.warnings)),),
+        "triage": _rows(answer.rows),
+        "failed": _rows(answer.failed),
+        "gone": _rows(answer.gone),
+        "tree": _rows(answer.tree),
+    }
+    return _joined(members)

@@ -3,3 +3,4 @@
 from ompd.model.json import format_answer as format_answer
 from ompd.model.json import format_layouts as format_layouts
 from ompd.model.json import format_snapshot as format_snapshot
+from ompd.model.json import format_triage as format_triage

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 _MAX_REPLY = 8 << 20
@@ -17,23 +19,37 @@ class GivenUp(Exception):
     """The work was not done; the text says why."""
 
 
-def run(work: Callable[[], object], *, seconds: int, memory: int) -> object:
+class Killed(GivenUp):
+    """Somebody else has killed the child, as the kernel does where memory is short: it may succeed another time."""
+
+
+def run(work: Callable[[], object], *, seconds: int, memory: int, within: float | None = None) -> object:
     """Return what *work* returns, run in a child process and passed on as JSON.
 
     :param seconds: processor time that it may take
     :param memory: bytes that it may take besides those that this process has
+    :param within: seconds that it may take in all, waiting included; None for any. With them, whatever the child has
+        started ends with it, and it ends with this process
     :raises GivenUp: if it raised anything, or took more
     """
     reading, writing = os.pipe()
+    alive, living = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
+            os.close(living)
             _limit(seconds, memory)
+            if within is not None:
+                os.setpgid(0, 0)  # with what it starts itself, which ends with it
+                end_with(alive, -os.getpid())
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.setitimer(signal.ITIMER_REAL, within)
             _reply(writing, work)
         finally:
             os._exit(0)  # whatever happened: what the parent would do is not the child's
     os.close(writing)
+    os.close(alive)
     try:
         with os.fdopen(reading, "rb") as stream:
             raw = stream.read(_MAX_REPLY)
@@ -41,10 +57,19 @@ def run(work: Callable[[], object], *, seconds: int, memory: int) -> object:
         os.kill(child, signal.SIGKILL)
         raise
     finally:
+        if within is not None:
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # as long as it is not gone its number is not another's
+            with suppress(OSError):
+                os.killpg(child, signal.SIGKILL)
+        os.close(living)
         _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        raise GivenUp(f"it takes more than {seconds} s" if number == signal.SIGXCPU else f"signal {number} ended it")
+        if number == signal.SIGXCPU:
+            raise GivenUp(f"it takes more than {seconds} s")
+        if number == signal.SIGALRM and within is not None:
+            raise GivenUp(f"it takes more than {within:g} s")
+        raise (Killed if number == signal.SIGKILL else GivenUp)(f"signal {number} ended it")
     try:
         done, result = json.loads(raw)
     except ValueError as error:
@@ -52,6 +77,16 @@ def run(work: Callable[[], object], *, seconds: int, memory: int) -> object:
     if not done:
         raise GivenUp(str(result))
     return result
+
+
+def end_with(pipe: int, process: int) -> None:
+    """Have the kernel end a process once the other end of a pipe is closed, as it is when whoever has it ends.
+
+    :param process: the process, or a group of them as a negative number
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, process)
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _limit(seconds: int, memory: int) -> None:

@@ -1,0 +1,38 @@
+"""How a command ends: its exit code, and what it says on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from ompd.commands.progress import harmless
+from ompd.errors import OmpdError
+
+EXIT_NO_ANSWER = 1
+EXIT_INCOMPLETE = 3
+EXIT_INTERRUPTED = 130
+
+
+def say(*lines: str) -> None:
+    """Print lines on standard error, where names of a target do no harm."""
+    for line in lines:
+        click.echo(harmless(line), err=True)
+
+
+def end_of_output(error: OSError) -> NoReturn:
+    """End the command because its answer cannot be written."""
+    # Python flushes standard output once more when it ends, and must not complain again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        sys.exit(0)  # whoever read the answer has seen enough
+    say(f"ompd: cannot write the answer: {error.strerror}")
+    sys.exit(EXIT_NO_ANSWER)
+
+
+def fail(error: OmpdError) -> NoReturn:
+    """End the command without an answer."""
+    say(f"ompd: {error}", *([f"ompd: {error.hint}"] if error.hint else []))
+    sys.exit(EXIT_NO_ANSWER)

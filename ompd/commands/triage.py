@@ -1,0 +1,159 @@
+"""``ompd triage``, which is about any number of targets and so no command of the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, end_of_output, fail, say
+from ompd.commands.options import parse_size
+from ompd.commands.progress import Progress
+from ompd.commands.targets import process_id_of
+from ompd.errors import OmpdError
+from ompd.model.triage import TriageAnswer
+
+_SECONDS, _MEMORY = 60.0, 2 << 30
+_EXIT_CODES = """\b
+Exit codes:
+  0    all targets are in groups
+  1    no answer; standard error says why
+  2    wrong usage
+  3    some targets failed
+  130  interrupted; what was inspected until then is shown"""
+
+
+_FILE = click.Path(readable=False)
+_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.argument("words", metavar="PATH…", nargs=-1, required=True),
+    click.option("--workers", metavar="N", type=click.IntRange(1, 4096), help="Workers; default one a processor."),
+    click.option(
+        "--results",
+        metavar="FILE",
+        type=_FILE,
+        help="Write each result into FILE as it is ready, and take from there those that it has already.",
+    ),
+    click.option("--baseline", metavar="FILE", type=_FILE, help="Compare with an earlier triage (--json)."),
+    click.option(
+        "--max-time",
+        metavar="S",
+        type=click.FloatRange(0.1, 86_400),
+        default=_SECONDS,
+        help="Seconds that one target may take; default 60.",
+    ),
+    click.option(
+        "--max-memory",
+        metavar="SIZE",
+        callback=parse_size,
+        help="Memory that the inspection of one target may take, as 500M or 4G; default 2G.",
+    ),
+    click.option("--exe", metavar="FILE", type=_FILE, help="The program, if cores do not name it."),
+    click.option("--sysroot", metavar="DIR", type=_FILE, help="Folder with the files of the cores' machine."),
+    click.option(
+        "--debug-dir",
+        metavar="DIR",
+        type=_FILE,
+        multiple=True,
+        help="Folder with separate debug files or .build-id folders; may be repeated.",
+    ),
+    click.option("--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
+    click.option(
+        "--max-size",
+        metavar="SIZE",
+        callback=parse_size,
+        help="Largest size of a compressed core once it is unpacked; default 32G.",
+    ),
+    click.option(
+        "--max-stop",
+        metavar="MS",
+        type=click.FloatRange(0, 3_600_000, min_open=True),
+        help="Longest stop of a live process, in milliseconds; default 50.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    click.option("-v", "--verbose", is_flag=True, help="Show all targets of each group and all that failed."),
+    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+
+_HELP = """Inspects each core or process that PATH… means, and groups them by what is wrong: outliers first, with the
+stack that they share, their ranks, and the tree of all stacks. PATH is a core (also compressed, or a snapshot), a
+pattern, a folder, a process, coredumpctl:MATCH, or - for a list on standard input. Each is inspected in a process of
+its own, which may take --max-time and --max-memory; one that fails is named, and the others go on.
+
+\b
+  $ ompd triage cores/ --results night.jsonl
+  1000 targets, 2 groups
+
+\b
+  1 target   lock_abandoned   [17]   1-5f0c3a917be2d804
+    4 threads wait for &progress_lock, and no thread that could release it goes on
+      #0 report_progress  hang.c:39
+"""
+
+
+def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
+    """Do what the options say, and return the answer and whether it was interrupted.
+
+    :raises OmpdError: if the targets, the baseline or the file of results make no sense
+    """
+    from ompd.triage.baseline import read_baseline  # noqa: PLC0415  no other command needs workers
+    from ompd.triage.engine import local  # noqa: PLC0415
+    from ompd.triage.run import triage  # noqa: PLC0415
+    from ompd.triage.targets import find_targets  # noqa: PLC0415
+    from ompd.triage.work import Limits  # noqa: PLC0415
+
+    baseline = read_baseline(options["baseline"]) if options["baseline"] is not None else None
+    targets, left_out = find_targets(options["words"], process_id_of, sys.stdin)
+    limits = Limits(
+        options["max_time"],
+        options["max_memory"] or _MEMORY,
+        options["max_size"],
+        options["max_stop"],
+        options["exe"],
+        options["sysroot"],
+        options["debug_dir"],
+        options["debuginfod"],
+    )
+    with Progress() as progress:
+        shown = progress if sys.stderr.isatty() else lambda _text: None
+        return triage(
+            targets,
+            local(options["workers"]),
+            limits,
+            results=options["results"],
+            baseline=baseline,
+            warnings=left_out,
+            progress=shown,
+        )
+
+
+def _triage(**options: Any) -> None:
+    from ompd.render.answers.triage import describe_triage  # noqa: PLC0415
+    from ompd.render.json import format_triage  # noqa: PLC0415
+
+    try:
+        answer, is_interrupted = _run(options)
+    except OmpdError as error:
+        if options["debug"]:
+            raise
+        fail(error)
+    lines = [format_triage(answer)] if options["as_json"] else describe_triage(answer, verbose=options["verbose"])
+    try:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+    except OSError as error:
+        end_of_output(error)
+    say(*(f"ompd: warning: {warning}" for warning in answer.warnings))
+    if is_interrupted:
+        sys.exit(EXIT_INTERRUPTED)
+    if not answer.complete:
+        sys.exit(EXIT_INCOMPLETE)
+
+
+_decorated: Callable[..., None] = _triage
+for _option in reversed(_OPTIONS):
+    _decorated = _option(_decorated)
+triage = click.command(
+    "triage", short_help="Group any number of cores and processes by what is wrong.", help=_HELP, epilog=_EXIT_CODES
+)(_decorated)

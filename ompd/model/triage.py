@@ -1,0 +1,108 @@
+"""Records of ``ompd triage``: groups of targets with the same thing wrong, and the tree of their stacks."""
+
+from __future__ import annotations
+
+from ompd.records import record
+
+
+@record
+class RankSet:
+    """Ranks of one job of MPI, in order; ``job`` is None if the environment does not name it."""
+
+    job: str | None
+    ranks: tuple[int, ...]
+
+
+@record
+class TriageFrame:
+    """A function of the user's that threads of a group are in, as the target has it that stands for the group.
+
+    ``loop`` is the line of the loop that ``line`` belongs to, where groups leave out which of its lines it is;
+    ``depth`` is how often the frame and those that repeat with it are there, 1 if they do not. ``construct`` is the
+    kind of the OpenMP construct whose code it is (``parallel``, ``task`` …), None for the function's own.
+    """
+
+    function: str | None
+    file: str | None
+    line: int | None
+    loop: int | None = None
+    depth: int = 1
+    construct: str | None = None
+
+
+@record
+class TriageRecord:
+    """Targets with the same thing wrong.
+
+    ``id`` identifies the group in every triage, since it is made of ``verdict`` and the normalised frames alone; its
+    first part is the version of how. ``verdict`` is one of ``ompd why``, ``crash`` (a thread failed), or ``no_openmp``
+    (no OpenMP runtime, nothing failed). ``summary`` is a sentence about the target that stands for the group, the first
+    one by name; ``stack`` are its frames, innermost first. ``joined`` says in words how targets differ that were put
+    into one group though their stacks are not quite the same. ``baseline`` is ``new``, ``grown``, ``fewer`` or ``same``
+    beside an earlier triage, None without one; ``before`` is how many targets the group had there.
+    """
+
+    id: str
+    verdict: str
+    summary: str
+    targets: tuple[str, ...]
+    ranks: tuple[RankSet, ...]
+    stack: tuple[TriageFrame, ...]
+    joined: tuple[str, ...] = ()
+    baseline: str | None = None
+    before: int | None = None
+
+
+@record
+class FailedTarget:
+    """A target without an answer, and why."""
+
+    target: str
+    reason: str
+
+
+@record
+class GoneGroup:
+    """A group of the earlier triage that is no more; ``before`` is how many targets it had."""
+
+    id: str
+    verdict: str
+    summary: str
+    before: int
+
+
+@record
+class TreeNode:
+    """A function on stacks of threads, with all targets and ranks whose threads have the same callers.
+
+    ``id`` is the number of the node, ``parent`` that of its caller's, None for an outermost one. ``targets`` counts
+    targets, ``threads`` counts threads by their role: ``initial`` (outside of any region), ``primary``, ``worker``,
+    ``idle`` (a worker without work) or ``other`` (no thread of OpenMP). ``ends`` are those whose stack ends here.
+    """
+
+    id: int
+    parent: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    construct: str | None
+    targets: int
+    ranks: tuple[RankSet, ...]
+    threads: dict[str, int]
+    ends: dict[str, int]
+
+
+@record
+class TriageAnswer:
+    """The groups, outliers first; the targets without an answer; groups that are gone; and the tree of all stacks, each
+    node before those that it calls. ``inspected`` counts targets with an answer. ``key`` is the version of the ids.
+    """
+
+    rows: tuple[TriageRecord, ...]
+    failed: tuple[FailedTarget, ...]
+    gone: tuple[GoneGroup, ...]
+    tree: tuple[TreeNode, ...]
+    inspected: int
+    key: int
+    complete: bool
+    warnings: tuple[str, ...]

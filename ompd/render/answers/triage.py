@@ -1,0 +1,131 @@
+"""``triage`` as text: the groups, outliers first, what failed, and the tree of stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ompd.model.triage import RankSet, TreeNode, TriageAnswer, TriageFrame, TriageRecord
+from ompd.render.words import clean
+
+_NAMES = 3  # of a group's targets that are shown
+_FRAMES = 12
+_FAILED = 20
+_DEEPEST = 24  # steps of indentation
+_MARKS = {"new": "NEW", "grown": "GROWN", "fewer": "FEWER", "same": "SAME"}
+
+
+def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[str]:
+    """Yield the lines of the answer.
+
+    :param verbose: all targets, all that failed, and all frames
+    """
+    total = answer.inspected + len(answer.failed)
+    counts = [_counted(total, "target"), _counted(len(answer.rows), "group")]
+    if answer.failed:
+        counts.append(f"{len(answer.failed)} failed")
+    yield ", ".join(counts)
+    for row in answer.rows:
+        yield ""
+        yield from _group(row, verbose=verbose)
+    if answer.gone:
+        yield ""
+        yield "GONE since the earlier triage"
+        for gone in answer.gone:
+            yield f"  {_counted(gone.before, 'target')}   {clean(gone.verdict)}   {clean(gone.summary)}"
+    if answer.failed:
+        yield ""
+        yield "FAILED"
+        for failed in answer.failed if verbose else answer.failed[:_FAILED]:
+            # A message names its target first, as commands about one need it.
+            reason = clean(failed.reason).removeprefix(f"{clean(failed.target)}: ")
+            yield f"  {clean(failed.target)}: {reason}"
+        if len(answer.failed) > _FAILED and not verbose:
+            yield f"  and {len(answer.failed) - _FAILED} more (-v)"
+    if answer.tree:
+        yield ""
+        yield "STACKS   targets: [ranks]   function   threads that are there"
+        yield from _tree(answer.tree)
+
+
+def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:
+    mark = _MARKS.get(row.baseline or "", "")
+    before = f" ({row.before} before)" if row.before is not None and row.before != len(row.targets) else ""
+    head = [f"{_counted(len(row.targets), 'target')}{before}", clean(row.verdict), *_ranks(row.ranks), row.id]
+    yield "   ".join([*([mark] if mark else []), *head])
+    yield f"  {clean(row.summary)}"
+    for number, frame in enumerate(row.stack if verbose else row.stack[:_FRAMES]):
+        yield f"    #{number} {_frame(frame)}"
+    if len(row.stack) > _FRAMES and not verbose:
+        yield f"    and {len(row.stack) - _FRAMES} more (-v)"
+    for text in row.joined:
+        yield f"  joined: {clean(text)}"
+    names = row.targets if verbose else row.targets[:_NAMES]
+    rest = len(row.targets) - len(names)
+    yield f"  {' '.join(map(clean, names))}{f' and {rest} more' if rest else ''}"
+
+
+def _frame(frame: TriageFrame) -> str:
+    parts = [clean(frame.function or "?")]
+    if frame.file is not None:
+        parts.append(_place(frame.file, frame.line))
+    if frame.loop is not None and frame.loop != frame.line:
+        parts.append(f"in the loop of line {frame.loop}")
+    if frame.construct is not None:
+        parts.append(f"body of {clean(frame.construct)}")
+    if frame.depth > 1:
+        parts.append(f"{frame.depth} deep")
+    return "  ".join(parts)
+
+
+def _place(file: str, line: int | None) -> str:
+    name = clean(file.rpartition("/")[2])
+    return name if line is None else f"{name}:{line}"
+
+
+def _tree(nodes: Sequence[TreeNode]) -> Iterator[str]:
+    # A function with one caller, on the same targets, stands below it without a step to the right and without a count.
+    children: dict[int | None, int] = {}
+    for node in nodes:
+        children[node.parent] = children.get(node.parent, 0) + 1
+    steps: dict[int | None, int] = {None: 0}
+    targets: dict[int | None, int] = {None: -1}
+    widths: dict[int | None, int] = {}
+    for node in nodes:
+        is_alone = children[node.parent] == 1 and targets[node.parent] == node.targets
+        steps[node.id] = steps[node.parent] + (node.parent is not None and not is_alone)
+        targets[node.id] = node.targets
+        count = f"{node.targets}:" + "".join(f" {text}" for text in _ranks(node.ranks))
+        count = " " * widths.get(node.parent, 0) if is_alone else count
+        widths[node.id] = len(count)
+        place = f"  {_place(node.file, node.line)}" if node.file is not None else ""
+        place += f"  body of {clean(node.construct)}" if node.construct is not None else ""
+        ends = f"   {_threads(node.ends)}" if node.ends else ""
+        indent = "  " * min(steps[node.id], _DEEPEST)
+        yield f"  {indent}{count}  {clean(node.function or '?')}{place}{ends}"
+
+
+def _threads(ends: Mapping[str, int]) -> str:
+    return ", ".join(
+        _counted(count, "other thread" if role == "other" else f"{role} thread") for role, count in ends.items()
+    )
+
+
+def _ranks(ranks: Iterable[RankSet]) -> Iterator[str]:
+    every = list(ranks)
+    for each in every:
+        yield f"{clean(each.job)}:[{folded(each.ranks)}]" if len(every) > 1 and each.job else f"[{folded(each.ranks)}]"
+
+
+def folded(numbers: Iterable[int]) -> str:
+    """Return numbers as people write sets of ranks: ``0-16,18``."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] + 1 == number:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,123 @@
+"""Workers that inspect targets, by Python's ``Executor`` protocol alone: which engine they belong to does not matter.
+
+Few targets are in flight at a time, so that a list of a million takes no memory. A worker that dies takes with it what
+it was inspecting: those targets are inspected again, one at a time, so that the one that kills workers is found.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import astuple
+from typing import Any
+
+from ompd.records import record
+from ompd.triage.targets import Wanted
+from ompd.triage.work import Limits, begin, inspect_target
+
+Result = dict[str, Any]
+
+_IN_FLIGHT = 3  # for each worker: one that it works on, and some that it need not wait for
+_ATTEMPTS = 2
+_MOST_REASON = 200
+
+
+@record
+class Engine:
+    """Where workers come from. ``make`` starts them, ``end`` ends them at once; ``workers`` is how many there are."""
+
+    make: Callable[[], Executor]
+    end: Callable[[Executor], None]
+    workers: int
+
+
+def local(workers: int | None = None) -> Engine:
+    """Return workers that are processes of this machine.
+
+    :param workers: how many; None for one on each processor that this process may use
+    """
+    count = workers or len(os.sched_getaffinity(0))
+    context = multiprocessing.get_context("fork")  # with everything loaded; this process has no other threads yet
+
+    def end(executor: Executor) -> None:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
+
+    return Engine(lambda: ProcessPoolExecutor(count, mp_context=context, initializer=begin), end, count)
+
+
+class Inspecting:
+    """Has an engine's workers inspect targets."""
+
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine = engine
+        self._limits = astuple(limits)
+        self._flying: dict[Future[Result], Wanted] = {}
+        # What was lost with a worker, and how often each was lost while nothing else was in flight.
+        self._again: deque[Wanted] = deque()
+        self._lost: Counter[Wanted] = Counter()
+        self._alone: Wanted | None = None
+        self._executor: Executor | None = None
+        self._is_broken = False
+
+    def results(self, targets: Iterable[Wanted]) -> Iterator[Result]:
+        """Yield the result of each target once, in the order in which they are ready."""
+        waiting = iter(targets)
+        try:
+            while self._send(waiting):
+                done, _ = wait(self._flying, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from self._taken(future, self._flying.pop(future))
+        except BaseException:
+            if self._executor is not None:
+                self._engine.end(self._executor)
+            raise
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    def _send(self, waiting: Iterator[Wanted]) -> bool:
+        if not self._flying and (self._is_broken or self._alone is not None):
+            self._alone = None
+            if self._is_broken and self._executor is not None:
+                self._executor.shutdown(wait=False)
+                self._executor, self._is_broken = None, False
+        while not self._is_broken and len(self._flying) < self._engine.workers * _IN_FLIGHT:
+            if self._alone is not None or (self._again and self._flying):
+                break
+            is_lost = bool(self._again)
+            wanted = self._again.popleft() if is_lost else next(waiting, None)
+            if wanted is None:
+                break
+            if self._executor is None:
+                self._executor = self._engine.make()
+            try:
+                future = self._executor.submit(inspect_target, wanted.name, wanted.process_id, self._limits)
+            except BrokenExecutor:
+                self._again.append(wanted)
+                self._is_broken = True
+                return bool(self._flying) or self._send(waiting)
+            self._flying[future] = wanted
+            self._alone = wanted if is_lost else None
+        return bool(self._flying)
+
+    def _taken(self, future: Future[Result], wanted: Wanted) -> Iterator[Result]:
+        try:
+            result = future.result()
+        except Exception as error:  # noqa: BLE001  engines have errors of their own for workers that were lost
+            self._is_broken |= isinstance(error, BrokenExecutor)
+            self._lost[wanted] += wanted == self._alone
+            if self._lost[wanted] < _ATTEMPTS:
+                self._again.append(wanted)
+                return
+            why = f"{_ATTEMPTS} workers were lost while they inspected it alone ({type(error).__name__}: {error})"
+            identity = wanted.identity()
+            result = {
+                "target": wanted.name,
+                "identity": list(identity) if identity is not None else None,
+                "failed": why[:_MOST_REASON],
+            }
+        yield result

@@ -1,0 +1,141 @@
+"""Groups of results with the same thing wrong. In what order results come makes no difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ompd.model.triage import FailedTarget, GoneGroup, TriageAnswer, TriageFrame, TriageRecord
+from ompd.triage.baseline import Baseline
+from ompd.triage.normal import KEY, Frame, function_name, group_id, part
+from ompd.triage.ranks import Ranked, rank_sets
+from ompd.triage.results import frames_of
+from ompd.triage.targets import natural
+from ompd.triage.tree import Tree
+
+_MOST_LINES = 64
+# Native ids behind what threads are called: two targets have none in common.
+_THREAD_IDS = re.compile(r" \([0-9,…]+\)")
+
+
+class Groups:
+    """The groups so far."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._failed: list[tuple[str, str]] = []
+        self._tree = Tree()
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Put a result into its group."""
+        target = result["target"]
+        if "failed" in result:
+            self._failed.append((target, result["failed"]))
+            return
+        stacks = [frames_of(result, number) for number in result["about"]]
+        key = group_id(result["verdict"], stacks)
+        rank = (result["job"], result["rank"]) if result["rank"] is not None else None
+        self._groups.setdefault(key, _Group()).add(result, stacks, rank)
+        self._tree.add(
+            ((frames_of(result, number), stack["threads"]) for number, stack in enumerate(result["stacks"])), rank
+        )
+
+    @property
+    def failed(self) -> int:
+        """How many targets have no answer."""
+        return len(self._failed)
+
+    def answer(self, warnings: Sequence[str] = (), baseline: Baseline | None = None) -> TriageAnswer:
+        """Return the groups, outliers first, each beside what it was in an earlier triage."""
+        rows = [group.record(key, baseline) for key, group in self._groups.items()]
+        failed = sorted(self._failed, key=lambda each: natural(each[0]))
+        return TriageAnswer(
+            rows=tuple(sorted(rows, key=lambda row: (len(row.targets), row.verdict, row.id))),
+            failed=tuple(FailedTarget(target, reason) for target, reason in failed),
+            gone=_gone(baseline, self._groups),
+            tree=self._tree.nodes(),
+            inspected=sum(len(row.targets) for row in rows),
+            key=KEY,
+            complete=not self._failed and not warnings,
+            warnings=tuple(warnings),
+        )
+
+
+def _gone(baseline: Baseline | None, groups: Mapping[str, object]) -> tuple[GoneGroup, ...]:
+    if baseline is None:
+        return ()
+    gone = (group for key, group in baseline.groups.items() if key not in groups)
+    return tuple(sorted(gone, key=lambda group: (-group.before, group.id)))
+
+
+class _Group:
+    """The targets of one group. The first one by name stands for it."""
+
+    def __init__(self) -> None:
+        self._targets: list[str] = []
+        self._ranks: set[Ranked] = set()
+        self._first: tuple[Any, str, str, Sequence[Frame]] | None = None
+        # What was joined: lines of one loop, and depths of one recursion, by the frame.
+        self._lines: dict[tuple[int, int, str, int], set[int]] = {}
+        self._depths: dict[tuple[int, int, str], tuple[int, int]] = {}
+
+    def add(self, result: Mapping[str, Any], stacks: Sequence[Sequence[Frame]], rank: Ranked | None) -> None:
+        target = result["target"]
+        self._targets.append(target)
+        if rank is not None:
+            self._ranks.add(rank)
+        place = natural(target)
+        if self._first is None or place < self._first[0]:
+            frames = stacks[0] if stacks else ()
+            self._first = (place, result["verdict"], _THREAD_IDS.sub("", result["summary"]), frames)
+        for number, frames in enumerate(sorted(stacks, key=lambda frames: [*map(part, frames)])):
+            for place_on_stack, frame in enumerate(frames):
+                self._note((number, place_on_stack), frame)
+
+    def _note(self, place: tuple[int, int], frame: Frame) -> None:
+        # Frames of the same place are the same function in all targets: the key has seen to that.
+        if frame.loop is not None and frame.line is not None:
+            lines = self._lines.setdefault((*place, function_name(frame.function), frame.loop), set())
+            if len(lines) < _MOST_LINES:
+                lines.add(frame.line)
+        name = (*place, function_name(frame.function))
+        least, most = self._depths.get(name, (frame.depth, frame.depth))
+        self._depths[name] = min(least, frame.depth), max(most, frame.depth)
+
+    def record(self, key: str, baseline: Baseline | None) -> TriageRecord:
+        assert self._first is not None
+        _, verdict, summary, frames = self._first
+        before = baseline.before(key) if baseline is not None else None
+        return TriageRecord(
+            id=key,
+            verdict=verdict,
+            summary=summary,
+            targets=tuple(sorted(self._targets, key=natural)),
+            ranks=rank_sets(self._ranks),
+            stack=tuple(
+                TriageFrame(f.function, f.file, f.line, f.loop, f.depth, f.construct) for f in reversed(frames)
+            ),
+            joined=tuple(self._joined()),
+            baseline=_beside(len(self._targets), before) if baseline is not None else None,
+            before=before,
+        )
+
+    def _joined(self) -> Iterator[str]:
+        said = [
+            f"{name} calls itself, {least} to {most} deep"
+            for (_, _, name), (least, most) in sorted(self._depths.items())
+            if least != most
+        ]
+        said += (
+            f"{name} is at lines {', '.join(map(str, sorted(lines)))} of the loop of line {loop}"
+            for (_, _, name, loop), lines in sorted(self._lines.items())
+            if len(lines) > 1
+        )
+        yield from dict.fromkeys(said)
+
+
+def _beside(now: int, before: int | None) -> str:
+    if before is None:
+        return "new"
+    return "grown" if now > before else "fewer" if now < before else "same"

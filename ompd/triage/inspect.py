@@ -1,0 +1,202 @@
+"""What is kept of one target: at most ten kilobytes, as members of a JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ompd.debugger.files.finder import FileOptions
+from ompd.errors import NoAnswer, OmpdError
+from ompd.model import Answer, RuntimeRecord, StackFrame, StackRecord, WhyAnswer
+from ompd.questions import stacks, why
+from ompd.session import Session, face
+from ompd.triage.normal import Frame, rolled
+from ompd.triage.ranks import rank_of
+from ompd.triage.targets import Wanted
+
+LONGEST = 10_000
+"""Bytes of a result as JSON."""
+
+CRASH, NO_OPENMP, UNDECIDED = "crash", "no_openmp", "undecided"
+
+_MOST_NAME, _MOST_TEXT = 160, 400
+_OUTERMOST, _INNERMOST = 8, 24  # frames of a stack that is cut
+_LOOKS, _SECONDS_BETWEEN = 2, 0.5  # at a live process
+_MOST_STACKS = 64
+_MOST_RUNTIMES = 8
+
+
+def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: float | None = None) -> dict[str, Any]:
+    """Return what is wrong with a target, where its threads are, and which rank it is.
+
+    :param max_size: of a compressed core when it is unpacked
+    :param max_stop: milliseconds that a live process may be stopped for
+    :raises OmpdError: if the target has no answer at all
+    """
+    if wanted.process_id is None:
+        with Session.open_core(wanted.name, files, max_size=max_size) as session:
+            return _answer(session, None)
+    with Session.attach(wanted.process_id, files, max_stop=max_stop) as session:
+        earlier = None
+        with suppress(NoAnswer):
+            earlier = why.look_before(session, _LOOKS, _SECONDS_BETWEEN)
+        return session.ask(lambda session: _answer(session, earlier))
+
+
+def _answer(session: Session, earlier: Any) -> dict[str, Any]:
+    reason: OmpdError | None = None
+    found: WhyAnswer | None = None
+    try:
+        found = why.ask(session, earlier)
+    except NoAnswer as error:
+        reason = error
+    every = stacks.ask(session, fold=True)
+    failed = next((row for row in every.rows if row.failed is True and row.frames), None)
+    verdict = found.rows[0] if found is not None and found.rows else None
+    works = _working(found)
+    kept = _Stacks()
+    for row in every.rows:
+        kept.add(row, is_working=row.native_thread_id in works)
+    about: tuple[StackRecord, ...]
+    if failed is not None:
+        kind, summary, about = CRASH, _crash(failed), (failed,)
+    elif verdict is not None:
+        kind, summary, about = verdict.kind, verdict.summary, verdict.stacks
+    else:
+        kind, summary, about = _without_openmp(session, every, reason)
+    result = {
+        "verdict": kind,
+        "stuck": verdict.stuck if verdict is not None and failed is None else None,
+        "summary": summary[:_MOST_TEXT],
+        "runtimes": [_runtime(row) for row in every.runtimes[:_MOST_RUNTIMES]],
+        "program": _name(every.target.command or every.target.executable),
+        "pid": every.target.process_id,
+        **_rank(session),
+        "about": [kept.add(row, counts=False, is_working=row.native_thread_id in works) for row in about],
+        "complete": every.complete and (found is None or found.complete),
+    }
+    return _small(result, kept)
+
+
+def _working(found: WhyAnswer | None) -> frozenset[int]:
+    # Threads from which nothing leads on in the graph: they wait for nothing.
+    if found is None:
+        return frozenset()
+    waiting = {edge.origin for edge in found.graph.edges if edge.kind == "waits_for"}
+    threads = (node for node in found.graph.nodes if node.thread is not None and node.id not in waiting)
+    return frozenset(node.thread for node in threads if node.thread is not None)
+
+
+def _crash(row: StackRecord) -> str:
+    first = _shown(row.frames)[0]
+    where = f" {first.file.rpartition('/')[2]}:{first.line}" if first.file else ""
+    return f"{row.signal_name or f'signal {row.signal}'} in {first.function or '?'}{where}"
+
+
+def _without_openmp(
+    session: Session, every: Answer[StackRecord], reason: OmpdError | None
+) -> tuple[str, str, tuple[StackRecord, ...]]:
+    if not every.rows:
+        raise reason or NoAnswer(f"{session.target.name}: has no threads")
+    first = next((row for row in every.rows if row.native_thread_id == every.target.process_id), every.rows[0])
+    if reason is not None and every.runtimes:
+        return UNDECIDED, str(reason), (first,)
+    return NO_OPENMP, "no OpenMP runtime is in the process", (first,)
+
+
+def _rank(session: Session) -> dict[str, Any]:
+    try:
+        found = rank_of(face.environment(session)[0])
+    except OmpdError:
+        return {"rank": None, "size": None, "job": None, "host": None}
+    return {"rank": found.rank, "size": found.size, "job": _name(found.job), "host": _name(found.host)}
+
+
+def _runtime(row: RuntimeRecord) -> str:
+    return f"{row.kind} {row.version}"[:_MOST_NAME] if row.version is not None else row.kind
+
+
+def _name(text: str | None) -> str | None:
+    return text if text is None or len(text) <= _MOST_NAME else f"{text[:_MOST_NAME]}…"
+
+
+def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
+    own = [frame for frame in frames if frame.kind in ("user", "unknown")]
+    return own or list(frames)
+
+
+def _role(row: StackRecord, thread_num: int | None) -> str:
+    if row.thread_num is None and row.runtime is None:
+        return "other"
+    if row.idle:
+        return "idle"
+    if not row.level:
+        return "initial"
+    return "worker" if thread_num else "primary"
+
+
+class _Stacks:
+    """Stacks of one target, each once, with the threads that have it by their roles."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Frame, ...], int] = {}
+        self.threads: list[Counter[str]] = []
+
+    def add(self, row: StackRecord, *, counts: bool = True, is_working: bool = False) -> int:
+        """Note the stack of a row, and return its number."""
+        frames = tuple(rolled([*map(_frame, reversed(_shown(row.frames)))]))
+        number = self._numbers.setdefault(frames, len(self._numbers))
+        if number == len(self.threads):
+            self.threads.append(Counter())
+        if counts:
+            for thread_num in row.thread_nums or (row.thread_num,):
+                self.threads[number][_role(row, thread_num)] += 1
+        return number
+
+    def __iter__(self) -> Iterator[tuple[tuple[Frame, ...], Counter[str]]]:
+        return zip(self._numbers, self.threads, strict=True)
+
+
+def _frame(frame: StackFrame) -> Frame:
+    construct = frame.construct
+    kind = (construct.kind or "construct") if construct is not None else None
+    return Frame(_name(frame.function), _name(frame.file), frame.line, construct=kind)
+
+
+def _small(result: dict[str, Any], kept: _Stacks) -> dict[str, Any]:
+    # Those that the verdict names come first; the others by how many threads they have, until there is no room.
+    files: dict[str, int] = {}
+    every = [(frames, dict(sorted(threads.items()))) for frames, threads in kept]
+    about = dict.fromkeys(result["about"])
+    others = sorted((n for n in range(len(every)) if n not in about), key=lambda n: (-sum(every[n][1].values()), n))
+    order = [*about, *others][:_MOST_STACKS]
+    for longest in (None, _OUTERMOST + _INNERMOST, _OUTERMOST):
+        files.clear()
+        stacks = [{"frames": [*_packed(every[n][0], longest, files)], "threads": every[n][1]} for n in order]
+        packed = {**result, "about": [*range(len(about))], "stacks": stacks}
+        packed |= {"files": list(files), "left_out": len(every) - len(order)}
+        if _size(packed) <= LONGEST:
+            return packed
+    while stacks and _size(packed) > LONGEST:
+        stacks.pop()
+        packed["left_out"] += 1
+        packed["about"] = [n for n in packed["about"] if n < len(stacks)]
+    return packed
+
+
+def _packed(frames: Sequence[Frame], longest: int | None, files: dict[str, int]) -> Iterator[list[Any]]:
+    chosen = list(frames)
+    if longest is not None and len(chosen) > longest:
+        gap = len(chosen) - longest
+        outer = min(_OUTERMOST, longest // 2)
+        chosen = [*chosen[:outer], Frame(f"… {gap} frames …", None, None), *chosen[outer + gap :]]
+    for frame in chosen:
+        file = files.setdefault(frame.file, len(files)) if frame.file is not None else None
+        yield [frame.function, file, frame.line, frame.loop, frame.depth, frame.construct]
+
+
+def _size(packed: dict[str, Any]) -> int:
+    return len(json.dumps(packed))

@@ -1,0 +1,57 @@
+"""Which rank of which job a process is, by its environment block: what launchers of MPI put there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ompd.model.triage import RankSet
+from ompd.records import record
+
+# What MPI itself says comes first: a launcher within a batch script inherits the number of the script.
+RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "ALPS_APP_PE")
+SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
+JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "COBALT_JOBID")
+# A job of the batch system may run MPI more than once. Launchers name their own runs.
+RUN = ("SLURM_STEP_ID", "SLURM_STEPID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
+HOST = ("SLURMD_NODENAME", "PMIX_HOSTNAME", "OMPI_MCA_orte_hostname", "HOSTNAME", "HOST")
+
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+_MOST_WORD = 64
+
+Ranked = tuple[str | None, int]
+"""A rank, behind the name of its job."""
+
+
+@record
+class RankOf:
+    """The rank of a process, of how many, of which job, on which host; None for what the environment does not say."""
+
+    rank: int | None = None
+    size: int | None = None
+    job: str | None = None
+    host: str | None = None
+
+
+def rank_of(environment: Mapping[str, str]) -> RankOf:
+    """Return the rank of the process that has this environment."""
+    job = ".".join(word for names in (JOB, RUN) if (word := _word(environment, names)) is not None)
+    return RankOf(_number(environment, RANK), _number(environment, SIZE), job or None, _word(environment, HOST))
+
+
+def _number(environment: Mapping[str, str], names: Iterable[str]) -> int | None:
+    values = (environment[name] for name in names if name in environment)
+    return next((int(value) for value in values if _NUMBER.fullmatch(value)), None)
+
+
+def _word(environment: Mapping[str, str], names: Iterable[str]) -> str | None:
+    return next((environment[name][:_MOST_WORD] for name in names if environment.get(name)), None)
+
+
+def rank_sets(ranks: Iterable[Ranked]) -> tuple[RankSet, ...]:
+    """Return ranks by their jobs."""
+    jobs: dict[str | None, list[int]] = {}
+    for job, rank in ranks:
+        jobs.setdefault(job, []).append(rank)
+    names = sorted(jobs, key=lambda job: (job is not None, job or ""))
+    return tuple(RankSet(job, tuple(sorted(jobs[job]))) for job in names)

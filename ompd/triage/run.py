@@ -1,0 +1,82 @@
+"""A triage from its targets to its answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from ompd.model.triage import TriageAnswer
+from ompd.triage.baseline import Baseline
+from ompd.triage.engine import Engine, Inspecting
+from ompd.triage.groups import Groups
+from ompd.triage.results import ResultFile
+from ompd.triage.targets import Wanted
+from ompd.triage.work import Limits
+
+
+def triage(
+    targets: Sequence[Wanted],
+    engine: Engine,
+    limits: Limits,
+    *,
+    results: str | None = None,
+    baseline: Baseline | None = None,
+    warnings: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _text: None,
+) -> tuple[TriageAnswer, bool]:
+    """Return the groups of all targets, and whether Ctrl-C ended it before all were inspected.
+
+    :param results: a file to which each result is written when it is ready; those that it has already are not made anew
+    :param baseline: an earlier triage
+    :param warnings: what is to be said besides
+    :param progress: is called with a line of text after each target
+    :raises BadFile: if *results* cannot be written, or is something else
+    """
+    groups = Groups()
+    noted = list(warnings)
+    pace = _Pace(len(targets), progress)
+    is_interrupted = False
+    with ExitStack() as stack:
+        file = stack.enter_context(ResultFile(results)) if results is not None else None
+        waiting = dict.fromkeys(targets)
+        try:
+            for result in file.kept(targets) if file is not None else ():
+                groups.add(result)
+                pace.known += 1
+                waiting.pop(Wanted(result["target"]), None)
+            for result in Inspecting(engine, limits).results(waiting):
+                if file is not None:
+                    file.add(result)
+                groups.add(result)
+                pace.step(groups.failed)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            left = len(targets) - pace.known - pace.done
+            more = f"; `--results {results}` goes on from here" if results is not None else ""
+            noted.append(f"interrupted: {left} of {len(targets)} targets were not inspected{more}")
+    return groups.answer(noted, baseline), is_interrupted
+
+
+class _Pace:
+    """How many targets are done, how fast, and how long the others will take."""
+
+    def __init__(self, total: int, progress: Callable[[str], None]) -> None:
+        self._total, self._progress = total, progress
+        self._began = time.monotonic()
+        self.known = self.done = 0
+
+    def step(self, failed: int) -> None:
+        """Count one more target."""
+        self.done += 1
+        seconds = max(time.monotonic() - self._began, 1e-6)
+        rate = self.done / seconds
+        left = self._total - self.known - self.done
+        text = f"{self.known + self.done} of {self._total} targets, {rate:.1f} a second, {_duration(left / rate)} left"
+        self._progress(f"{text}, {failed} failed" if failed else text)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

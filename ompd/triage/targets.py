@@ -1,0 +1,143 @@
+"""What is to be inspected: paths, patterns, folders, lists, processes and what ``coredumpctl`` finds."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from ompd.errors import BadInput
+from ompd.records import record
+
+_MOST = 1 << 20
+_MOST_FILES = 1 << 22
+_LONGEST = 4096 + 64  # PATH_MAX, and a word in front of it
+_COREDUMPCTL = "coredumpctl:"
+_PATTERN = re.compile(r"[*?[]")
+
+
+@record
+class Wanted:
+    """A target by its name; ``process_id`` is None for a file."""
+
+    name: str
+    process_id: int | None = None
+
+    def identity(self) -> tuple[int, ...] | None:
+        """Return what another file of that name would not have in common with this one; None if nothing tells, as of a
+        process, which goes on.
+        """
+        if self.process_id is not None:
+            return None
+        try:
+            status = os.stat(self.name)  # noqa: PTH116  a name may hold what Path refuses
+        except (OSError, ValueError):
+            return None
+        return status.st_size, status.st_mtime_ns
+
+
+def find_targets(
+    words: Iterable[str], process_id_of: Callable[[str], int | None], lines: TextIO
+) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+    """Return the targets that *words* mean, each once, in the order in which people count; and what was left out.
+
+    A folder stands for the regular files in it, and those in its folders, that may be cores by their first bytes.
+
+    :param process_id_of: returns the number of the process that a word means, None if it means none
+    :param lines: what ``-`` stands for: one word a line
+    :raises BadInput: if a pattern or a folder has nothing
+    """
+    found: dict[Wanted, None] = {}
+    left_out: list[str] = []
+    for word in _all_words(words, lines):
+        for target in _meant(word, process_id_of, left_out):
+            found[target] = None
+            if len(found) > _MOST:
+                raise BadInput(f"more than {_MOST} targets")
+    return tuple(sorted(found, key=lambda target: natural(target.name))), tuple(left_out)
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return by what names are sorted so that core.9 comes before core.10."""
+    parts = (re.match(r"[0-9]{1,18}", part, re.ASCII) for part in re.findall(r"[0-9]{1,18}|[^0-9]+", name))
+    words = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
+    return tuple((0, int(word), "") if number else (1, 0, word) for number, word in zip(parts, words, strict=True))
+
+
+def _all_words(words: Iterable[str], lines: TextIO) -> Iterator[str]:
+    for word in words:
+        if word != "-":
+            yield word
+            continue
+        while line := lines.readline(_LONGEST):
+            if len(line) == _LONGEST and not line.endswith("\n"):
+                raise BadInput("standard input has a line that is longer than any path")
+            if line.strip():
+                yield line.rstrip("\n")
+
+
+def _meant(word: str, process_id_of: Callable[[str], int | None], left_out: list[str]) -> Iterator[Wanted]:
+    process_id = process_id_of(word)
+    if process_id is not None:
+        yield Wanted(word, process_id)
+    elif word.startswith(_COREDUMPCTL) or not word:
+        yield Wanted(word)
+    elif Path(word).is_dir():
+        cores = _in_folder(word, left_out)
+        if not cores:
+            raise BadInput(f"{word}: no file in this folder is a core")
+        yield from map(Wanted, cores)
+    elif _PATTERN.search(word) and not os.path.lexists(word):
+        names = sorted(glob.glob(word, recursive=True))  # noqa: PTH207  names stay as they were typed
+        if not names:
+            raise BadInput(f"{word}: no file has such a name")
+        yield from (Wanted(name) for name in names if not Path(name).is_dir())
+    else:
+        yield Wanted(word)
+
+
+# ELF, zstd, lz4, gzip, bzip2, xz: what may be a core. Whether it is one the inspection finds out.
+_BEGINNINGS = (b"\x7fELF", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
+_E_TYPE, _ET_CORE = 16, 4
+
+
+def _in_folder(folder: str, left_out: list[str]) -> list[str]:
+    # Neither links to folders nor anything but regular files: to open those may wait for ever.
+    found: list[str] = []
+    count = 0
+    for place, folders, names in os.walk(folder, onerror=lambda error: left_out.append(_unread(error))):
+        folders.sort()
+        for name in sorted(names):
+            count += 1
+            if count > _MOST_FILES:
+                raise BadInput(f"{folder}: more than {_MOST_FILES} files")
+            path = os.path.join(place, name)  # noqa: PTH118  a million of them
+            if _may_be_core(path):
+                found.append(path)
+    return found
+
+
+def _unread(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}"
+
+
+def _may_be_core(path: str) -> bool:
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return True  # which the inspection says of it
+    try:
+        head = os.read(descriptor, _E_TYPE + 2)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    if head.startswith(_BEGINNINGS[0]):
+        return head[_E_TYPE : _E_TYPE + 2] in (bytes((_ET_CORE, 0)), bytes((0, _ET_CORE)))
+    return head.startswith(_BEGINNINGS[1:])

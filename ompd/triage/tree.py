@@ -1,0 +1,86 @@
+"""The tree of all stacks: who calls whom, with how many threads, on which ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ompd.model.triage import TreeNode
+from ompd.triage.normal import Frame, Part, part
+from ompd.triage.ranks import Ranked, rank_sets
+
+_MOST_NODES = 1 << 16
+
+
+class Tree:
+    """A node for each function by its callers, from the outermost on."""
+
+    def __init__(self) -> None:
+        self._root = _Node(None)
+        self._count = 0
+
+    def add(self, stacks: Iterable[tuple[Sequence[Frame], Mapping[str, int]]], rank: Ranked | None) -> None:
+        """Add all stacks of one target, each with its threads by their roles."""
+        touched: set[_Node] = set()
+        for frames, threads in stacks:
+            if not threads:
+                continue  # the same as another one, but for what a verdict adds to it
+            node = self._root
+            node.threads.update(threads)
+            for frame in frames:
+                below = node.children.get(part(frame))
+                if below is None:
+                    if self._count >= _MOST_NODES:
+                        break
+                    self._count += 1
+                    below = node.children[part(frame)] = _Node(frame)
+                node = below
+                node.threads.update(threads)
+                touched.add(node)
+            node.ends.update(threads)
+        for node in touched:
+            node.targets += 1
+            if rank is not None:
+                node.ranks.add(rank)
+
+    def nodes(self) -> tuple[TreeNode, ...]:
+        """Return the nodes, each before those that it calls, the fewest targets first."""
+        return tuple(self._numbered())
+
+    def _numbered(self) -> Iterator[TreeNode]:
+        waiting: list[tuple[int | None, _Node]] = [(None, child) for child in reversed(self._root.sorted())]
+        number = 0
+        while waiting:
+            parent, node = waiting.pop()
+            number += 1
+            first = node.frame
+            assert first is not None
+            yield TreeNode(
+                id=number,
+                parent=parent,
+                function=first.function,
+                file=first.file,
+                line=first.loop if first.loop is not None else first.line,
+                construct=first.construct,
+                targets=node.targets,
+                ranks=rank_sets(node.ranks),
+                threads=dict(sorted(node.threads.items())),
+                ends=dict(sorted(node.ends.items())),
+            )
+            waiting += ((number, child) for child in reversed(node.sorted()))
+
+
+class _Node:
+    __slots__ = ("children", "ends", "frame", "ranks", "targets", "threads")
+
+    def __init__(self, frame: Frame | None) -> None:
+        self.frame = frame
+        self.children: dict[Part, _Node] = {}
+        self.ranks: set[Ranked] = set()
+        self.targets = 0
+        self.threads: Counter[str] = Counter()
+        self.ends: Counter[str] = Counter()
+
+    def sorted(self) -> list[_Node]:
+        """Return what it calls, outliers first."""
+        return [child for _, child in sorted(self.children.items(), key=lambda item: (item[1].targets, item[0]))]
