@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import ompd
 from ompd.commands.main import cli
-from ompd.commands.start_files import DEBUGGERS
+from ompd.commands.setup.start_files import DEBUGGERS
 from ompd.commands.table import COMMANDS
 from tests.crafted.cases import Folder
 from tests.crafted.formats import CASES

@@ -49,11 +49,11 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.render.terminal"),
     ("ompd.commands.main", "ompd.render.schema"),
     ("ompd.commands.main", "ompd.questions.snapshot"),
-    ("ompd.commands.installing", "ompd.commands.completion"),
-    ("ompd.commands.installing", "ompd.commands.home_files"),
-    ("ompd.commands.installing", "ompd.commands.manual"),
-    ("ompd.commands.installing", "ompd.commands.start_files"),
-    ("ompd.commands.installing", "ompd.commands.words"),
+    ("ompd.commands.setup.installing", "ompd.commands.setup.completion"),
+    ("ompd.commands.setup.installing", "ompd.commands.setup.home_files"),
+    ("ompd.commands.setup.installing", "ompd.commands.setup.manual"),
+    ("ompd.commands.setup.installing", "ompd.commands.setup.start_files"),
+    ("ompd.commands.setup.installing", "ompd.commands.setup.words"),
     ("ompd.commands.main", "ompd.questions.layouts"),
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
@@ -160,7 +160,8 @@ ONLY_IN = {
         *(f"ompd.runtimes.hosted.dmpl.{name}" for name in ("table", "worker")),
     },
     "click": {
-        f"ompd.commands.{name}" for name in ("ending", "installing", "main", "options", "prompt", "triage", "words")
+        f"ompd.commands.{name}"
+        for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words", "triage")
     },
     "rich": {"ompd.render.terminal"},
     "pandas": {"ompd.model.base"},

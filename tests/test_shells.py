@@ -16,11 +16,11 @@ from pathlib import Path
 import click
 import pytest
 
-from ompd.commands.installing import texts_of
 from ompd.commands.main import cli
-from ompd.commands.start_files import DEBUGGERS, format_line
+from ompd.commands.setup.installing import texts_of
+from ompd.commands.setup.start_files import DEBUGGERS, format_line
+from ompd.commands.setup.words import leaves
 from ompd.commands.table import GROUPS
-from ompd.commands.words import leaves
 from tests.support import clean_environment
 from tests.support.cache import CHECKOUT
 from tests.support.machine import require
@@ -85,7 +85,7 @@ def test_bash_completes_commands_options_and_values() -> None:
     for words in (["--color", "a"], ["--color", "=", "a"], ["core.1", "--exe", "=", "/bin/x", "--color", "a"]):
         assert set(in_bash("stack", *words)) == {"auto", "always"}, words
     assert set(in_bash("stack", "core.1", "--color", "=")) == {"auto", "always", "never"}
-    assert set(in_bash("schema", "t")) == {"threads", "tasks"} and in_bash("completion", "f") == ["fish"]
+    assert set(in_bash("schema", "t")) == {"threads", "tasks", "triage"} and in_bash("completion", "f") == ["fish"]
     assert set(in_bash("layout", "add", "libgomp.debug", "--runtime", "lib")) == {"libgomp", "libomp"}
 
 

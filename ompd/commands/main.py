@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import ompd
-from ompd.commands import installing
 from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_NO_ANSWER, end_of_output, fail, say
 from ompd.commands.options import FOREIGN, OWN, own_option, parse_size
 from ompd.commands.progress import Progress
+from ompd.commands.setup import installing
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
 from ompd.commands.targets import is_target, open_target
 from ompd.commands.triage import triage

@@ -26,7 +26,7 @@ _KEPT_OUTPUT = 4 << 20
 _POLL_SECONDS = 0.002
 _MODULES = (
     "ompd.commands.main",
-    "ompd.commands.start_files",
+    "ompd.commands.setup.start_files",
     "ompd.debugger.files.compressed",
     "ompd.binary.dwarf.files",
     "ompd.binary.elf.minidebuginfo",

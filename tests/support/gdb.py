@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ompd.commands.start_files import DEBUGGERS, format_line
+from ompd.commands.setup.start_files import DEBUGGERS, format_line
 from tests.support.debs import deb_folder
 from tests.support.machine import clean_environment, require
 

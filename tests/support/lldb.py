@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ompd.commands.start_files import DEBUGGERS, format_line
+from ompd.commands.setup.start_files import DEBUGGERS, format_line
 from tests.support.build import compiler
 from tests.support.cache import CHECKOUT, entry, key_of
 from tests.support.debs import deb_folder

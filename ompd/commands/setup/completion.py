@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import ompd
+from ompd.commands.setup.words import FILE, FOLDER, NOTHING, TARGET, Leaf, Switch, Value
 from ompd.commands.table import DEFAULT
-from ompd.commands.words import FILE, FOLDER, NOTHING, TARGET, Leaf, Switch, Value
 
 MARK = "made by `ompd completion"
 """What the head of each file contains, whichever release made it."""

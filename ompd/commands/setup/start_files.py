@@ -35,7 +35,7 @@ class Debugger:
         return re.compile(rf'^\s*{self.command}\s+"?.*/ompd/{re.escape(self.script.name)}"?\s*$')
 
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
 DEBUGGERS = {
     "LLDB": Debugger("LLDB", "command script import", _PACKAGE / "lldb_script.py", True, ("~/.lldbinit",)),
     # gdb takes all behind the word for the name of the file. (gdb's manual, "Startup")

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 import ompd
-from ompd.commands.words import HELP, TARGET, Leaf, Switch
+from ompd.commands.setup.words import HELP, TARGET, Leaf, Switch
 
 MARK = "made by `ompd manual`"
 """What the head of the page contains, whichever release made it."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ompd.commands import completion, manual, start_files
+from ompd.commands.setup import completion, manual, start_files
 from ompd.debugger.targets.lldb.install import find_commands
 from ompd.errors import BadFile, OmpdError
 from ompd.records import record
