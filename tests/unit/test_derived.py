@@ -1,0 +1,65 @@
+"""What tests read of files that were read before gives the same answers, and no test adds to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ompd.debugger.files.cache import DiskCache
+from tests.support import Stopped, derived, stopped
+from tests.truth import everything, opened
+
+
+@pytest.fixture
+def core() -> Stopped:
+    return stopped("task_queued")  # not one of those from which it was derived
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The entries that were found, once sessions use what was derived."""
+    found = derived.derived()
+    names: list[str] = []
+
+    def noted(name: str, key: bytes) -> bytes | None:
+        entry = DiskCache.read(found, name, key)
+        if entry is not None:
+            names.append(name)
+        return entry
+
+    monkeypatch.setattr(found, "read", noted)
+    monkeypatch.setattr(DiskCache, "of_user", DiskCache.of_user)  # put back at the end
+    derived.use(found)
+    return names
+
+
+def test_answers_are_those_of_a_session_that_derives_all(core: Stopped, read: list[str]) -> None:
+    with opened(core) as session:
+        shorter = everything(session)
+    assert {name.rpartition("-")[2] for name in read} >= {"symbols.symtab"} and len(set(read)) > 2
+    used = len(read)
+    DiskCache.of_user = classmethod(lambda cls: cls(None))  # type: ignore[method-assign, assignment]
+    with opened(core) as session:
+        assert everything(session) == shorter
+    assert len(read) == used
+
+
+def test_nothing_is_added(core: Stopped, read: list[str]) -> None:
+    folder = derived.derived().folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert before
+    with opened(core) as session:
+        everything(session)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_test_of_the_users_cache_has_that(
+    core: Stopped, read: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPD_CACHE", "on")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with opened(core) as session:
+        everything(session)
+    assert read == []
+    assert any((tmp_path / "ompd").iterdir())
