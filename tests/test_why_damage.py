@@ -59,6 +59,7 @@ class Damaged(CoreTarget):
         super().__init__(str(path))
         self.flip: tuple[int, int] | None = None
         self.lost: int | None = None
+        self.words: dict[int, int] = {}  # of 4 bytes, that are others
 
     def read(self, address: int, size: int) -> bytes:
         data = super().read(address, size)
@@ -67,6 +68,9 @@ class Damaged(CoreTarget):
         if self.flip is not None and address <= self.flip[0] < address + size:
             at = self.flip[0] - address
             data = data[:at] + bytes((data[at] ^ 1 << self.flip[1],)) + data[at + 1 :]
+        for at, value in self.words.items():
+            if address <= at and at + 4 <= address + size:
+                data = data[: at - address] + value.to_bytes(4, "little") + data[at - address + 4 :]
         return data
 
     def answer(self) -> WhyAnswer:
@@ -132,6 +136,27 @@ def test_a_flipped_bit_proves_nothing_else(
         bad = [row for row in wrong(answer, whole) if not rests_on(row, answer, core.flip[0])]
         found += [(f"{core.flip[0]:#x}", core.flip[1], row.kind, row.explains, row.summary) for row in bad]
     assert found == []
+
+
+@pytest.mark.parametrize("of_owner", (True, False), ids=("owner's", "nobody's"))
+def test_a_waiting_thread_whose_number_was_overwritten_holds_nothing(of_owner: bool) -> None:
+    # glibc notes the owner of a mutex by a number that each thread has in its own structure; here it has ended.
+    core = Damaged(_core(WHYS["lock_abandoned-mutex"], "gcc", GNU))
+    whole = core.answer()
+    assert [(row.kind, row.stuck) for row in whole.rows] == [("lock_abandoned", "proven")]
+    with Session(core, FileFinder()) as session:
+        core.close = lambda: None  # type: ignore[method-assign]
+        process = session.process
+        waits = {thread: process.system_wait(thread) for thread in process.threads()}
+        waiting, owner = next(
+            (t, wait.owner) for t, wait in waits.items() if wait is not None and wait.owner is not None
+        )
+        tid = process.glibc.pthreads()[waiting] + process.glibc.member("pthread_tid").offset
+    assert owner not in waits
+    core.words = {tid: owner if of_owner else owner ^ 1 << 10}
+    answer = core.answer()
+    assert list(wrong(answer, whole)) == []
+    assert "self_lock" not in {row.kind for row in answer.rows}
 
 
 @pytest.mark.timeout(3600)

@@ -226,6 +226,25 @@ def test_owners_in_a_container_are_known_by_their_descriptors(
     assert (found.owner, found.is_owner_alive) == (owner, is_alive)
 
 
+@pytest.mark.parametrize(
+    ("own", "known"),
+    [
+        ({100: 100, 101: 101, 102: 102}, {100, 101, 102}),
+        ({100: 104, 101: 101, 102: 102}, {101, 102}),  # the one number that differs from the note's was overwritten
+        ({100: 101, 101: 101, 102: 102}, {102}),  # two threads have the same
+        ({100: 104, 101: 5, 102: 6}, {104, 5, 6}),  # a container
+        ({100: 101, 101: 5, 102: 6}, {5, 6}),  # which has a number of the outside
+        ({100: 104}, set()),  # one thread in a container, or a number that was overwritten
+    ],
+)
+def test_a_number_that_contradicts_another_source_names_no_thread(own: dict[int, int], known: set[int]) -> None:
+    process = Contained(own, has_pointers=True)
+    owners = Owners(process, process, X86_64)  # type: ignore[arg-type]
+    assert {number for number in (*own, *own.values()) if owners.native_id(number) is not None} == known
+    ended = owners.add(Found("mutex", 0x1000), 999, is_shared=False)
+    assert ended.is_owner_alive is (False if len(known) == len(own) else None)
+
+
 # Python
 
 

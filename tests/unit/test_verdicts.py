@@ -190,6 +190,19 @@ def test_what_a_thread_slept_on_outside_of_openmp_has_changed() -> None:
     assert judged(idle, rows[1], how={0: "released"})[1] == "possible"
 
 
+def test_an_owner_of_which_it_is_not_known_who_it_is_proves_nothing() -> None:
+    facts = {"kind": "mutex", "object": 0x1000, "is_timed": False, "is_shared": False}
+    rows, how = (thread(0), thread(1, barrier((0,), 2))), {0: "blocked"}
+    ended = SystemWait(owner=7, is_owner_alive=False, owner_source="runtime", **facts)
+    assert judged(*rows, thread(2), system={0: ended}, how=how)[:2] == ("lock_abandoned", "proven")
+    lost = {"is_owner_alive": "the target has lost threads, or which of them is 7 inside of the process"}
+    unknown = SystemWait(owner=7, unavailable=lost, **facts)
+    assert judged(*rows, thread(2), system={0: unknown}, how=how)[1] == "possible"
+    # Nor does a number that is some thread's outside of the container.
+    itself = SystemWait(owner=0, unavailable=lost, **facts)
+    assert judged(*rows, thread(2), system={0: itself}, how=how)[1] != "proven"
+
+
 def test_members_that_come_and_go_are_not_lost() -> None:
     region = ParallelRecord("region", "libgomp", 1, 1, 3, None, None, (0, 1, None))
     rows = [thread(n, barrier(None), team_size=3) for n in range(2)]

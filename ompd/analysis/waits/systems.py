@@ -37,7 +37,12 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
     is_new = graph.find(key) is None
     node = graph.add(Node(key, _KINDS.get(wait.kind, "call"), system_name(wait), object=wait.object))
     if is_new:
-        if wait.owner is not None:
+        if wait.owner is not None and "is_owner_alive" in wait.unavailable:
+            # A number of which it is not known whose it is names nobody for sure.
+            named = [nodes.threads[wait.owner]] if wait.owner in nodes.threads else []
+            reason = wait.unavailable["is_owner_alive"]
+            graph.need(node, nodes.unknown(reason, named, f"{wait.owner} is noted as its owner" if named else None))
+        elif wait.owner is not None:
             # Who ends a thread is the thread itself.
             kind = "held_by" if wait.kind != "join" else "waits_for"
             graph.need(node, Need((nodes.thread(wait.owner),), 1, kind, wait.owner_source or "runtime"))

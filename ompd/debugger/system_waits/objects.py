@@ -8,7 +8,8 @@ members contradict what it is taken for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -52,6 +53,20 @@ class Found(NamedTuple):
     unavailable: Mapping[str, str] = {}
 
 
+def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    # Of the own number, native id and struct pthread of threads those that do not contradict each other. In a container
+    # all own numbers are others, or none is: a single one that differs may have been overwritten, and so may one of two
+    # that are the same.
+    times = Counter(own for own, _, _ in noted)
+    is_same = any(own == native for own, native, _ in noted)
+    natives = {native for _, native, _ in noted}
+    return [
+        (own, native, pthread)
+        for own, native, pthread in noted
+        if times[own] == 1 and (own == native or (len(noted) > 1 and not is_same and own not in natives))
+    ]
+
+
 class Owners:
     """The native ids of threads by the numbers that they have inside of their process, which is what glibc notes.
 
@@ -65,11 +80,12 @@ class Owners:
     def _natives(self) -> tuple[dict[int, tuple[int, int | None]], bool]:
         # Native id and struct pthread by the own number, and whether that is known of all threads.
         found: dict[int, tuple[int, int | None]] = {}
+        noted: list[tuple[int, int, int]] = []
         is_whole = self._threads.names_all
         for native in self._threads.threads():
             try:
                 pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
-                found[self._glibc.native_id(pthread)] = native, pthread
+                noted.append((self._glibc.native_id(pthread), native, pthread))
             except Unavailable:
                 # Its pointer is not in the target. If glibc's list has its native id, that is its own number, too.
                 descriptor = self._listed.get(native)
@@ -79,7 +95,9 @@ class Owners:
                     found.setdefault(native, (native, descriptor))
             except OmpdError:
                 is_whole = False  # lost, or the thread ends at this moment, and the kernel has cleared its number
-        return found, is_whole
+        agreed = _agreed(noted)
+        found.update({own: (native, pthread) for own, native, pthread in agreed})
+        return found, is_whole and len(agreed) == len(noted)
 
     @cached_property
     def _listed(self) -> Mapping[int, int]:
