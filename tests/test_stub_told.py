@@ -1,11 +1,13 @@
-"""A tool of 2015 keeps what it is told where a debugger finds it (``stub/ompt/mirror.c``): in every program on the stub
-that is what ompd reads of the same process.
+"""A tool of each generation keeps what it is told where a debugger finds it (``stub/ompt/mirror.c``): in each program on
+the stub that is what ompd reads of the same process: of its core, live, and in LLDB.
 
-``tests/test_stub.py`` does so with a tool of OpenMP 5, which the programs have in them.
+``tests/test_stub.py`` does so with the tool of OpenMP 5 that the programs have in them, which asks.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -13,14 +15,17 @@ from ompd_stub.runtime import Runtime
 from ompd_stub.tasks import Task
 from ompd_stub.threads import Thread
 
+import ompd
 from ompd.questions import variables
 from ompd.runtimes.guarded import original
 from ompd.session import Session
 from tests.stub.tools import compiled
-from tests.support import FULL
+from tests.support import FULL, running
+from tests.support.lldb import VERSIONS, target_create
+from tests.support.lldb_replies import replies
 from tests.support.programs import ALL_PROGRAMS
 from tests.support.spaces import without_spaces
-from tests.support.stub_cores import on_stub
+from tests.support.stub_cores import SPECIAL, on_stub
 
 # Their threads never meet OpenMP, or meet it when the tool's library is no longer asked.
 UNTOLD = ("no_region", "not_initialised")
@@ -30,6 +35,7 @@ PROGRAMS = [
     for compiler in known.compilers
     if not compiler.startswith("clang") and name not in UNTOLD
 ]
+GENERATIONS = (1, 2, 5)
 _DEGENERATE = 5
 _MUTEXES = range(0x60, 0x65)
 _BARRIERS = range(0x40, 0x43)
@@ -72,7 +78,7 @@ def existing(task: Task) -> Task:
 
 
 def read(thread: Thread) -> Told:
-    """Return what the structures of the runtime say of a thread."""
+    """Return what the structures of the runtime say of a thread, as the report of 2015 has it."""
     state, wait, task = thread.view.unsigned("state"), thread.view.unsigned("wait_id"), thread.current_task()
     number = thread.view.unsigned("id")
     known = (thread.native, number, thread.view.unsigned("type"))
@@ -92,15 +98,85 @@ def read(thread: Thread) -> Told:
     )
 
 
-@pytest.mark.parametrize(("program", "compiler"), PROGRAMS if FULL else PROGRAMS[::3], ids="-".join)
-def test_what_a_tool_of_2015_is_told_is_what_we_read(program: str, compiler: str) -> None:
-    library = compiled("mirror.c", name="mirror.so", links=())
-    core = on_stub(program, compiler, "neither", env={"LD_PRELOAD": str(without_spaces(library))})
-    with Session.open_core(core.core) as session:
-        space = original(session.runtimes[0].space)
-        assert isinstance(space, Runtime)
-        threads = space.threads()
-        ours = {thread.native: read(thread) for thread in threads}
-        true = told(session)
+def read_5(thread: Thread) -> Told:
+    """Return the same for OpenMP 5: the words that the tool has written, and the runtime keeps for it.
+
+    Undeferred tasks are tasks; an idle thread is told of by nothing.
+    """
+    told_of = read(thread)
+    word, task = thread.tool_data(), thread.current_task()
+    if task is None:
+        return told_of._replace(thread=word, idle=0)
+    own = task.tool_data()
+    waits = {name: own if getattr(told_of, name) else 0 for name in ("barrier", "taskwait", "taskgroup")}
+    return told_of._replace(thread=word, region=task.team.view.unsigned("tool_data"), task=own, **waits)
+
+
+def mirror(generation: int) -> dict[str, str]:
+    library = compiled("mirror.c", f"-DGENERATION={generation}", name="mirror.so", links=())
+    return {"LD_PRELOAD": str(without_spaces(library))}
+
+
+def check(session: Session, generation: int) -> dict[int, Told]:
+    """Compare, and return what the tool was told of each thread."""
+    space = original(session.runtimes[0].space)
+    assert isinstance(space, Runtime)
+    assert space.root.signed("tool") == generation
+    threads = space.threads()
+    ours = {thread.native: (read_5 if generation == 5 else read)(thread) for thread in threads}
+    true = told(session)
     assert ours == true
     assert len(true) == len(threads) > 0
+    return true
+
+
+def cases(every: int) -> list[tuple[str, str, int]]:
+    """Return programs and a generation each: in the full run all with all, else every so many-th with one by turns."""
+    if FULL:
+        return [(*known, generation) for known in PROGRAMS for generation in GENERATIONS]
+    return [(*known, GENERATIONS[at % len(GENERATIONS)]) for at, known in enumerate(PROGRAMS[::every])]
+
+
+@pytest.mark.parametrize(("program", "compiler", "generation"), cases(3))
+def test_what_a_tool_is_told_is_what_we_read(program: str, compiler: str, generation: int) -> None:
+    core = on_stub(program, compiler, "neither", env=mirror(generation))
+    with Session.open_core(core.core) as session:
+        check(session, generation)
+
+
+@pytest.mark.parametrize(("program", "compiler", "generation"), cases(14))
+def test_so_we_read_in_a_live_process(program: str, compiler: str, generation: int, tmp_path: Path) -> None:
+    env = {**SPECIAL.get(program, {}), **mirror(generation)}
+    with (
+        running(program, compiler=compiler, mode="neither", runtime="stub", env=env, folder=tmp_path) as live,
+        ompd.attach(live.pid) as attached,
+    ):
+        check(attached, generation)
+
+
+@pytest.mark.xdist_group("lldb")
+@pytest.mark.parametrize(("program", "compiler", "generation"), cases(20))
+def test_so_it_is_shown_in_lldb(program: str, compiler: str, generation: int) -> None:
+    core = on_stub(program, compiler, "neither", env=mirror(generation))
+    with Session.open_core(core.core) as session:
+        true = check(session, generation)
+    questions = {name: f"ompd {name} --json --all" for name in ("threads", "tasks")}
+    answers = replies(VERSIONS[-1], target_create(core.executable, core.core), *questions.values())
+    rows = {name: json.loads(answers[question])[name] for name, question in questions.items()}
+    known = {task["id"]: task for task in rows["tasks"]}
+    for row in (row for row in rows["threads"] if row["runtime"] is not None):
+        one = true[row["native_thread_id"]]
+        by = "tool_data" if generation == 5 else "ompt_id"
+        assert number_of(row[by]) == one.thread
+        assert row["wait_id"] is None or one.mutex in (0, int(row["wait_id"], 16))
+        if row["task"] is None:
+            assert one.task == 0 and row["state"] == "idle"
+            continue
+        task = known[row["task"]]
+        while generation != 5 and task["ompt_type"] == "degenerate":
+            task = known[task["generating"]]
+        assert number_of(task[by]) == one.task
+
+
+def number_of(value: int | str) -> int:
+    return value if isinstance(value, int) else int(value, 16)

@@ -21,6 +21,10 @@ static ompt_get_parallel_id_t get_parallel_id;
 static ompt_get_parallel_team_size_t get_team_size;
 static ompt_get_task_info_t get_task_info;
 static ompt_get_callback_t get_callback;
+static ompt_enumerate_lock_type_t enumerate_lock_type;
+static ompt_enumerate_atomic_type_t enumerate_atomic_type;
+static ompt_get_num_devices_t get_num_devices;
+static ompt_target_get_device_id_t get_device_id;
 static ompt_enumerate_state_t enumerate_state;
 static long samples, of_workers, in_tasks, overheads, waits, idles;
 static __thread timer_t timer;
@@ -60,6 +64,8 @@ static void on_sample(int number)
     ompt_task_id_t id = 0;
     ompt_frame_t *frame = NULL;
     ompt_parallel_id_t region = 0, of_task = 0;
+    ompt_lock_type_t lock_type;
+    ompt_atomic_type_t atomic_type;
     const char *name;
     ompt_callback_t callback = NULL;
     int level = 0;
@@ -81,6 +87,9 @@ static void on_sample(int number)
     }
     MUST(get_callback(ompt_event_control, &callback) == 1 && callback == (ompt_callback_t)on_control);
     MUST(enumerate_state(ompt_state_first, &next, &name) == 1);
+    MUST(enumerate_lock_type(ompt_lock_type_first, &lock_type, &name) == 1);
+    MUST(enumerate_atomic_type(ompt_atomic_type_first, &atomic_type, &name) == 1);
+    MUST(get_num_devices() == 0 && get_device_id() == -1);
     __atomic_add_fetch(&samples, 1, __ATOMIC_RELAXED);
     if (level > 2)
         __atomic_add_fetch(&in_tasks, 1, __ATOMIC_RELAXED);
@@ -111,6 +120,10 @@ static void initialize(const char *version, unsigned number, ompt_function_looku
     get_team_size = (ompt_get_parallel_team_size_t)lookup("ompt_get_parallel_team_size");
     get_task_info = (ompt_get_task_info_t)lookup("ompt_get_task_info");
     enumerate_state = (ompt_enumerate_state_t)lookup("ompt_enumerate_state");
+    enumerate_lock_type = (ompt_enumerate_lock_type_t)lookup("ompt_enumerate_lock_type");
+    enumerate_atomic_type = (ompt_enumerate_atomic_type_t)lookup("ompt_enumerate_atomic_type");
+    get_num_devices = (ompt_get_num_devices_t)lookup("ompt_get_num_devices");
+    get_device_id = (ompt_target_get_device_id_t)lookup("ompt_target_get_device_id");
 }
 
 ompt_initialize_fn_t ompt_tool(void) { return initialize; }
