@@ -1,4 +1,4 @@
-"""A tool of each generation keeps what it is told where a debugger finds it (``stub/ompt/mirror.c``): in each program on
+"""A tool of each generation keeps what it is told where a debugger finds it (``stub/ompt/mirror.c``): in programs on
 the stub that is what ompd reads of the same process: of its core, live, and in LLDB.
 
 ``tests/test_stub.py`` does so with the tool of OpenMP 5 that the programs have in them, which asks.
@@ -7,6 +7,7 @@ the stub that is what ompd reads of the same process: of its core, live, and in 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,7 +152,7 @@ def test_so_we_read_in_a_live_process(program: str, compiler: str, generation: i
         running(program, compiler=compiler, mode="neither", runtime="stub", env=env, folder=tmp_path) as live,
         ompd.attach(live.pid) as attached,
     ):
-        check(attached, generation)
+        attached.ask(partial(check, generation=generation))
 
 
 @pytest.mark.xdist_group("lldb")
