@@ -69,6 +69,15 @@ static inline void (*find_entry(const struct entry_point *list, size_t count, co
     return NULL;
 }
 
+/* What a tool has registered: a thread may read it that does not know yet that another has ended the tool. */
+#define REGISTERED(list, number) __atomic_load_n(&(list)[number], __ATOMIC_RELAXED)
+#define REGISTER(list, number, callback) __atomic_store_n(&(list)[number], callback, __ATOMIC_RELAXED)
+#define FORGET(list)                                                                                                   \
+    do                                                                                                                 \
+        for (size_t at_ = 0; at_ < sizeof(list) / sizeof *(list); at_++)                                               \
+            REGISTER(list, at_, NULL);                                                                                 \
+    while (0)
+
 /* A generation of OMPT, as registration.c needs it. */
 struct generation {
     const struct tool_events *events;

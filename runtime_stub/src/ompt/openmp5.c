@@ -11,7 +11,7 @@ ompt_start_tool_result_t *tool_5;
 
 #define CALL(name, ...)                                                                                                \
     do {                                                                                                               \
-        ompt_callback_t callback_ = callbacks_5[ompt_callback_##name];                                                 \
+        ompt_callback_t callback_ = REGISTERED(callbacks_5, ompt_callback_##name);                                                 \
         if (callback_)                                                                                                 \
             ((SIGNATURE_##name)callback_)(__VA_ARGS__);                                                                \
     } while (0)
@@ -131,7 +131,7 @@ static void tell_dependences(struct stub_task *task)
         [STUB_DEPEND_INOUT] = ompt_dependence_type_inout,
         [STUB_DEPEND_MUTEXINOUTSET] = ompt_dependence_type_mutexinoutset,
     };
-    if (!callbacks_5[ompt_callback_dependences])
+    if (!REGISTERED(callbacks_5, ompt_callback_dependences))
         return;
     ompt_dependence_t *list = allocate((size_t)(task->dependence_count + 1) * sizeof *list);
     for (int32_t at = 0; at < task->dependence_count; at++) {
@@ -221,7 +221,7 @@ static void tell_mutex_released(enum mutex_kind kind, const void *wait, const vo
 
 static int tell_control(uint64_t command, uint64_t modifier, void *argument, const void *codeptr)
 {
-    ompt_callback_t callback = callbacks_5[ompt_callback_control_tool];
+    ompt_callback_t callback = REGISTERED(callbacks_5, ompt_callback_control_tool);
     return callback ? ((ompt_callback_control_tool_t)callback)(command, modifier, argument, codeptr) : CONTROL_NO_CALLBACK;
 }
 

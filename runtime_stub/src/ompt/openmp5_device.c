@@ -10,8 +10,9 @@
 /* Of two callbacks for the same a tool that has both gets the one with words of its own. */
 static ompt_callback_t callback_of(ompt_callbacks_t first, ompt_callbacks_t otherwise, bool *is_first)
 {
-    *is_first = callbacks_5[first] != NULL;
-    return *is_first ? callbacks_5[first] : callbacks_5[otherwise];
+    ompt_callback_t callback = REGISTERED(callbacks_5, first);
+    *is_first = callback != NULL;
+    return callback ? callback : REGISTERED(callbacks_5, otherwise);
 }
 
 static ompt_data_t *word_of_target(struct stub_task *task)
@@ -233,7 +234,8 @@ static ompt_interface_fn_t lookup(const char *name)
 
 void tell_device_5(bool begins)
 {
-    ompt_callback_t callback = callbacks_5[begins ? ompt_callback_device_initialize : ompt_callback_device_finalize];
+    ompt_callback_t callback =
+        REGISTERED(callbacks_5, begins ? ompt_callback_device_initialize : ompt_callback_device_finalize);
     if (callback && begins)
         ((ompt_callback_device_initialize_t)callback)(THE_DEVICE, device_type, &the_device, lookup, device_documentation);
     else if (callback)

@@ -66,16 +66,16 @@ static ompt_set_result_t ompt_set_callback(ompt_callbacks_t event, ompt_callback
         return ompt_set_error;
     ompt_set_result_t result = is_of_device(event) ? ompt_set_always : (ompt_set_result_t)set_results[event];
     if (result >= ompt_set_sometimes)
-        callbacks_5[event] = callback;
+        REGISTER(callbacks_5, event, callback);
     return result;
 }
 
 static int ompt_get_callback(ompt_callbacks_t event, ompt_callback_t *callback)
 {
-    if ((unsigned)event >= CALLBACKS_5 || !callbacks_5[event])
-        return 0;
-    *callback = callbacks_5[event];
-    return 1;
+    ompt_callback_t registered = (unsigned)event < CALLBACKS_5 ? REGISTERED(callbacks_5, event) : NULL;
+    if (registered)
+        *callback = registered;
+    return registered != NULL;
 }
 
 /* Of each state of ours: a state of this generation. */
@@ -274,7 +274,7 @@ static ompt_interface_fn_t lookup(const char *name)
 
 static void forget(void)
 {
-    memset(callbacks_5, 0, sizeof callbacks_5);
+    FORGET(callbacks_5);
 }
 
 const struct generation generation_5 = {&events_5, lookup, forget, &may_register};

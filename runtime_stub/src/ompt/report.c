@@ -10,7 +10,7 @@ ompt_callback_t callbacks_2015[EVENTS_2015];
 
 #define CALL(event, type, ...)                                                                                         \
     do {                                                                                                               \
-        ompt_callback_t callback_ = callbacks_2015[event];                                                             \
+        ompt_callback_t callback_ = REGISTERED(callbacks_2015, event);                                                             \
         if (callback_)                                                                                                 \
             ((type)callback_)(__VA_ARGS__);                                                                            \
     } while (0)
@@ -105,7 +105,7 @@ static void tell_task_fulfill(struct stub_task *task, bool is_late)
 
 static void tell_dependences(struct stub_task *task)
 {
-    if (!callbacks_2015[ompt_event_task_dependences] || task->type == STUB_TASK_DEGENERATE)
+    if (!REGISTERED(callbacks_2015, ompt_event_task_dependences) || task->type == STUB_TASK_DEGENERATE)
         return;
     ompt_task_dependence_t *list = allocate((size_t)(task->dependence_count + 1) * sizeof *list);
     for (int32_t at = 0; at < task->dependence_count; at++) {
@@ -246,7 +246,7 @@ static void tell_map(struct stub_thread *thread, struct stub_task *task, const s
 {
     if (!begins)
         CALL(ompt_event_target_data_map_end, ompt_target_data_map_end_callback_t, THE_DEVICE, id);
-    if (!begins || !callbacks_2015[ompt_event_target_data_map_begin])
+    if (!begins || !REGISTERED(callbacks_2015, ompt_event_target_data_map_begin))
         return;
     ompt_target_map_entry_t *entries = allocate(count * sizeof *entries);
     for (unsigned at = 0; at < count; at++)
@@ -260,7 +260,7 @@ static void tell_map(struct stub_thread *thread, struct stub_task *task, const s
 static int tell_control(uint64_t command, uint64_t modifier, void *argument, const void *codeptr)
 {
     (void)argument, (void)codeptr;
-    if (!callbacks_2015[ompt_event_control])
+    if (!REGISTERED(callbacks_2015, ompt_event_control))
         return CONTROL_NO_CALLBACK;
     CALL(ompt_event_control, ompt_control_callback_t, command, modifier);
     return CONTROL_SUCCESS;
@@ -268,7 +268,7 @@ static int tell_control(uint64_t command, uint64_t modifier, void *argument, con
 
 static void tell_shutdown(void)
 {
-    ompt_callback_t callback = callbacks_2015[ompt_event_runtime_shutdown];
+    ompt_callback_t callback = REGISTERED(callbacks_2015, ompt_event_runtime_shutdown);
     if (callback)
         callback();
 }

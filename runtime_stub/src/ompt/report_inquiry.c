@@ -40,16 +40,16 @@ static int ompt_set_callback(ompt_event_t event, ompt_callback_t callback)
         return ompt2015_set_error;
     int code = code_of(event);
     if (code >= ompt2015_set_sometimes)
-        callbacks_2015[event] = callback;
+        REGISTER(callbacks_2015, event, callback);
     return code;
 }
 
 static int ompt_get_callback(ompt_event_t event, ompt_callback_t *callback)
 {
-    if ((unsigned)event >= EVENTS_2015 || !callbacks_2015[event])
-        return 0;
-    *callback = callbacks_2015[event];
-    return 1;
+    ompt_callback_t registered = (unsigned)event < EVENTS_2015 ? REGISTERED(callbacks_2015, event) : NULL;
+    if (registered)
+        *callback = registered;
+    return registered != NULL;
 }
 
 static const struct named states[] = {
@@ -188,7 +188,7 @@ static ompt_interface_fn_t lookup(const char *name)
 
 static void forget(void)
 {
-    memset(callbacks_2015, 0, sizeof callbacks_2015);
+    FORGET(callbacks_2015);
 }
 
 const struct generation generation_2015 = {&events_2015, lookup, forget, &may_register};
