@@ -149,7 +149,7 @@ def launch(
     :param arguments: the program and its arguments
     :param env: environment variables to add to those of this process, None removes one
     :param cwd: the folder in which it runs, by default that of this process
-    :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which there are no events
+    :param omp_debug: whether to start it with ``OMP_DEBUG=enabled``, without which Intel's runtime has no events
     :param plugins: folders with plugins for other OpenMP runtimes (docs/plugins.md)
     :param ompd_library: an OMPD library that is to answer, in place of our own plugins: its file, or ``named`` for the
         one that the runtime itself names (docs/hosted.md)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +91,52 @@ def test_what_cannot_be_reached_is_said_at_once(host: LldbHost) -> None:
         "not enabled": "Unavailable: the runtime passes its places for events only if the program was started with"
         " OMP_DEBUG=enabled",
         "after the limit": "no error",
-        "no program": "BadInput",
+        "no program": "BadInput: /no/such/program cannot be started: '/no/such/program' does not exist",
+        "no list": "BadInput: ./a.out cannot be started: launch() takes a list, the program and its arguments;"
+        " ompd.launch(['./a.out'])",
+        "nothing": 'BadInput: there is no program to start; ompd.launch(["./a.out", "argument"])',
+        "no folder": f"BadInput: {regions()}",
     }
+
+
+@each_version(of=(22, 14))
+def test_what_a_program_prints_stays_apart(version: int) -> None:
+    shell = "echo out; echo before >&2; echo OMP_OMPD active >&2; printf OMP_OMPD >&2"
+    script = f"""import ompd
+for enabled in (True, False):
+    with ompd.launch(["/bin/sh", "-c", {shell!r}], omp_debug=enabled) as session:
+        try:
+            session.continue_to("parallel_begin")
+        except ompd.errors.TargetGone as error:
+            print(type(error).__name__)
+"""
+    host = LldbHost(version)
+    host.close()
+    done = subprocess.run(
+        [sys.executable, "-c", "import ompd.errors\n" + script],
+        env={**host.environment, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == 2 * "out\nProgramEnded\n"
+    assert done.stderr == "before\nOMP_OMPD" + "before\nOMP_OMPD active\nOMP_OMPD"
+
+
+@each_host
+def test_a_program_is_waited_for(host: LldbHost) -> None:
+    told = host.ask("waiting", program=[regions()])
+    assert told["found"] == ["together"] and told["looks"] >= 2 and told["text"] == told["process"]
+    assert {"continue_to", "events", "step_into_region", "wait_until"} <= set(told["listed"])
+    assert told["ended"].startswith("ProgramEnded: process ")
 
 
 # Runtimes that have no places for events, or do not pass them
 
-NO_PLACES = "Unavailable: {} has no places for events (ompd_bp_*); libgomp has none in any build; "
+NO_PLACES = "Unavailable: {} has no places for events (ompd_bp_*), and when its tasks begin and end nothing else says; "
 
 
-def linked(name: str, *libraries: str, compiler_name: str = "clang") -> str:
+def linked(name: str, *libraries: str, compiler_name: str = "clang", flags: Sequence[str] = ()) -> str:
     """Return a program of ``tests/lldb`` that is linked with runtimes, by their names on the axis."""
     files = [RUNTIMES[library].file() for library in libraries]
     used, source = compiler(compiler_name), SOURCES / f"{name}.c"
@@ -107,31 +144,73 @@ def linked(name: str, *libraries: str, compiler_name: str = "clang") -> str:
 
     def make(folder: Path) -> None:
         for command in (
-            ["-g", "-fopenmp", "-fPIE", *include, "-c", str(source), "-o", "program.o"],
+            ["-g", *flags, "-fopenmp", "-fPIE", *include, "-c", str(source), "-o", "program.o"],
             ["-pie", "program.o", "-o", name, *map(str, files), *(f"-Wl,-rpath,{file.parent}" for file in files),
              "-lpthread", "-ldl"],
         ):  # fmt: skip
             subprocess.run([str(used.path), *command], cwd=folder, check=True, env=clean_environment())
 
-    key = key_of(name, source.read_text(), used.version, [str(file) for file in files])
+    key = key_of(name, source.read_text(), used.version, [str(file) for file in files], *flags)
     return str(entry("lldb", key, make) / name)
 
 
+WITHOUT_PLACES = [("libgomp", "gcc", "libgomp.so.1"), ("libomp-19", "clang", "libomp.so.5")]
+
+
 @each_host
-@pytest.mark.parametrize(
-    ("runtime", "compiler_name", "file"),
-    [("libgomp", "gcc", "libgomp.so.1"), ("libomp-19", "clang", "libomp.so.5")],
-)
-def test_a_runtime_without_places_for_events_is_said(
+@pytest.mark.parametrize(("runtime", "compiler_name", "file"), WITHOUT_PLACES)
+def test_a_runtime_without_places_for_events_has_those_of_its_calls(
     host: LldbHost, runtime: str, compiler_name: str, file: str
 ) -> None:
-    told = host.ask(
-        "events_with",
-        program=[linked("regions", runtime, compiler_name=compiler_name)],
-        names=["parallel_begin"],
-        environment={"OMP_DEBUG": "enabled"},
-    )
+    program = linked("regions", runtime, compiler_name=compiler_name)
+    names = ["parallel_begin", "parallel_end", "thread_begin", "thread_end"]
+    events = host.ask("events", program=[program], names=names)["events"]
+    counts = Counter(name for name, _ in events)
+    assert counts["parallel_begin"] == counts["parallel_end"] == 6
+    # What began last in a thread ends first, workers begin before they meet a region, and each does once.
+    made = [thread for name, thread in events if name == "thread_begin"]
+    assert len(set(made)) == len(made) >= 3
+    for thread in {thread for _, thread in events}:
+        own = [name for name, each in events if each == thread]
+        assert own[0] == ("thread_begin" if thread in made else "parallel_begin")
+        depth = 0
+        for name in own:
+            depth += {"parallel_begin": 1, "parallel_end": -1}.get(name, 0)
+            assert depth >= 0
+        assert depth == 0 and own.count("thread_end") <= 1 and "thread_end" not in own[:-1]
+    # libomp ends its threads at the end of the program, libgomp those of an inner team.
+    assert counts["thread_end"] >= 1
+    told = host.ask("events_with", program=[program], names=["task_begin"], environment={})
     assert told["events"] == [] and told["said"].startswith(NO_PLACES.format(file))
+
+
+@each_host
+@pytest.mark.parametrize(("runtime", "compiler_name", "file"), WITHOUT_PLACES)
+def test_the_end_of_a_region_is_seen_whose_begin_was_not(
+    host: LldbHost, runtime: str, compiler_name: str, file: str
+) -> None:
+    program = linked("regions", runtime, compiler_name=compiler_name)
+    told = host.ask("events", program=[program], names=["parallel_end"], after="together")
+    # Thread 0 is in the first of the outer regions, and the one inside of it is over.
+    assert [name for name, _ in told["events"]] == 5 * ["parallel_end"]
+    threads = [thread for _, thread in told["events"]]
+    assert threads.count(threads[0]) == 3 and threads[0] == threads[-1]
+
+
+@each_host
+@pytest.mark.parametrize("optimised", ["-O0", "-O2"])
+@pytest.mark.parametrize(
+    ("runtime", "compiler_name"), [("libgomp", "gcc"), ("libomp-19", "clang"), ("libomp-19", "gcc")]
+)
+def test_regions_are_counted_as_the_program_counts_them(
+    host: LldbHost, runtime: str, compiler_name: str, optimised: str, tmp_path: Path
+) -> None:
+    written = tmp_path / "count"
+    program = linked("entries", runtime, compiler_name=compiler_name, flags=(optimised,))
+    told = host.ask("events", program=[program, str(written)], names=["parallel_begin", "parallel_end"])
+    count = int(written.read_text())
+    assert Counter(name for name, _ in told["events"]) == {"parallel_begin": count, "parallel_end": count}
+    assert count == 9
 
 
 @each_host
@@ -151,14 +230,12 @@ def test_the_runtime_is_asked_whether_it_passes_events(host: LldbHost, value: st
 
 @each_host
 @pytest.mark.parametrize("uses", ["neither", "other"])
-def test_a_second_runtime_without_places_matters_once_it_is_used(host: LldbHost, uses: str) -> None:
-    told = host.ask(
-        "events_with",
-        program=[linked("two_runtimes", "intel"), uses],
-        names=["parallel_begin"],
-        environment={"OMP_DEBUG": "enabled"},
-    )
-    assert told["events"] == ["parallel_begin"]
+def test_a_second_runtime_has_its_own_kind_of_events(host: LldbHost, uses: str) -> None:
+    program, environment = [linked("two_runtimes", "intel"), uses], {"OMP_DEBUG": "enabled"}
+    told = host.ask("events_with", program=program, names=["parallel_begin"], environment=environment)
+    assert told == {"events": ["parallel_begin"] * (1 if uses == "neither" else 2), "said": "no error"}
+    told = host.ask("events_with", program=program, names=["parallel_begin", "task_begin"], environment=environment)
+    # What only the first one can say is an error once the other is used.
     assert (
         told["said"] == "no error" if uses == "neither" else told["said"].startswith(NO_PLACES.format("libgomp.so.1"))
     )
@@ -192,10 +269,10 @@ def test_the_example_that_waits_for_an_odd_team() -> None:
     assert 0 in numbers and len(numbers) == len(set(numbers)) and max(numbers) <= 2
 
 
-def test_the_example_says_nothing_of_teams_that_it_cannot_see() -> None:
-    done = example("odd_team.py", "7", linked("regions", "libgomp", compiler_name="gcc"))
-    assert done.returncode == 1 and "every team" not in done.stdout
-    assert done.stderr.startswith("libgomp.so.1 has no places for events (ompd_bp_*)\n")
+def test_the_example_sees_teams_of_a_runtime_without_places() -> None:
+    done = example("odd_team.py", "2", linked("regions", "libgomp", compiler_name="gcc"))
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[0] == "a team of 3 threads at level 1 in work"
 
 
 def test_the_example_that_follows_regions() -> None:

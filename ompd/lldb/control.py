@@ -16,6 +16,7 @@ from ompd.debugger.targets.lldb.run import LldbRun, ProgramEnded
 from ompd.debugger.targets.lldb.target import LldbTarget
 from ompd.errors import BadInput, Unavailable
 from ompd.inspection import Inspection
+from ompd.lldb.entries import PARALLEL, THREAD, EntryEvents
 from ompd.naming import CONSTRUCT_EXPRESSION
 from ompd.records import record
 from ompd.safety.isolation import AwayFromHere
@@ -34,10 +35,10 @@ _T = TypeVar("_T")
 _AWAY = AwayFromHere()
 _PLACE = "ompd_bp_parallel_begin"
 _NO_EVENTS = "the runtime passes its places for events only if the program was started with OMP_DEBUG=enabled"
-_NO_PLACES = "{} has no places for events (ompd_bp_*)"
+_NO_PLACES = "{} has no places for events (ompd_bp_*), and when its tasks begin and end nothing else says"
 _NO_PLACES_HINT = (
-    "libgomp has none in any build; an LLVM libomp has them unless it was stripped, as distributions' are; Intel's"
-    " libiomp5 has them"
+    f"the events {', '.join((*PARALLEL, *THREAD))} are there; libgomp has no places in any build, an LLVM libomp unless"
+    " it was stripped, as distributions' are, and Intel's libiomp5 has them"
 )
 # Names of places that are no events.
 _BEGUN, _UNSEEN = "a runtime has begun", "unseen: "
@@ -70,6 +71,7 @@ class LldbInspection(Inspection):
     ) -> None:
         super().__init__(LldbTarget(process), LldbFiles(process), plugins=plugins, ompd_library=ompd_library)
         self._run = run
+        self._entries: EntryEvents | None = None
 
     def ask(self, question: Callable[[LldbInspection], _T]) -> _T:
         """See :meth:`Session.ask`."""
@@ -161,16 +163,22 @@ class LldbInspection(Inspection):
         makers = {place: lambda place=place: self._breakpoint(run, place) for place in places}
         what = " or ".join(places) if len(places) < 3 else "an event"
         deadline = time.monotonic() + seconds
+        if self._entries is None:
+            self._entries = EntryEvents(run)
+        entries = self._entries
         while True:
-            watch = _Watch(run) if wants_events else None  # its breakpoints are gone with the stop
+            # Its breakpoints are gone with the stop.
+            watch = _Watch(run, entries, self.process, [p for p in places if p in EVENTS]) if wants_events else None
             hits = self._run_to(makers, what, seconds, watch, deadline)
             unseen = next((hit.name for hit in hits if hit.name.startswith(_UNSEEN)), None)
             if unseen is not None:
                 raise _no_places([unseen.removeprefix(_UNSEEN)])
             if any(hit.name == _BEGUN for hit in hits):
                 self._check_events()
-            found = [hit for hit in hits if hit.name in places]
+            seen = entries.events([(hit.name, hit.native_thread_id) for hit in hits]) if wants_events else []
+            found = [hit for hit in (*hits, *(Event(*hit) for hit in seen)) if hit.name in places]
             if found:
+                run.select(found[0].native_thread_id)
                 return found
 
     def _run_to(
@@ -217,32 +225,43 @@ class LldbInspection(Inspection):
 
 
 class _Watch:
-    """Looks at runtimes as they are loaded: where nothing would be seen of one, that is said, and no event is missed
-    in silence.
+    """Looks at runtimes as they are loaded: where something would not be seen of one, that is said, and no event is
+    missed in silence.
+
+    :param wanted: the events that are to be seen
     """
 
-    def __init__(self, run: LldbRun) -> None:
-        self._run = run
+    def __init__(self, run: LldbRun, entries: EntryEvents, process: StoppedProcess, wanted: Sequence[str]) -> None:
+        self._run, self._entries, self._process, self._wanted = run, entries, process, wanted
         self._seen: set[str] = set()
+        self._has_begun = False
+        self._needs_places = not {*PARALLEL, *THREAD}.issuperset(wanted)
 
     def new(self) -> list[tuple[str, Any]]:
         """Return breakpoints for the runtimes that are loaded now.
 
-        :raises Unavailable: if none of them has places for events
+        :raises Unavailable: if none of them has places for events, and one is wanted that only these tell
         """
         run, known = self._run, self._run.runtimes()
         without = [runtime for runtime in known if not runtime.has_events]
-        if without and len(without) == len(known):
+        if self._needs_places and without and len(without) == len(known):
             raise _no_places([runtime.name for runtime in without])
         found: list[tuple[str, Any]] = []
         for runtime in known:
-            if runtime.name in self._seen:
+            # LLDB knows the libraries that a program needs before the loader has put them anywhere.
+            if runtime.name in self._seen or not (runtime.has_events or run.is_loaded(runtime.module)):
                 continue
             self._seen.add(runtime.name)
             if runtime.has_events:
                 found += [(_BEGUN, breakpoint) for breakpoint in run.at_begin(runtime)]
-            else:
+                continue
+            found += self._entries.places(runtime, self._wanted)
+            if self._needs_places:
                 found += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
+        if not self._has_begun and without:
+            # In a runtime that comes later nobody is yet, and the process has run since.
+            found += self._entries.returns(self._process, self._wanted)
+        self._has_begun = True
         return found
 
 
@@ -274,6 +293,7 @@ def launch(
         [fspath(argument) for argument in arguments],
         {name: value for name, value in environment.items() if value is not None},
         fspath(cwd) if cwd is not None else None,
+        without_note=omp_debug,
     )
     try:
         return LldbInspection(run.process, run, plugins, ompd_library)

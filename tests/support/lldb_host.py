@@ -203,8 +203,27 @@ def run(question: dict[str, Any]) -> dict[str, Any]:
 def events(question: dict[str, Any]) -> dict[str, Any]:
     """Start a program and return its events."""
     with ompd.launch(question["program"], cwd=question.get("cwd")) as session:
+        if "after" in question:
+            session.continue_to(question["after"])
         found = session.events(*question["names"], limit=question.get("limit"))
         return {"events": [(event.name, event.native_thread_id) for event in found]}
+
+
+def waiting(question: dict[str, Any]) -> dict[str, Any]:
+    """Start a program, let it run until thread 0 is in a function, and return how often it was looked at."""
+    looks: list[int] = []
+
+    def is_there(session: Any) -> Any:
+        looks.append(session.target.process_id)
+        rows = session.ask_threads()
+        return [r.where.function for r in rows if r.thread_num == 0 and r.where and r.where.function == "together"]
+
+    with ompd.launch(question["program"]) as session:
+        found = session.wait_until(is_there, stable=2, interval=0.005)
+        told = {"found": found, "looks": len(looks), "listed": dir(session), "text": repr(session)}
+        told["process"] = f"<session on process {looks[0]}>"
+        told["ended"] = say(lambda: session.wait_until(lambda session: False, interval=5))
+        return told
 
 
 def events_with(question: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +250,10 @@ def refusals(question: dict[str, Any]) -> dict[str, str]:
         said["past the end"] = say(lambda: session.continue_to("task_begin"))
     with ompd.launch(program, omp_debug=False) as session:
         said["not enabled"] = say(lambda: session.continue_to("parallel_begin"))
-    said["no program"] = say(lambda: ompd.launch(["/no/such/program"])).partition(":")[0]
+    said["no program"] = say(lambda: ompd.launch(["/no/such/program"]))
+    said["no list"] = say(lambda: ompd.launch("./a.out"))
+    said["nothing"] = say(lambda: ompd.launch([]))
+    said["no folder"] = say(lambda: ompd.launch(program, cwd="/no/such/folder")).partition(" cannot be started: ")[0]
     return said
 
 
@@ -270,6 +292,7 @@ QUESTIONS = {
     "why": why,
     "run": run,
     "events": events,
+    "waiting": waiting,
     "events_with": events_with,
     "refusals": refusals,
     "outside": outside,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ompd.debugger.targets.lldb.loading import load_lldb
+from ompd.debugger.targets.lldb.output import ErrorOutput
 from ompd.debugger.targets.lldb.target import check_stopped
 from ompd.errors import BadInput, TargetError, TargetGone, TimeLimit, Unavailable
 from ompd.naming import FIRST_ENTRIES, FORKS
@@ -34,28 +35,46 @@ class RuntimeModule(NamedTuple):
     has_events: bool
 
 
+class Top(NamedTuple):
+    """What a thread has where a function begins: its pc and stack pointer, where the call returns to, and the third
+    argument.
+    """
+
+    pc: int
+    stack: int
+    back: int
+    third_argument: int
+
+
 # What every runtime of OpenMP exports, as LLDB names it with and without its version; and a place for an event.
 _QUERIES = ("omp_get_thread_num", "omp_get_thread_num@@VERSION")
 _EVENT = "ompd_bp_parallel_begin"
 _BEGUN = "ompd_dll_locations_valid"
+# Which libraries have the functions that make threads.
+_THREADS = ("libc.so", "libc-", "libpthread", "ld-musl")
 
 
 class LldbRun:
     """An ``SBProcess`` that can be run on. *debugger* is given up with it if it was made for it."""
 
-    def __init__(self, process: Any, debugger: Any = None) -> None:
+    def __init__(self, process: Any, debugger: Any = None, errors: ErrorOutput | None = None) -> None:
         self._lldb = load_lldb()
         self.process = process
+        self._errors = errors
         self._own = debugger
         self._launched = debugger is not None
         self.target = process.GetTarget()
         self._debugger = self.target.GetDebugger()
+        self._functions: dict[tuple[str, str, int], list[tuple[str, int]]] = {}
         self._kinds: dict[tuple[str, str], bool | None] = {}  # of modules: whether they have events, None for others
 
     @classmethod
-    def launch(cls, arguments: Sequence[str], environment: Mapping[str, str], cwd: str | None) -> LldbRun:
+    def launch(
+        cls, arguments: Sequence[str], environment: Mapping[str, str], cwd: str | None, *, without_note: bool = False
+    ) -> LldbRun:
         """Return a program that was started and is stopped at its first instruction.
 
+        :param without_note: whether what the runtime writes because of OMP_DEBUG is left out
         :raises BadInput: if it cannot be started
         :raises Unsupported: if there is no LLDB
         """
@@ -64,6 +83,7 @@ class LldbRun:
         lldb = load_lldb()
         debugger = lldb.SBDebugger.Create()
         debugger.SetAsync(False)
+        errors = ErrorOutput(without_note=without_note)
         try:
             error = lldb.SBError()
             target = debugger.CreateTarget(arguments[0], None, None, True, error)
@@ -73,11 +93,14 @@ class LldbRun:
             info.SetEnvironmentEntries([f"{name}={value}" for name, value in environment.items()], False)
             info.SetWorkingDirectory(cwd or os.getcwd())  # noqa: PTH109
             info.SetLaunchFlags(info.GetLaunchFlags() | lldb.eLaunchFlagStopAtEntry)
+            info.AddOpenFileAction(2, errors.path, False, True)
             process = target.Launch(info, error)
             if error.Fail():
                 raise BadInput(f"{arguments[0]} cannot be started: {error.GetCString()}")
-            return cls(process, debugger)
+            errors.start()
+            return cls(process, debugger, errors)
         except BaseException:
+            errors.close()
             lldb.SBDebugger.Destroy(debugger)
             raise
 
@@ -87,6 +110,8 @@ class LldbRun:
             own, self._own = self._own, None
             self.process.Kill()
             self.show_output()
+            if self._errors is not None:
+                self._errors.close()
             self._lldb.SBDebugger.Destroy(own)
 
     def can_be_asked(self) -> bool:
@@ -173,12 +198,76 @@ class LldbRun:
 
     def at_entries(self, runtime: RuntimeModule) -> list[Any]:
         """Return breakpoints at the routines of *runtime* that begin regions and make tasks."""
-        addresses = {
-            symbol.GetStartAddress().GetLoadAddress(self.target): symbol.GetStartAddress()
-            for symbol in runtime.module
-            if (symbol.GetName() or "").startswith(FIRST_ENTRIES) and symbol.GetType() == self._lldb.eSymbolTypeCode
-        }
-        return [self.target.BreakpointCreateBySBAddress(address) for address in addresses.values()]
+        addresses = {address for name, address in self.functions(runtime.module) if name.startswith(FIRST_ENTRIES)}
+        return [self.at_address(address) for address in addresses]
+
+    def at_address(self, address: int) -> Any:
+        """Return a breakpoint at an address, where LLDB skips nothing."""
+        return self.target.BreakpointCreateByAddress(address)
+
+    def functions(self, module: Any) -> list[tuple[str, int]]:
+        """Return the names of the functions of a module that is loaded, with their addresses."""
+        header = self._address_of(module)
+        key = module.GetUUIDString() or "", str(module.GetFileSpec().fullpath or ""), header
+        if key not in self._functions:
+            self._functions[key] = [
+                (symbol.GetName() or "", symbol.GetStartAddress().GetLoadAddress(self.target))
+                for symbol in module
+                if symbol.GetType() == self._lldb.eSymbolTypeCode
+            ]
+        return self._functions[key]
+
+    def is_loaded(self, module: Any) -> bool:
+        """Return whether a module is in the memory of the process."""
+        return self._address_of(module) != int(self._lldb.LLDB_INVALID_ADDRESS)
+
+    def _address_of(self, module: Any) -> int:
+        return int(module.GetObjectFileHeaderAddress().GetLoadAddress(self.target))
+
+    def functions_called(self, name: str) -> set[int]:
+        """Return the addresses of the functions called *name* in the system's libraries, whatever their version."""
+        found: set[int] = set()
+        for module in self.target.module_iter():
+            if str(module.GetFileSpec().GetFilename() or "").startswith(_THREADS):
+                found |= {address for symbol, address in self.functions(module) if symbol.partition("@")[0] == name}
+        return found
+
+    def is_in_runtime(self, address: int) -> bool:
+        """Return whether an OpenMP runtime has code there."""
+        module = self._module_at(address)
+        return any(runtime.module == module for runtime in self.runtimes())
+
+    def is_in_program(self, address: int) -> bool:
+        """Return whether the program itself has code there."""
+        return bool(self._module_at(address) == self.target.GetModuleAtIndex(0))
+
+    def _module_at(self, address: int) -> Any:
+        return self.target.ResolveLoadAddress(address).GetModule()
+
+    # Threads
+
+    @property
+    def stop_id(self) -> int:
+        """The number of the stop, another one after the process has run."""
+        return int(self.process.GetStopID())
+
+    @property
+    def pointer_size(self) -> int:
+        """Bytes of an address."""
+        return int(self.target.GetAddressByteSize())
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return memory, nothing where there is none."""
+        data = self.process.ReadMemory(address, size, self._lldb.SBError())
+        return bytes(data or b"")
+
+    def top(self, thread: int) -> Top:
+        """Return what a thread has that is at the first instruction of a function."""
+        frame = self.process.GetThreadByID(thread).GetFrameAtIndex(0)
+        stack, size = frame.GetSP(), self.pointer_size
+        words = [self.process.ReadPointerFromMemory(stack + n * size, self._lldb.SBError()) for n in (0, 3)]
+        third = frame.FindRegister("rdx").GetValueAsUnsigned() if size == 8 else words[1]
+        return Top(frame.GetPC(), stack, words[0], third)
 
     # Running
 
@@ -278,8 +367,12 @@ class LldbRun:
                     data = [thread.GetStopReasonDataAtIndex(n) for n in range(0, thread.GetStopReasonDataCount(), 2)]
                     found += [(names[number], thread.GetThreadID()) for number in data if number in names]
         if found:
-            self.process.SetSelectedThreadByID(found[0][1])
+            self.select(found[0][1])
         return found
+
+    def select(self, thread: int) -> None:
+        """Select a thread in LLDB, by its native id."""
+        self.process.SetSelectedThreadByID(thread)
 
     def _check_stop(self, what: str, in_time: bool, seconds: float) -> None:
         # Return where the stop was only for a library.

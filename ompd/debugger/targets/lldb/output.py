@@ -1,0 +1,77 @@
+"""What a program that was started under LLDB writes to its standard error: apart from its standard output, for which
+LLDB has one terminal for both, and without what the runtime says there because of what we set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+NOTE = b"OMP_OMPD active\n"
+"""What LLVM's runtime writes where OMP_DEBUG=enabled is set."""
+
+_PIECE = 1 << 14
+_END_SECONDS = 2.0
+
+
+class ErrorOutput:
+    """A pipe for a program's standard error, which is copied to ours while the program runs.
+
+    :param without_note: whether :data:`NOTE` is left out
+    """
+
+    def __init__(self, *, without_note: bool) -> None:
+        self._reader, self._writer = os.pipe()
+        self._without_note = without_note
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+
+    @property
+    def path(self) -> str:
+        """What the program is to open."""
+        return f"/proc/{os.getpid()}/fd/{self._writer}"
+
+    def start(self) -> None:
+        """Begin once the program has opened it."""
+        os.close(self._writer)
+        self._writer = -1
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the rest, but not for children of the program that live on."""
+        if self._writer >= 0:  # it was never started
+            os.close(self._writer)
+            os.close(self._reader)
+        else:
+            self._thread.join(_END_SECONDS)
+
+    def _copy(self) -> None:
+        waiting, begins_line = b"", True
+        while piece := os.read(self._reader, _PIECE):
+            waiting += piece
+            shown, waiting, begins_line = self._split(waiting, begins_line)
+            _show(shown)
+        _show(waiting)
+        os.close(self._reader)
+
+    def _split(self, text: bytes, begins_line: bool) -> tuple[bytes, bytes, bool]:
+        # What to show of it, what may yet turn out to be the note, and whether a line begins then.
+        if not self._without_note:
+            return text, b"", True
+        shown = b""
+        while text:
+            if begins_line and text.startswith(NOTE):
+                text = text[len(NOTE) :]
+                continue
+            if begins_line and NOTE.startswith(text):
+                break
+            line, newline, text = text.partition(b"\n")
+            shown += line + newline
+            begins_line = bool(newline)
+        return shown, text, begins_line
+
+
+def _show(text: bytes) -> None:
+    if text:
+        sys.stderr.write(text.decode("utf-8", "replace"))
+        sys.stderr.flush()

@@ -1,0 +1,139 @@
+"""Events of runtimes without places for them (``ompd_bp_*``), as libgomp and libomp without symbols: a region begins
+where code calls the runtime's entry point for that, and ends where that call returns.
+
+A runtime calls its own entry points, too. Such a call is a direct one in the runtime's code; what the runtime calls
+by a pointer is code of the user, which may have jumped on to an entry point. Threads that a runtime makes begin in the
+function that it hands to ``pthread_create``, and end where that returns, or calls ``pthread_exit``.
+
+What nothing tells is not reported: tasks, which a runtime begins by itself, and when it takes note of threads that it
+has not made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ompd.debugger.process import StoppedProcess
+from ompd.debugger.targets.lldb.run import Hit, LldbRun, RuntimeModule
+from ompd.naming import routine_name
+
+PARALLEL, THREAD = ("parallel_begin", "parallel_end"), ("thread_begin", "thread_end")
+
+# What begins a region and returns after its end, what begins one, and what ends one. GCC until 4.8 wrote calls of the
+# pairs; clang does for regions of one thread.
+_WHOLE = re.compile(r"GOMP_parallel(?:_loop_\w+(?<!_start)|_sections|_reductions)?|__kmpc_fork_call(?:_if)?")
+_OPENING = re.compile(r"GOMP_parallel(?:_loop_\w+|_sections)?_start|__kmpc_serialized_parallel")
+_CLOSING = re.compile(r"GOMP_parallel_end|__kmpc_end_serialized_parallel")
+
+_CALL, _CREATE, _EXIT, _WORKER, _RETURN = "call of a runtime", "pthread_create", "pthread_exit", "a worker", "a return"
+MARKS = frozenset((_CALL, _CREATE, _EXIT, _WORKER, _RETURN))
+"""Names of places that are no events themselves."""
+
+
+class _Call(NamedTuple):
+    # A call that has not returned: where it returns to, and the stack pointer there.
+    thread: int
+    back: int
+    stack: int
+
+
+class EntryEvents:
+    """The events of the runtimes of one process that have no places for them."""
+
+    def __init__(self, run: LldbRun) -> None:
+        self._run = run
+        self._kinds: dict[int, re.Pattern[str]] = {}  # of entry points, by address
+        self._workers: set[int] = set()  # addresses of functions in which workers begin
+        self._regions: set[_Call] = set()
+        self._threads: set[_Call] = set()
+        self._known_at: int | None = None  # the stop up to which the calls are known
+
+    def places(self, runtime: RuntimeModule, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
+        """Yield breakpoints for the *wanted* events of a runtime, by names that :meth:`events` knows."""
+        run = self._run
+        if set(wanted) & set(PARALLEL):
+            for symbol, address in run.functions(runtime.module):
+                name = routine_name(symbol)
+                kind = next((each for each in (_WHOLE, _OPENING, _CLOSING) if each.fullmatch(name)), None)
+                if kind is not None and address not in self._kinds:
+                    self._kinds[address] = kind
+            yield from ((_CALL, run.at_address(address)) for address in self._kinds)
+        if set(wanted) & set(THREAD):
+            for name in (_CREATE, _EXIT):
+                yield from ((name, run.at_address(address)) for address in run.functions_called(name))
+            yield from ((_WORKER, run.at_address(address)) for address in self._workers)
+
+    def returns(self, process: StoppedProcess, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
+        """Yield breakpoints where regions and threads that have begun end, of the *wanted* events."""
+        if self._known_at != self._run.stop_id:
+            self._find_calls(process)
+        calls = self._regions if set(wanted) & set(PARALLEL) else set()
+        if "thread_end" in wanted:
+            calls = calls | self._threads
+        yield from ((_RETURN, self._run.at_address(address)) for address in {call.back for call in calls})
+
+    def _find_calls(self, process: StoppedProcess) -> None:
+        # The program has run without us: the calls that have not returned are on the stacks.
+        self._regions, self._threads = set(), set()
+        for thread in process.threads():
+            frames = list(process.stack(thread).frames)
+            outermost: _Call | None = None
+            for frame, caller in pairwise(frames):
+                if frame.cfa is None:
+                    continue
+                call = _Call(thread, caller.pc, frame.cfa)
+                kind = self._kinds.get(frame.function_start) if frame.function_start is not None else None
+                if kind in (_WHOLE, _CLOSING) and not self._is_own(caller.pc):
+                    self._regions.add(call)
+                inside, outside = (self._run.is_in_runtime(each.call_site) for each in (frame, caller))
+                is_users = any(self._run.is_in_program(each.call_site) for each in frames)
+                if inside and not outside and not (is_users and self._run.is_in_program(caller.call_site)):
+                    outermost = call
+            if outermost is not None and not self._run.is_in_program(outermost.back):
+                self._threads.add(outermost)
+
+    def _is_own(self, back: int) -> bool:
+        # Whether a call that returns there is one that a runtime makes of its own entry points: to where the code says,
+        # or through its linkage table.
+        if not self._run.is_in_runtime(back - 1):
+            return False
+        before = self._run.read(back - 6, 6)
+        return before[1:2] == b"\xe8" or before[:2] == b"\xff\x15"
+
+    def events(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the events that *hits* are, and take note of the calls that have begun and ended."""
+        found: list[Hit] = []
+        for mark, thread in hits:
+            if mark in MARKS:
+                found += [(name, thread) for name in self._events(mark, thread)]
+        self._known_at = self._run.stop_id
+        return found
+
+    def _events(self, mark: str, thread: int) -> Iterator[str]:
+        top = self._run.top(thread)
+        call = _Call(thread, top.back, top.stack + self._run.pointer_size)
+        if mark == _CALL and not self._is_own(top.back):
+            kind = self._kinds.get(top.pc)
+            if kind in (_WHOLE, _CLOSING):
+                self._regions.add(call)
+            if kind in (_WHOLE, _OPENING):
+                yield "parallel_begin"
+        elif mark == _RETURN:
+            over = _Call(thread, top.pc, top.stack)
+            if over in self._regions:
+                self._regions.remove(over)
+                yield "parallel_end"
+            if over in self._threads:
+                self._threads.remove(over)
+                yield "thread_end"
+        elif mark == _CREATE and self._run.is_in_runtime(top.back - 1):
+            self._workers.add(top.third_argument)
+        elif mark == _WORKER:
+            self._threads.add(call)
+            yield "thread_begin"
+        elif mark == _EXIT and self._run.is_in_runtime(top.back - 1):
+            self._threads = {each for each in self._threads if each.thread != thread}
+            yield "thread_end"
