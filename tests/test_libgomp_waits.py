@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ompd.debugger.targets.core import CoreTarget
-from ompd.questions import stacks, threads
+from ompd.questions import stacks, threads, why
 from ompd.session import Session
 from tests.support import Missing, Stopped, clean_environment, running
 from tests.support.build import compiler
@@ -220,3 +220,64 @@ def test_who_wakes_the_others_up_does_not_sleep(tmp_path: Path) -> None:
     with Session.open_core(tmp_path / "core") as session:
         ways = Counter(session.process.progress(native) for native in session.process.threads())
     assert ways["spinning"] == 1 and set(ways) <= {"spinning", "blocked", "released"}, (done.stdout, done.stderr)
+
+
+GETS_NEST_LOCK = r"""
+#include <omp.h>
+omp_nest_lock_t nested;
+int main(void)
+{
+    omp_init_nest_lock(&nested);
+    #pragma omp parallel num_threads(2)
+    {
+        if (omp_get_thread_num() == 0)
+            omp_set_nest_lock(&nested);
+        #pragma omp barrier
+    }
+    return 0;
+}
+"""
+# gdb runs one thread from where it has become the lock's owner, the word behind its mutex and its count, to its return.
+STEPS = r"""
+import gdb
+for words in ("pagination off", "confirm off", "width 0", "startup-with-shell off"):
+    gdb.execute(f"set {words}")
+gdb.execute("break omp_set_nest_lock")
+gdb.execute("run")
+gdb.execute("set scheduler-locking on")
+address = int(gdb.parse_and_eval("(unsigned long)&nested"))
+process, number = gdb.selected_inferior(), 0
+while not any(process.read_memory(address + 8, 8).tobytes()):
+    gdb.execute("stepi", to_string=True)
+while gdb.selected_frame().name() != "main._omp_fn.0" and number < 20:
+    gdb.execute(f"gcore step{number}", to_string=True)
+    number += 1
+    gdb.execute("stepi", to_string=True)
+gdb.execute("kill")
+"""
+
+
+def test_who_has_just_got_a_nestable_lock_does_not_wait_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "gets.c").write_text(GETS_NEST_LOCK)
+    (tmp_path / "steps.py").write_text(STEPS)
+    command = [str(compiler("gcc").path), "-g", "-fopenmp", "gets.c", "-o", "gets"]
+    subprocess.run(command, cwd=tmp_path, check=True, env=clean_environment())
+    done = subprocess.run(
+        [str(require("gdb")), "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", "steps.py", "./gets"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean_environment(), **ENVIRONMENT},
+    )
+    if "ptrace" in done.stderr:
+        raise Missing("gdb", "ptrace is not permitted", forbidden=True)
+    told = set()
+    for core in sorted(tmp_path.glob("step*[0-9]")):
+        with Session.open_core(core) as session:
+            (row,) = (row for row in threads.ask(session).rows if row.thread_num == 0)
+            verdicts = why.ask(session).rows
+        assert row.wait is None or row.wait.owner is None
+        told.add(row.unavailable.get("wait.owner", row.unavailable.get("wait")))
+        assert [verdict.summary for verdict in verdicts if verdict.stuck == "proven"] == []
+    assert "the thread has just got the lock" in told, (done.stdout, done.stderr)
