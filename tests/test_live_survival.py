@@ -35,7 +35,7 @@ from tests.support.runs import READY_SECONDS
 # Inspections of a program that works, a third of which are interrupted somewhere.
 INSPECTED = 500 if FULL else 12
 # Attaches that are ended between any two calls of the kernel, by the size of the program.
-INTERRUPTED = {4: 200, 64: 200, 2000: 100} if FULL else {4: 12, 64: 9, 2000: 3}
+INTERRUPTED = {4: 200, 64: 200, 2000: 100} if FULL else {4: 12, 64: 9, 500: 3}
 SEED = 20261121
 
 
@@ -164,7 +164,7 @@ def test_a_program_survives_an_end_between_any_two_calls(threads: int) -> None:
     chance = random.Random(SEED + threads)
     ways = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
     sent, ended = 0, Counter[int]()
-    pause = "1000" if threads < 1000 else "300000"
+    pause = "1000" if threads < 500 else f"{150 * threads}"
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     inspector = subprocess.Popen([sys.executable, "-c", END_AT], **pipes, env=clean_environment())
     with inspector, working("busy", str(threads), pause, env={"OMP_STACKSIZE": "64k"}) as worker:

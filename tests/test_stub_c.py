@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,21 +16,21 @@ from tests.support.machine import FULL, require
 from tests.support.stub import SOURCES, run_make, sources_key, stub_folder
 
 
-def checked(target: str, *arguments: str) -> str:
-    """Return what a target of the stub's Makefile printed, from the cache if nothing has changed since."""
+def checked(*targets: str, arguments: Sequence[str] = ()) -> str:
+    """Return what targets of the stub's Makefile printed, from the cache if nothing has changed since."""
     files = sorted(path for path in (SOURCES / "tests").rglob("*") if path.is_file())
     tests = [(str(path.relative_to(SOURCES)), path.read_text()) for path in files]
 
     def make(folder: Path) -> None:
-        printed = run_make(folder, *arguments, targets=[target])
+        printed = run_make(folder, *arguments, targets=targets)
         (folder / "printed").write_text(printed)
 
-    return (entry("stub-checks", key_of(sources_key(), tests, target, arguments), make) / "printed").read_text()
+    return (entry("stub-checks", key_of(sources_key(), tests, targets, arguments), make) / "printed").read_text()
 
 
-def some(programs: str) -> list[str]:
-    """Return what has the Makefile run *programs* alone of those that are run by teams of several sizes."""
-    return [] if FULL else [f"SIZED={programs}"]
+def some(sized: str, single: str) -> list[str]:
+    """Return what has the Makefile build and run those tests alone, *sized* by teams of several sizes."""
+    return [] if FULL else [f"SIZED={sized}", f"SINGLE={single}"]
 
 
 def ran(printed: str) -> int:
@@ -39,11 +40,12 @@ def ran(printed: str) -> int:
 
 def test_its_own_tests() -> None:
     # Constructs, loops, tasks and locks by 1 to 64 threads, and what single programs look at.
-    assert ran(checked("check", *([] if FULL else ["SIZES=1 3 64"]))) >= (60 if FULL else 30)
+    assert ran(checked("check", arguments=[] if FULL else ["SIZES=1 3 64"])) >= (60 if FULL else 30)
 
 
 def test_its_own_tests_as_clang_compiles_it() -> None:
-    assert ran(checked("check", f"CC={require('clang')}", "SIZES=4")) >= 15
+    arguments = [f"CC={require('clang')}", "SIZES=4", *some("constructs tasks", "states points figure_8 ompt/draft")]
+    assert ran(checked("check", arguments=arguments)) >= (15 if FULL else 9)
 
 
 @pytest.mark.skipif(not FULL, reason="takes half a minute: make test-full")
@@ -57,13 +59,15 @@ def test_a_profiler_that_samples_for_long(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_under_valgrind() -> None:
     require("valgrind")
-    assert ran(checked("check-valgrind", *some("constructs"))) >= (12 if FULL else 5)
+    arguments = some("constructs", "routines states ompt/draft")
+    assert ran(checked("check-valgrind", arguments=arguments)) >= (12 if FULL else 5)
 
 
 @pytest.mark.timeout(300)
 def test_with_thread_sanitizer() -> None:
     require("libtsan")
-    assert ran(checked("check-tsan", *some("tasks locks"))) >= (9 if FULL else 4)
+    arguments = some("tasks locks", "initial_threads")
+    assert ran(checked("check-tsan", arguments=arguments)) >= (9 if FULL else 5)
 
 
 def test_the_label_is_one() -> None:

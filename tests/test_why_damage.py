@@ -233,7 +233,7 @@ def without(core: Path, program: Path, bare: str, sysroot: Path) -> WhyAnswer:
 
 @pytest.mark.parametrize(
     ("why", "compiler", "runtime", "bare"),
-    sample(BARE, lambda why, compiler, runtime, bare: [(why.name, bare), (compiler, runtime, bare)]),
+    sample(BARE, lambda why, compiler, runtime, bare: [why.name, (why.program, bare), (compiler, runtime, bare)]),
     ids=named,
 )
 def test_without_symbols_nothing_else_is_said(why: Why, compiler: str, runtime: str, bare: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Programs that go on, looked at in whatever state they are: ``why`` proves nothing of them to be stuck.
 
-60 moments; with ``OMPD_FULL=1`` 1,000, and as many of the programs of the campaign, whose sources are in the folder
+30 moments; with ``OMPD_FULL=1`` 1,000, and as many of the programs of the campaign, whose sources are in the folder
 that ``OMPD_PROGRAMS`` names.
 """
 
@@ -30,7 +30,7 @@ from tests.support.machine import Missing
 from tests.support.products import sample
 from tests.support.why import LLVMS, OF_COMPILER
 
-MOMENTS = 1000 if FULL else 60
+MOMENTS = 1000 if FULL else 30
 PROGRAMS = os.environ.get("OMPD_PROGRAMS")
 # LLVM's runtime does not have what gcc calls for a detach clause.
 CASES = [

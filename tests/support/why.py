@@ -179,12 +179,19 @@ def build_why(why: Why, compiler_name: str, runtime: str, level: str = "-O0") ->
         linking += [f"-L{folder}", f"-Wl,-rpath,{folder}", *library.options]
     linking.append("-lpthread")
 
-    def make(folder: Path) -> None:
-        for name, (by, path, options) in parts.items():
-            run_compiler([str(by.path), *compiling, *options, "-c", str(path), "-o", name], folder)
-        run_compiler([str(used.path), *parts, "-o", program, *linking], folder)
-
     texts = [path.read_text() for path in (source, SOURCES / "why.c", SOURCES / "why.h", SETTLED)]
+
+    def compiled(name: str) -> Path:
+        # Cases and runtimes have most of this in common.
+        by, path, options = parts[name]
+        command = [str(by.path), *compiling, *options, "-c", str(path), "-o", name]
+        key = key_of(command, by.version, path.read_text(), texts[1:], RUNTIMES[INTEL].version())
+        return entry("objects", key, lambda folder: run_compiler(command, folder)) / name
+
+    def make(folder: Path) -> None:
+        objects = [str(compiled(name)) for name in parts]
+        run_compiler([str(used.path), *objects, "-o", program, *linking], folder)
+
     versions = [by.version for by, _, _ in parts.values()] + [library.version() for library in linked]
     return entry("programs", key_of("why", program, texts, versions, compiling, linking), make) / program
 
