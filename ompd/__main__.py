@@ -2,4 +2,5 @@
 
 from ompd.start import main
 
-main()
+if __name__ == "__main__":  # workers of mpi4py.futures import it, too
+    main()

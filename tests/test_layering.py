@@ -58,6 +58,9 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.main", "ompd.render.answers.layouts"),
     ("ompd.commands.prompt", "ompd.render.terminal"),
     *(("ompd.commands.triage", f"ompd.triage.{name}") for name in ("baseline", "engine", "run", "targets", "work")),
+    ("ompd.commands.triage", "ompd.triage.clusters"),
+    ("ompd.triage.clusters", "distributed"),
+    ("ompd.triage.clusters", "mpi4py.futures"),
     ("ompd.commands.triage", "ompd.render.answers.triage"),
     ("ompd.commands.triage", "ompd.render.json"),
     ("ompd.commands.table", "ompd.questions.regions"),
@@ -159,6 +162,8 @@ ONLY_IN = {
         "ompd.safety.libraries",
         *(f"ompd.runtimes.hosted.dmpl.{name}" for name in ("table", "worker")),
     },
+    "distributed": {"ompd.triage.clusters"},
+    "mpi4py": {"ompd.triage.clusters"},
     "click": {
         f"ompd.commands.{name}"
         for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words", "triage")

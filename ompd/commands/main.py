@@ -260,8 +260,8 @@ def _snapshot(**options: Any) -> None:
     """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files.
     Every command works on it as on TARGET, on any machine, without those files. gdb and lldb read it, too.
 
-    It leaves out environment variables other than OpenMP's, and the folders in arguments. Memory is kept in whole
-    pages, which may hold other data of the program: look at it before you publish it.
+    It leaves out environment variables other than OpenMP's and the rank of MPI, and the folders in arguments. Memory
+    is kept in whole pages, which may hold other data of the program: look at it before you publish it.
 
     \b
       $ ompd snapshot core.1234 -o small.core

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from ompd.commands.progress import Progress
 from ompd.commands.targets import process_id_of
 from ompd.errors import OmpdError
 from ompd.model.triage import TriageAnswer
+
+if TYPE_CHECKING:
+    from ompd.triage.engine import Engine
 
 _SECONDS, _MEMORY = 60.0, 2 << 30
 _EXIT_CODES = """\b
@@ -29,6 +32,13 @@ _FILE = click.Path(readable=False)
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.argument("words", metavar="PATH…", nargs=-1, required=True),
     click.option("--workers", metavar="N", type=click.IntRange(1, 4096), help="Workers; default one a processor."),
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "dask", "mpi"]),
+        default="local",
+        help="Whose workers inspect: processes of this machine, a Dask cluster's, or the ranks of mpi4py.futures.",
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Dask's scheduler: its address, or its scheduler file."),
     click.option(
         "--results",
         metavar="FILE",
@@ -98,7 +108,6 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
     :raises OmpdError: if the targets, the baseline or the file of results make no sense
     """
     from ompd.triage.baseline import read_baseline  # noqa: PLC0415  no other command needs workers
-    from ompd.triage.engine import local  # noqa: PLC0415
     from ompd.triage.run import triage  # noqa: PLC0415
     from ompd.triage.targets import find_targets  # noqa: PLC0415
     from ompd.triage.work import Limits  # noqa: PLC0415
@@ -115,17 +124,28 @@ def _run(options: dict[str, Any]) -> tuple[TriageAnswer, bool]:
         options["debug_dir"],
         options["debuginfod"],
     )
+    engine = _engine(options)
     with Progress() as progress:
         shown = progress if sys.stderr.isatty() else lambda _text: None
         return triage(
             targets,
-            local(options["workers"]),
+            engine,
             limits,
             results=options["results"],
             baseline=baseline,
             warnings=left_out,
             progress=shown,
         )
+
+
+def _engine(options: dict[str, Any]) -> Engine:
+    if options["engine"] == "local":
+        from ompd.triage.engine import local  # noqa: PLC0415
+
+        return local(options["workers"])
+    import ompd.triage.clusters as clusters  # noqa: PLC0415
+
+    return clusters.dask(options["scheduler"]) if options["engine"] == "dask" else clusters.mpi()
 
 
 def _triage(**options: Any) -> None:

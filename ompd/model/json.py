@@ -170,5 +170,6 @@ def format_triage(answer: Any) -> str:
         "failed": _rows(answer.failed),
         "gone": _rows(answer.gone),
         "tree": _rows(answer.tree),
+        "jobs": _rows(answer.jobs),
     }
     return _joined(members)

@@ -93,15 +93,59 @@ class TreeNode:
 
 
 @record
+class RankWait:
+    """Ranks that are in one call of MPI, and ``missing``, those that it waits for: all others of its communicator, or
+    the one rank that the call names. ``unknown`` says why these are not known, None if they are.
+    """
+
+    call: str
+    ranks: tuple[int, ...]
+    missing: tuple[int, ...]
+    unknown: str | None = None
+
+
+@record
+class RankEnd:
+    """Ranks on which others of their job depend in the end.
+
+    ``kind`` is ``rank`` for one that waits for no other rank, ``cycle`` for ranks that wait for each other in their
+    calls of MPI, and ``not_inspected`` for a rank of which there is no result. ``waiting`` are the ranks that depend on
+    these; ``verdict`` and ``summary`` are those of a single rank, None for others.
+    """
+
+    ranks: tuple[int, ...]
+    kind: str
+    waiting: tuple[int, ...]
+    verdict: str | None = None
+    summary: str | None = None
+
+
+@record
+class JobRecord:
+    """The ranks of one job of MPI: who of them waits for whom, and where that ends, first what most depend on.
+
+    ``size`` is how many ranks the job has, None if no environment says; ``ranks`` are those that were inspected.
+    """
+
+    job: str | None
+    size: int | None
+    ranks: tuple[int, ...]
+    waits: tuple[RankWait, ...]
+    ends: tuple[RankEnd, ...]
+
+
+@record
 class TriageAnswer:
     """The groups, outliers first; the targets without an answer; groups that are gone; and the tree of all stacks, each
-    node before those that it calls. ``inspected`` counts targets with an answer. ``key`` is the version of the ids.
+    node before those that it calls; and jobs of MPI whose ranks wait for each other. ``inspected`` counts targets with
+    an answer. ``key`` is the version of the ids.
     """
 
     rows: tuple[TriageRecord, ...]
     failed: tuple[FailedTarget, ...]
     gone: tuple[GoneGroup, ...]
     tree: tuple[TreeNode, ...]
+    jobs: tuple[JobRecord, ...]
     inspected: int
     key: int
     complete: bool

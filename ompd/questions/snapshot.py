@@ -11,7 +11,7 @@ from typing import Any
 
 from ompd.errors import BadFile, OmpdError
 from ompd.model import Answer, SnapshotRecord
-from ompd.naming import is_runtime_file
+from ompd.naming import JOB, RANK, RUN, SIZE, is_runtime_file
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
 from ompd.safety.writing import Place
 from ompd.session import Session, face
@@ -19,8 +19,8 @@ from ompd.session import Session, face
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
 
-# Variables that runtimes of OpenMP read; they say how these were configured.
-_KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_")
+# Variables that runtimes of OpenMP read, which say how these were configured; and those that say which rank it is.
+_KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_", *RANK, *SIZE, *JOB, *RUN)
 
 _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
     "runtimes": runtimes.ask,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import astuple
 from typing import Any
@@ -27,11 +27,15 @@ _MOST_REASON = 200
 
 @record
 class Engine:
-    """Where workers come from. ``make`` starts them, ``end`` ends them at once; ``workers`` is how many there are."""
+    """Where workers come from. ``make`` starts them, ``end`` ends them at once; ``workers`` is how many there are.
+
+    ``place`` returns what a target is called where it is inspected, and what ``submit`` is to know of where that is.
+    """
 
     make: Callable[[], Executor]
     end: Callable[[Executor], None]
     workers: int
+    place: Callable[[Wanted], tuple[Wanted, Mapping[str, Any]]] = lambda wanted: (wanted, {})
 
 
 def local(workers: int | None = None) -> Engine:
@@ -95,7 +99,9 @@ class Inspecting:
             if self._executor is None:
                 self._executor = self._engine.make()
             try:
-                future = self._executor.submit(inspect_target, wanted.name, wanted.process_id, self._limits)
+                there, where = self._engine.place(wanted)
+                words = (wanted.name, there.name, there.process_id, self._limits)
+                future = self._executor.submit(inspect_target, *words, **where)
             except BrokenExecutor:
                 self._again.append(wanted)
                 self._is_broken = True

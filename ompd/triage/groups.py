@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ompd.model.triage import FailedTarget, GoneGroup, TriageAnswer, TriageFrame, TriageRecord
+from ompd.triage.across import Jobs
 from ompd.triage.baseline import Baseline
 from ompd.triage.normal import KEY, Frame, function_name, group_id, part
 from ompd.triage.ranks import Ranked, rank_sets
@@ -26,6 +27,7 @@ class Groups:
         self._groups: dict[str, _Group] = {}
         self._failed: list[tuple[str, str]] = []
         self._tree = Tree()
+        self._jobs = Jobs()
 
     def add(self, result: Mapping[str, Any]) -> None:
         """Put a result into its group."""
@@ -37,6 +39,7 @@ class Groups:
         key = group_id(result["verdict"], stacks)
         rank = (result["job"], result["rank"]) if result["rank"] is not None else None
         self._groups.setdefault(key, _Group()).add(result, stacks, rank)
+        self._jobs.add(result, _THREAD_IDS.sub("", result["summary"]))
         self._tree.add(
             ((frames_of(result, number), stack["threads"]) for number, stack in enumerate(result["stacks"])), rank
         )
@@ -55,6 +58,7 @@ class Groups:
             failed=tuple(FailedTarget(target, reason) for target, reason in failed),
             gone=_gone(baseline, self._groups),
             tree=self._tree.nodes(),
+            jobs=self._jobs.records(),
             inspected=sum(len(row.targets) for row in rows),
             key=KEY,
             complete=not self._failed and not warnings,

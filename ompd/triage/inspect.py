@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from ompd.debugger.files.finder import FileOptions
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model import Answer, RuntimeRecord, StackFrame, StackRecord, WhyAnswer
 from ompd.questions import stacks, why
+from ompd.questions.why.mpi import communication
 from ompd.session import Session, face
 from ompd.triage.normal import Frame, rolled
 from ompd.triage.ranks import rank_of
@@ -27,6 +29,11 @@ _OUTERMOST, _INNERMOST = 8, 24  # frames of a stack that is cut
 _LOOKS, _SECONDS_BETWEEN = 2, 0.5  # at a live process
 _MOST_STACKS = 64
 _MOST_RUNTIMES = 8
+# C's and Fortran's names of MPI's routines, and those that profilers leave to the library.
+_CALL = re.compile(r"P?MPI_[A-Z]\w*|p?mpi_\w+_")
+_MOST_CALLS = 8  # of MPI
+_MOST_THREADS = 512  # that are looked at for these
+_MPI = "libmpi"  # in the names of Open MPI's, MPICH's and Intel's libraries
 
 
 def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: float | None = None) -> dict[str, Any]:
@@ -76,6 +83,7 @@ def _answer(session: Session, earlier: Any) -> dict[str, Any]:
         "pid": every.target.process_id,
         **_rank(session),
         "about": [kept.add(row, counts=False, is_working=row.native_thread_id in works) for row in about],
+        "mpi": _calls(session, every),
         "complete": every.complete and (found is None or found.complete),
     }
     return _small(result, kept)
@@ -115,6 +123,34 @@ def _rank(session: Session) -> dict[str, Any]:
     return {"rank": found.rank, "size": found.size, "job": _name(found.job), "host": _name(found.host)}
 
 
+def _calls(session: Session, every: Answer[StackRecord]) -> list[dict[str, Any]]:
+    # The calls of MPI that threads are in, each once.
+    found: dict[str, dict[str, Any]] = {}
+    if not any(_MPI in (module.name or "") for module in session.process.loaded_modules()):
+        return []
+    natives = [native for row in every.rows if not row.idle for native in (row.threads or (row.native_thread_id,))]
+    for native in natives[:_MOST_THREADS]:
+        with suppress(OmpdError):
+            wait = session.process.system_wait(native) if native is not None else None
+            if native is not None and wait is not None and wait.kind == "mpi" and wait.routine is not None:
+                call = _call(session, native, wait.routine)
+                found.setdefault(json.dumps(call), call)
+    return list(found.values())[:_MOST_CALLS]
+
+
+def _call(session: Session, native: int, routine: str) -> dict[str, Any]:
+    side = None
+    with suppress(OmpdError):
+        side = communication(session, native, routine)
+    rank = side.rank if side is not None and side.rank is not None and side.rank >= 0 else None
+    return {
+        "routine": routine[:_MOST_NAME],
+        "link": side.link if side is not None else None,
+        "rank": rank,
+        "world": side.is_world if side is not None else None,
+    }
+
+
 def _runtime(row: RuntimeRecord) -> str:
     return f"{row.kind} {row.version}"[:_MOST_NAME] if row.version is not None else row.kind
 
@@ -124,8 +160,10 @@ def _name(text: str | None) -> str | None:
 
 
 def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
-    own = [frame for frame in frames if frame.kind in ("user", "unknown")]
-    return own or list(frames)
+    # What MPI does inside of a call is chance: ranks that wait for one another are in the middle of any of it.
+    own = [frame for frame in frames if frame.kind in ("user", "unknown")] or list(frames)
+    call = next((n for n in range(len(own) - 1, -1, -1) if _CALL.fullmatch(own[n].function or "")), 0)
+    return own[call:]
 
 
 def _role(row: StackRecord, thread_num: int | None) -> str:
@@ -161,6 +199,8 @@ class _Stacks:
 
 
 def _frame(frame: StackFrame) -> Frame:
+    if _CALL.fullmatch(frame.function or ""):
+        return Frame((frame.function or "").lstrip("Pp"), None, None)
     construct = frame.construct
     kind = (construct.kind or "construct") if construct is not None else None
     return Frame(_name(frame.function), _name(frame.file), frame.line, construct=kind)

@@ -6,15 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ompd.model.triage import RankSet
+from ompd.naming import HOST, JOB, RANK, RUN, SIZE
 from ompd.records import record
-
-# What MPI itself says comes first: a launcher within a batch script inherits the number of the script.
-RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "ALPS_APP_PE")
-SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
-JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "COBALT_JOBID")
-# A job of the batch system may run MPI more than once. Launchers name their own runs.
-RUN = ("SLURM_STEP_ID", "SLURM_STEPID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
-HOST = ("SLURMD_NODENAME", "PMIX_HOSTNAME", "OMPI_MCA_orte_hostname", "HOSTNAME", "HOST")
 
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _MOST_WORD = 64

@@ -135,9 +135,20 @@ def is_result(members: Any) -> bool:
         all(isinstance(members.get(name), str) for name in ("verdict", "summary"))
         and all(_is_count(members.get(name)) for name in ("rank", "size"))
         and all(isinstance(members.get(name), str | None) for name in ("job", "host"))
+        and _is_list(members.get("mpi", []), _is_call)
         and _is_list(members.get("files"), lambda each: isinstance(each, str))
         and _is_list(members.get("stacks"), lambda each: _is_stack(each, len(members["files"])))
         and _is_list(members.get("about"), lambda each: type(each) is int and 0 <= each < len(members["stacks"]))
+    )
+
+
+def _is_call(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("routine"), str)
+        and isinstance(value.get("link"), str | None)
+        and _is_count(value.get("rank"))
+        and isinstance(value.get("world"), bool | None)
     )
 
 

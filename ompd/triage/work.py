@@ -55,8 +55,12 @@ class Limits:
     debuginfod: bool = False
 
 
-def inspect_target(name: str, process_id: int | None, limits: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the result of one target: what is wrong with it or, under ``failed``, why that is not known."""
+def inspect_target(label: str, name: str, process_id: int | None, limits: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the result of one target: what is wrong with it or, under ``failed``, why that is not known.
+
+    :param label: what the user called it
+    :param name: what it is called where this worker is
+    """
     wanted, kept = Wanted(name, process_id), Limits(*limits)
     identity = wanted.identity()
     result: dict[str, Any] = {}
@@ -76,7 +80,7 @@ def inspect_target(name: str, process_id: int | None, limits: tuple[Any, ...]) -
         else:
             result = found if isinstance(found, dict) else {"failed": "the inspection has no result"}
         break
-    return {"target": name, "identity": list(identity) if identity is not None else None, **result}
+    return {"target": label, "identity": list(identity) if identity is not None else None, **result}
 
 
 def _inspected(wanted: Wanted, limits: Limits) -> dict[str, Any]:

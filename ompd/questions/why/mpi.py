@@ -39,11 +39,45 @@ _ROUTINES = {
 }
 
 
+class Communication(NamedTuple):
+    """With whom a call of MPI communicates, as the code of its caller shows it.
+
+    ``link`` says how a call with one other rank has it (``from``, ``to``), ``""`` for a call of all ranks. ``rank`` is
+    that rank, None if the code does not show it; ``any_source`` what stands for any. ``tag`` is None without one.
+    ``is_world`` says whether the communicator is MPI_COMM_WORLD, None if the code does not show which one it is.
+    """
+
+    routine: str
+    link: str
+    rank: int | None
+    any_source: int | None
+    tag: int | None
+    is_world: bool | None
+
+
 def other_side(session: Session, thread: int, routine: str) -> str | None:
     """Return with whom a thread communicates in a call of MPI, as ``from rank 1, tag 7, of MPI_COMM_WORLD``; None if
     the call names nobody, or is not one of those that are known.
 
     :raises Unavailable: if the code of the caller does not show it, which is so where these are not constants
+    """
+    found = communication(session, thread, routine)
+    if found is None:
+        return None
+    parts = []
+    if found.link:
+        parts.append(_rank(found))
+    if found.tag is not None:
+        parts.append("any tag" if found.tag == _ANY_TAG else f"tag {found.tag}")
+    if found.is_world:
+        parts.append("of MPI_COMM_WORLD")
+    return ", ".join(parts) or None
+
+
+def communication(session: Session, thread: int, routine: str) -> Communication | None:
+    """Return with whom a thread communicates in a call of MPI, None if it is not one of those that are known.
+
+    :raises Unavailable: if it is not seen who called the routine
     """
     known = _ROUTINES.get(routine)
     if known is None:
@@ -52,15 +86,16 @@ def other_side(session: Session, thread: int, routine: str) -> str | None:
     functions = session.process.functions(naming.ROUTINES(), lambda at: places.code_owner(session, at) == USER)
     values = functions.arguments(caller)
     at = values[known.communicator] if known.communicator < len(values) else None
-    parts = []
-    if known.rank is not None:
-        parts.append(_rank(known, _int(values, known.rank), _any_source(session, library, at)))
-    tag = _int(values, known.tag) if known.tag is not None else None
-    if tag is not None:
-        parts.append("any tag" if tag == _ANY_TAG else f"tag {tag}")
-    if at is not None and (at == _WORLD[1] or session.process.locate(at).symbol == _WORLD[0]):
-        parts.append("of MPI_COMM_WORLD")
-    return ", ".join(parts) or None
+    is_world = None if at is None else at == _WORLD[1] or session.process.locate(at).symbol == _WORLD[0]
+    has_rank = known.rank is not None
+    return Communication(
+        routine,
+        known.link,
+        _int(values, known.rank) if known.rank is not None else None,
+        _any_source(session, library, at) if has_rank else None,
+        _int(values, known.tag) if known.tag is not None else None,
+        is_world,
+    )
 
 
 def _caller(session: Session, thread: int, routine: str) -> tuple[Frame, Module | None]:
@@ -82,14 +117,14 @@ def _any_source(session: Session, library: Module | None, communicator: int | No
     return _ANY_SOURCE_OF_MPICH if communicator == _WORLD[1] else None
 
 
-def _rank(known: _Arguments, rank: int | None, any_source: int | None) -> str:
-    if rank is None:
+def _rank(found: Communication) -> str:
+    if found.rank is None:
         raise Unavailable("the code in front of the call does not show which rank is meant")
-    if rank >= 0:
-        return f"{known.link} rank {rank}"
-    if rank != any_source:
-        raise Unavailable(f"which rank {rank} stands for is not known")
-    return f"{known.link} any rank"
+    if found.rank >= 0:
+        return f"{found.link} rank {found.rank}"
+    if found.rank != found.any_source:
+        raise Unavailable(f"which rank {found.rank} stands for is not known")
+    return f"{found.link} any rank"
 
 
 def _int(values: tuple[int | None, ...], index: int) -> int | None:

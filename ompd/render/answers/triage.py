@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ompd.model.triage import RankSet, TreeNode, TriageAnswer, TriageFrame, TriageRecord
+from ompd.model.triage import JobRecord, RankEnd, RankSet, TreeNode, TriageAnswer, TriageFrame, TriageRecord
 from ompd.render.words import clean
 
 _NAMES = 3  # of a group's targets that are shown
@@ -24,6 +24,9 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
     if answer.failed:
         counts.append(f"{len(answer.failed)} failed")
     yield ", ".join(counts)
+    for job in answer.jobs:
+        yield ""
+        yield from _job(job)
     for row in answer.rows:
         yield ""
         yield from _group(row, verbose=verbose)
@@ -45,6 +48,36 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
         yield ""
         yield "STACKS   targets: [ranks]   function   threads that are there"
         yield from _tree(answer.tree)
+
+
+def _job(job: JobRecord) -> Iterator[str]:
+    named = f"job {clean(job.job)}" if job.job is not None else "job"
+    of = f" of {job.size}" if job.size is not None and job.size != len(job.ranks) else ""
+    yield f"{named}: ranks [{folded(job.ranks)}]{of} inspected"
+    for wait in job.waits:
+        ranks = f"{_counted(len(wait.ranks), 'rank')} [{folded(wait.ranks)}] in {clean(wait.call)}"
+        if wait.missing:
+            yield f"  {ranks}, for {len(wait.missing)}: [{folded(wait.missing)}]"
+        elif wait.unknown is not None:
+            yield f"  {ranks}; {wait.unknown}"
+        else:
+            yield f"  {ranks}, in which all ranks are"
+    for end in job.ends:
+        yield f"  {_end(end)}"
+
+
+def _end(end: RankEnd) -> str:
+    ranks = f"{'rank' if len(end.ranks) == 1 else 'ranks'} [{folded(end.ranks)}]"
+    waiting = f"{_counted(len(end.waiting), 'rank')} [{folded(end.waiting)}] in the end {_verb(end)} {ranks}"
+    if end.kind == "cycle":
+        return f"{ranks} wait for each other" + (f"; {waiting}" if end.waiting else "")
+    if end.kind == "not_inspected":
+        return f"{waiting}, which was not inspected"
+    return f"{waiting}: {clean(end.verdict or '?')}: {clean(end.summary or '?')}"
+
+
+def _verb(end: RankEnd) -> str:
+    return "waits for" if len(end.waiting) == 1 else "wait for"
 
 
 def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:

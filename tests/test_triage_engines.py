@@ -1,0 +1,142 @@
+"""``ompd triage`` by workers of Dask and of mpi4py, and on a job of Open MPI."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+from ompd.questions.why.system import system_wait
+from tests.support.debs import deb_folder
+from tests.support.machine import FULL, clean_environment
+from tests.support.mpi import build, environment_of_open_mpi
+from tests.support.outside import LONG, waiting
+from tests.support.triage import cores, damaged, spread
+
+RANKS = 8 if FULL else 3
+LATE = 1
+
+
+def run(*words: str | Path) -> bytes:
+    command = [sys.executable, "-m", "ompd", *map(str, words)]
+    return subprocess.run(command, capture_output=True, check=False, env=clean_environment()).stdout
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Path:
+    folder = tmp_path / "farm"
+    folder.mkdir()
+    found = cores()[:4]
+    spread(found, (2, 1, 2, 1), folder)
+    assert found[0].core is not None
+    damaged(found[0].core, folder, 1)
+    return folder
+
+
+@contextmanager
+def dask(folder: Path, workers: int) -> Iterator[str]:
+    """Run a scheduler and workers as processes; they are killed at the end."""
+    pytest.importorskip("distributed")
+    file = folder / "scheduler.json"
+    program = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    words = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-dashboard", "--nthreads", "1", "--no-nanny"]
+    with ExitStack() as stack, (folder / "said").open("wb") as said:
+        for number in range(workers + 1):
+            own = [*worker, "--scheduler-file", str(file), "--local-directory", str(folder), "--name", f"n{number}"]
+            command = own if number else [*program, *words]
+            process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, env=clean_environment())
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield str(file)
+
+
+def test_dask_has_the_same_answer_byte_for_byte(farm: Path, tmp_path: Path) -> None:
+    with dask(tmp_path, 2) as scheduler:
+        # A scheduler file is there once the scheduler is; whoever comes too early has no answer, and says so.
+        while not Path(scheduler).is_file() or not Path(scheduler).read_bytes():
+            pass
+        found = run("triage", "--json", farm, "--engine", "dask", "--scheduler", scheduler)
+        core = next(farm.glob("core.*"))
+        there = json.loads(run("triage", "--json", f"n1:{core}", "--engine", "dask", "--scheduler", scheduler))
+    assert found and found == run("triage", "--json", farm)
+    assert [row["targets"] for row in there["triage"]] == [[f"n1:{core}"]]
+
+
+def test_ranks_of_open_mpi_have_the_same_answer_byte_for_byte(farm: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
+    ours = [sys.executable, "-m", "mpi4py.futures", "-m", "ompd", "triage", "--json", str(farm), "--engine", "mpi"]
+    done = subprocess.run(
+        [str(launcher), "--oversubscribe", "--bind-to", "none", "-n", "2", *ours],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**clean_environment(), **environment_of_open_mpi()},
+    )
+    assert done.returncode == 3 and done.stdout == run("triage", "--json", farm)
+
+
+def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
+    for words in (["dask"], ["dask", "--scheduler", "tcp://127.0.0.1:1"]):
+        command = [sys.executable, "-m", "ompd", "triage", str(tmp_path / "core"), "--engine", *words]
+        if len(words) > 1:
+            pytest.importorskip("distributed")
+            continue  # it waits for half a minute
+        done = subprocess.run(command, capture_output=True, check=False, env=clean_environment())
+        assert done.returncode == 1 and b"--scheduler" in done.stderr and b"Traceback" not in done.stderr
+
+
+@contextmanager
+def job(folder: Path) -> Iterator[list[int]]:
+    """Run the ranks of a job until all but one are in their call; yields their processes."""
+    launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
+    program = build("openmpi", "-O0", "laggard")
+    words = ["--oversubscribe", "--bind-to", "none", "-n", str(RANKS), str(program), str(LATE)]
+    names = [f"rank{number}" for number in range(RANKS)]
+    with waiting(launcher, folder, *words, environment=environment_of_open_mpi(), names=names) as (_, said):
+        processes = [said.thread(name) for name in names]
+        for number, process in enumerate(processes):
+            while number != LATE and not _is_in_mpi(process):
+                pass  # each look stops the process for a moment
+        yield processes
+
+
+def _is_in_mpi(process: int) -> bool:
+    with ompd.attach(process, max_stop=LONG) as session:
+        wait = session.ask(lambda session: system_wait(session, process))
+    return wait is not None and wait.kind == "mpi" and wait.routine == "MPI_Allreduce"
+
+
+def _about_the_job(answer: dict[str, Any]) -> None:
+    (found,) = answer["jobs"]
+    others = [number for number in range(RANKS) if number != LATE]
+    assert (found["size"], found["ranks"]) == (RANKS, [*range(RANKS)])
+    assert [(wait["call"], wait["ranks"], wait["missing"]) for wait in found["waits"]] == [
+        ("MPI_Allreduce", others, [LATE])
+    ]
+    (end,) = found["ends"]
+    assert (end["ranks"], end["kind"], end["waiting"]) == ([LATE], "rank", others)
+    assert "pause" in end["summary"]
+    rows = answer["triage"]
+    assert [[each["ranks"] for each in row["ranks"]] for row in rows] == [[[LATE]], [others]]
+
+
+def test_a_job_of_open_mpi_with_a_laggard_is_seen_live_and_by_its_snapshots(tmp_path: Path) -> None:
+    snapshots = tmp_path / "snapshots"
+    snapshots.mkdir()
+    with job(tmp_path) as processes:
+        live = json.loads(run("triage", "--json", "--max-stop", str(LONG), *map(str, processes)))
+        for number, process in enumerate(processes):
+            run("snapshot", str(process), "--max-stop", str(LONG), "-o", snapshots / f"rank.{number}")
+    _about_the_job(live)
+    _about_the_job(json.loads(run("triage", "--json", snapshots)))
