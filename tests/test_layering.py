@@ -61,6 +61,8 @@ INSIDE_FUNCTIONS = {
     ("ompd.commands.triage", "ompd.triage.clusters"),
     ("ompd.triage.clusters", "distributed"),
     ("ompd.triage.clusters", "mpi4py.futures"),
+    ("ompd.triage.clusters", "distributed.Client"),
+    ("ompd.triage.clusters", "mpi4py.futures.MPIPoolExecutor"),
     ("ompd.commands.triage", "ompd.render.answers.triage"),
     ("ompd.commands.triage", "ompd.render.json"),
     ("ompd.commands.table", "ompd.questions.regions"),
