@@ -50,7 +50,7 @@ with _ISOLATION:
 
     from ompd.commands.table import COMMANDS
     from ompd.errors import OmpdError
-    from ompd.lldb import commands, looking, stops
+    from ompd.lldb import commands, looking, names, stops
     from ompd.lldb.frames import RECOGNIZERS
     from ompd.lldb.prompts import PARSES, Prompt, Question, run_command, state_of
 
@@ -91,6 +91,7 @@ globals().update({made.__name__: made for made in RECOGNIZERS})
 StopHook = _isolated(stops.StopHook, "handle_stop")
 Arming = _isolated(stops.Arming, "__callback__")
 note_begin = _ISOLATION(stops.note_begin)
+thread_name = _ISOLATION(names.thread_name)
 
 
 @_ISOLATION

@@ -152,7 +152,7 @@ ONLY_IN = {
     },
     "gdb": {
         "ompd.gdb_script",
-        *(f"ompd.gdb.{name}" for name in ("commands", "frames", "functions", "looking", "prompts")),
+        *(f"ompd.gdb.{name}" for name in ("commands", "frames", "functions", "looking", "names", "prompts")),
         *(f"ompd.debugger.targets.gdb.{name}" for name in ("files", "inferior", "target")),
     },
     "unicorn": {"ompd.debugger.emulation.emulate"},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ompd.errors import BadInput, NoAnswer
+from ompd.errors import BadInput, NoAnswer, OmpdError
 from ompd.inspection import Inspection
 from ompd.model import ParallelRecord, StackFrame, ThreadRecord
-from ompd.render.words import UNKNOWN, format_count
+from ompd.render.answers.threads import path_of
+from ompd.render.words import UNKNOWN, format_count, format_numbers
 
 
 def without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
@@ -194,3 +195,20 @@ def format_selected(region: ParallelRecord | None, number: int, name: str, begin
     at = region.level if region is not None else 0
     note = ", which is about to begin the region" if begins else "" if has_frame else ", in none of your code"
     return f"OpenMP thread {number}/{size} at level {at} is {name}{note}"
+
+
+def tags_of(session: Inspection) -> dict[int, str]:
+    """Return what threads of OpenMP are called in a debugger's or editor's own list: ``OMP 1/4``, and ``OMP pool`` for
+    one that waits for a region. Others are not in it, and nobody is where no runtime can be read.
+    """
+    try:
+        rows = session.ask_threads().rows
+    except OmpdError:
+        return {}
+    found: dict[int, str] = {}
+    for row in rows:
+        if row.native_thread_id is not None and row.runtime is not None and "thread_num" not in row.unavailable:
+            path = path_of(row)
+            number = format_numbers([path], row.team_size) if path is not None else "pool"
+            found[row.native_thread_id] = f"OMP {number}"
+    return found

@@ -18,6 +18,7 @@ from ompd.errors import BadInput, OmpdError
 from ompd.gdb.frames import add_filter
 from ompd.gdb.functions import add_functions
 from ompd.gdb.looking import PrintCommand, ThreadCommand
+from ompd.gdb.names import add_names
 from ompd.gdb.prompts import LIBRARY_HELP, PROMPT, Prompt, Question, State
 from ompd.render.words import describe_snapshot, format_count
 from ompd.safety.isolation import Isolation
@@ -134,6 +135,7 @@ def add_commands(isolation: Isolation) -> None:
     state.prefixes = (_PREFIX, *(() if _is_taken(_LONG_PREFIX) else (_LONG_PREFIX,)))
     add_functions(state, isolation)
     add_filter(state, isolation)
+    add_names(state, isolation)
     others = [made(state) for made in (ThreadCommand, PrintCommand, SnapshotCommand, StatusCommand)]
     for prefix in state.prefixes:
         _add_prefix(prefix)

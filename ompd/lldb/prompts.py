@@ -65,6 +65,7 @@ class State:
         self.auto = False
         self.hooked = False  # whether targets have our stop hook
         self.said: tuple[int, int] | None = None  # the stop that the line was printed at
+        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # at which stop which thread is called what
         self.hides = True  # whether LLDB is to leave the runtimes' frames out, if it can
 
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:

@@ -1,0 +1,45 @@
+"""What threads are called in an editor that uses gdb by its own debug adapter: ``OMP 1/4``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ompd.commands.selecting import tags_of
+from ompd.debugger.targets.gdb.target import native_id
+from ompd.errors import OmpdError
+from ompd.gdb.prompts import State
+from ompd.safety.isolation import Isolation
+
+_ADAPTER = "gdb.dap"
+
+
+def add_names(state: State, isolation: Isolation) -> None:
+    """Have threads named at each stop, where an editor shows them."""
+    given: dict[int, str] = {}  # by native id
+
+    @isolation
+    def name_threads(_event: object = None) -> None:
+        if _ADAPTER not in sys.modules:
+            return
+        with suppress(OmpdError, gdb.error):
+            tags = tags_of(state.session())
+            for thread in gdb.selected_inferior().threads():
+                native = native_id(thread)
+                # A name that its user gave it stays.
+                if thread.name in (given.get(native), _own_name(native)):
+                    thread.name = tags.get(native)
+            given.clear()
+            given.update(tags)
+
+    gdb.events.stop.connect(name_threads)
+
+
+def _own_name(thread: int) -> str | None:
+    try:
+        return Path("/proc", str(thread), "comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return None

@@ -1,0 +1,23 @@
+"""What threads are called in LLDB's own list, and in editors, where a format of threads has
+``${script.thread:lldb_script.thread_name}``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from ompd.commands.selecting import tags_of
+from ompd.debugger.targets.lldb.target import stop_of
+from ompd.lldb.prompts import state_of
+
+
+def thread_name(thread: Any, internal_dict: dict[str, Any]) -> str:
+    """Return ``OMP 1/4`` for an ``SBThread``, and what the system calls it for one that is none of OpenMP's."""
+    tag = None
+    with suppress(BaseException):  # LLDB shows the list, whatever happens here
+        state, process = state_of(internal_dict), thread.GetProcess()
+        if state.tagged is None or state.tagged[0] != stop_of(process):
+            state.tagged = stop_of(process), tags_of(state.session(process))
+        tag = state.tagged[1].get(thread.GetThreadID())
+    return tag or thread.GetName() or f"thread {thread.GetThreadID()}"
