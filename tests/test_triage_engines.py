@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 import ompd
 from ompd.questions.why.system import system_wait
 from tests.support.debs import deb_folder
-from tests.support.machine import FULL, clean_environment
+from tests.support.machine import FULL, clean_environment, wheel_folder
 from tests.support.mpi import build, environment_of_open_mpi
 from tests.support.outside import LONG, waiting
 from tests.support.triage import cores, damaged, spread
@@ -24,9 +24,17 @@ RANKS = 8 if FULL else 3
 LATE = 1
 
 
-def run(*words: str | Path) -> bytes:
+def with_wheels(name: str) -> dict[str, str]:
+    return {**clean_environment(), "PYTHONPATH": str(wheel_folder(name))}
+
+
+def ran(*words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "ompd", *map(str, words)]
-    return subprocess.run(command, capture_output=True, check=False, env=clean_environment()).stdout
+    return subprocess.run(command, capture_output=True, check=False, env=env or clean_environment())
+
+
+def run(*words: str | Path, env: Mapping[str, str] | None = None) -> bytes:
+    return ran(*words, env=env).stdout
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ def farm(tmp_path: Path) -> Path:
 @contextmanager
 def dask(folder: Path, workers: int) -> Iterator[str]:
     """Run a scheduler and workers as processes; they are killed at the end."""
-    pytest.importorskip("distributed")
+    env = with_wheels("dask")
     file = folder / "scheduler.json"
     program = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     words = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
@@ -52,26 +60,28 @@ def dask(folder: Path, workers: int) -> Iterator[str]:
         for number in range(workers + 1):
             own = [*worker, "--scheduler-file", str(file), "--local-directory", str(folder), "--name", f"n{number}"]
             command = own if number else [*program, *words]
-            process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, env=clean_environment())
+            process = subprocess.Popen(command, stdout=said, stderr=said, cwd=folder, env=env)
             stack.callback(process.wait)
             stack.callback(process.kill)
         yield str(file)
 
 
 def test_dask_has_the_same_answer_byte_for_byte(farm: Path, tmp_path: Path) -> None:
+    env = with_wheels("dask")
     with dask(tmp_path, 2) as scheduler:
         # A scheduler file is there once the scheduler is; whoever comes too early has no answer, and says so.
         while not Path(scheduler).is_file() or not Path(scheduler).read_bytes():
             pass
-        found = run("triage", "--json", farm, "--engine", "dask", "--scheduler", scheduler)
+        found = run("triage", "--json", farm, "--engine", "dask", "--scheduler", scheduler, env=env)
         core = next(farm.glob("core.*"))
-        there = json.loads(run("triage", "--json", f"n1:{core}", "--engine", "dask", "--scheduler", scheduler))
+        named = ("triage", "--json", f"n1:{core}", "--engine", "dask", "--scheduler", scheduler)
+        there = json.loads(run(*named, env=env))
     assert found and found == run("triage", "--json", farm)
     assert [row["targets"] for row in there["triage"]] == [[f"n1:{core}"]]
 
 
 def test_ranks_of_open_mpi_have_the_same_answer_byte_for_byte(farm: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py")
+    env = with_wheels("mpi4py")
     launcher = deb_folder("openmpi") / "usr" / "bin" / "mpirun.openmpi"
     ours = [sys.executable, "-m", "mpi4py.futures", "-m", "ompd", "triage", "--json", str(farm), "--engine", "mpi"]
     done = subprocess.run(
@@ -81,19 +91,23 @@ def test_ranks_of_open_mpi_have_the_same_answer_byte_for_byte(farm: Path, tmp_pa
         stderr=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL,
         check=False,
-        env={**clean_environment(), **environment_of_open_mpi()},
+        env={**env, **environment_of_open_mpi()},
     )
     assert done.returncode == 3 and done.stdout == run("triage", "--json", farm)
 
 
 def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
-    for words in (["dask"], ["dask", "--scheduler", "tcp://127.0.0.1:1"]):
-        command = [sys.executable, "-m", "ompd", "triage", str(tmp_path / "core"), "--engine", *words]
-        if len(words) > 1:
-            pytest.importorskip("distributed")
-            continue  # it waits for half a minute
-        done = subprocess.run(command, capture_output=True, check=False, env=clean_environment())
-        assert done.returncode == 1 and b"--scheduler" in done.stderr and b"Traceback" not in done.stderr
+    core = str(tmp_path / "core")
+    without = ran("triage", core, "--engine", "dask")
+    assert without.returncode == 1 and b"--scheduler" in without.stderr
+    bare = {**clean_environment(), "PYTHONPATH": str(tmp_path)}
+    for module, words, extra in (
+        ("distributed", ["dask", "--scheduler", "tcp://127.0.0.1:1"], b"triage-dask"),
+        ("mpi4py", ["mpi"], b"triage-mpi"),
+    ):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not here')\n")
+        done = ran("triage", core, "--engine", *words, env=bare)
+        assert done.returncode == 1 and extra in done.stderr and b"Traceback" not in done.stderr, done.stderr
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ompd.errors import BadInput, Unsupported
+from ompd.safety.isolation import AwayFromHere
 from ompd.triage.engine import Engine
 from ompd.triage.targets import Wanted
 
@@ -24,7 +25,8 @@ def dask(scheduler: str | None) -> Engine:
     if scheduler is None:
         raise BadInput("--engine dask needs --scheduler ADDRESS", hint="`dask scheduler` prints it when it starts")
     try:
-        from distributed import Client  # noqa: PLC0415
+        with AwayFromHere():
+            from distributed import Client  # noqa: PLC0415
     except ImportError as error:
         raise Unsupported("Dask is not installed", hint="pip install 'ompd[triage-dask]'") from error
     named = {"scheduler_file": scheduler} if Path(scheduler).is_file() else {"address": scheduler}
@@ -65,7 +67,8 @@ def mpi() -> Engine:
     :raises Unsupported: if mpi4py or MPI is not installed
     """
     try:
-        from mpi4py.futures import MPIPoolExecutor  # noqa: PLC0415
+        with AwayFromHere():
+            from mpi4py.futures import MPIPoolExecutor  # noqa: PLC0415
 
         executor = MPIPoolExecutor()
         executor.bootup()
