@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 APT := apt-get -qq --no-install-recommends --no-remove -y
 
-.PHONY: demo test test-full fuzz real bench lint graph pyz tools intel host32 host32-if-possible clean
+.PHONY: demo test test-full fuzz real bench lint graph picture pyz tools intel host32 host32-if-possible clean
 
 demo: $(VENV)/.ready host32-if-possible
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider tests/test_demo.py
@@ -48,6 +48,10 @@ pyz: $(VENV)/.ready
 # The graph of imports in docs/architecture.md.
 graph: $(VENV)/.ready
 	$(BIN)/python -m tests.support.imports
+
+# The picture on README's first screen, of the snapshot in docs/pictures.
+picture: $(VENV)/.ready
+	$(BIN)/python -m tests.support.picture
 
 $(VENV)/.ready: pyproject.toml runtime_stub/plugin/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -17,6 +17,7 @@ ALIVE = 256  # threads of a process whose stop has a limit
 GNUS = 400  # threads of libgomp's, whose layout a table tells
 QUEUED, RUNNING = 10_000, 64
 HOSTED_MOST = 3.0  # of the time of our own plugin
+REPORT_MOST = 2.0  # how much longer a page may take than the stacks that are on it
 WHY_MOST = 1.2  # how much longer why may take than the command whose facts it has
 GRAPH_THREADS, GRAPH_TASKS, GRAPH_SECONDS = 10_000, 100_000, 2.0
 
@@ -151,6 +152,7 @@ def stacks(program: Stopped, title: str, limits: tuple[Limit, ...]) -> Group:
         Row(commands.ompd(core, "stack"), limits),
         Row(gdb),
         *(Row(commands.ompd(core, "stack", option), limits) for option in ("--json", "--fold", "--raw")),
+        Row(commands.ompd(core, "report", "-o", "-"), (times("ompd stack", REPORT_MOST),)),
     )
     return Group(title, rows, gdb.label)
 

@@ -14,6 +14,7 @@ from ompd.errors import Unavailable
 from ompd.model import (
     Answer,
     CheckAnswer,
+    DiffAnswer,
     DoctorAnswer,
     IcvRecord,
     ParallelRecord,
@@ -25,7 +26,7 @@ from ompd.model import (
     VariableAnswer,
     WhyAnswer,
 )
-from ompd.questions import doctor, icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
+from ompd.questions import diff, doctor, icvs, regions, runtimes, snapshot, stacks, tasks, threads, variables, why
 from ompd.session import Session
 from ompd.session.waiting import INTERVAL, SECONDS, STABLE, wait_until
 
@@ -116,6 +117,13 @@ class Inspection(Session):
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
         return _answer_of("icvs", self.ask(icvs.ask))
+
+    def ask_diff(self, earlier: Inspection) -> DiffAnswer:
+        """Return what differs from *earlier*, a session on another core or process, to this one.
+
+        :raises NoAnswer: if no OpenMP runtime of one of the two can be read
+        """
+        return diff.ask(self, earlier)
 
     def ask_doctor(self) -> DoctorAnswer:
         """Return what keeps answers on this target from being better, the risks of the process, and what mends each."""

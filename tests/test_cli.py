@@ -152,7 +152,7 @@ def test_threads_say_state_wait_and_place() -> None:
 
 def test_regions_are_a_tree_and_equal_ones_fold(nested: Stopped) -> None:
     lines = run("parallel", nested.core).stdout.splitlines()[2:]
-    assert [re.match(r" *", line)[0] for line in lines] == ["", "   ", "      "]  # type: ignore[index]
+    assert [re.match(r"\W*", line)[0] for line in lines] == ["", "└─ ", "   └─ "]  # type: ignore[index]
     assert "3 x   parallel  nested.c:31 main" in lines[1] and "2 x   parallel  nested.c:9 innermost" in lines[2]
     unfolded = run("parallel", nested.core, "--all").stdout.splitlines()[2:]
     assert len(unfolded) == len(nested.truth["regions"])

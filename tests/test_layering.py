@@ -22,7 +22,7 @@ LAYERS = (
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
     ("questions", "render"),
-    ("triage",),
+    ("report", "triage"),
     ("inspection", "commands", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
@@ -65,19 +65,28 @@ INSIDE_FUNCTIONS = {
     ("ompd.triage.clusters", "mpi4py.futures.MPIPoolExecutor"),
     ("ompd.commands.triage", "ompd.render.answers.triage"),
     ("ompd.commands.triage", "ompd.render.json"),
-    ("ompd.commands.table", "ompd.questions.regions"),
-    ("ompd.commands.table", "ompd.questions.tasks"),
-    ("ompd.commands.table", "ompd.questions.stacks"),
-    ("ompd.commands.table", "ompd.questions.icvs"),
-    ("ompd.commands.table", "ompd.questions.why"),
-    ("ompd.commands.table", "ompd.questions.why.looks"),
+    ("ompd.commands.asking", "ompd.questions.regions"),
+    ("ompd.commands.asking", "ompd.questions.tasks"),
+    ("ompd.commands.asking", "ompd.questions.stacks"),
+    ("ompd.commands.asking", "ompd.questions.icvs"),
+    ("ompd.commands.asking", "ompd.questions.why"),
+    ("ompd.commands.asking", "ompd.questions.why.looks"),
     ("ompd.render.terminal", "ompd.render.answers.why"),
     ("ompd.render.terminal", "ompd.render.answers.why_dot"),
     ("ompd.render.terminal", "ompd.render.answers.findings"),
     ("ompd.render.terminal", "ompd.render.answers.layouts"),
-    ("ompd.commands.table", "ompd.questions.variables"),
-    ("ompd.commands.table", "ompd.questions.doctor"),
-    ("ompd.commands.table", "ompd.questions.check.answering"),
+    ("ompd.render.terminal", "ompd.render.exchange"),
+    ("ompd.render.terminal", "ompd.render.answers.diff"),
+    ("ompd.commands.shell.diff", "ompd.questions.diff"),
+    ("ompd.commands.shell.diff", "ompd.analysis.differences"),
+    ("ompd.commands.shell.diff", "ompd.render.saved"),
+    ("ompd.commands.shell.diff", "ompd.render.terminal"),
+    ("ompd.commands.shell.report", "ompd.report.gather"),
+    ("ompd.commands.shell.report", "ompd.report.page"),
+    ("ompd.commands.shell.report", "ompd.questions.why.looks"),
+    ("ompd.commands.asking", "ompd.questions.variables"),
+    ("ompd.commands.asking", "ompd.questions.doctor"),
+    ("ompd.commands.asking", "ompd.questions.check.answering"),
     ("ompd.inspection", "ompd.questions.check"),
     ("ompd.inspection", "ompd.questions.check.answering"),
     ("ompd.render.terminal", "ompd.render.answers.checks"),
@@ -167,10 +176,15 @@ ONLY_IN = {
     "distributed": {"ompd.triage.clusters"},
     "mpi4py": {"ompd.triage.clusters"},
     "click": {
-        f"ompd.commands.{name}"
-        for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words", "triage")
+        *(
+            f"ompd.commands.{name}"
+            for name in ("ending", "main", "options", "prompt", "setup.installing", "setup.words", "triage")
+        ),
+        *(f"ompd.commands.shell.{name}" for name in ("diff", "report", "request")),
     },
     "rich": {"ompd.render.terminal"},
+    "jinja2": {"ompd.report.page"},
+    "markupsafe": {"ompd.report.page", "ompd.report.sections"},
     "pandas": {"ompd.model.base"},
     "elftools": {"ompd.runtimes.layout.second_reader"},
     "itanium_demangler": {"ompd.binary.demangle"},
@@ -317,7 +331,7 @@ def test_no_module_keeps_state(module: str) -> None:
 def test_importing_the_package_loads_nothing_else() -> None:
     loaded = loaded_after("import ompd")
     assert not {name for name in loaded if name.startswith("ompd.")}
-    assert not loaded & {"lldb", "unicorn", "click", "rich", "elftools"}
+    assert not loaded & {"lldb", "unicorn", "click", "rich", "elftools", "jinja2"}
 
 
 def test_threads_as_json_loads_no_slow_package() -> None:
@@ -328,7 +342,21 @@ def test_threads_as_json_loads_no_slow_package() -> None:
         "from ompd.commands.main import main\n"
         "try: main()\nexcept SystemExit as end: assert end.code == 0"
     )
-    slow = {"rich", "elftools", "lldb", "unicorn", "ctypes", "backports", "lz4", "tomllib", "subprocess", "asyncio"}
+    slow = {
+        "jinja2",
+        "markupsafe",
+        "ompd.report",
+        "rich",
+        "elftools",
+        "lldb",
+        "unicorn",
+        "ctypes",
+        "backports",
+        "lz4",
+        "tomllib",
+        "subprocess",
+        "asyncio",
+    }
     slow |= {"itanium_demangler", "ompd.binary.elf.compressed", "ompd.binary.elf.zstd"}
     slow |= {"lzma", "tempfile", "urllib.request", "http.client"}
     slow |= {f"ompd.debugger.files.{name}" for name in ("compressed", "coredumps", "debuginfod")}

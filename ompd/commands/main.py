@@ -6,87 +6,28 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import ompd
 from ompd.commands.ending import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_NO_ANSWER, end_of_output, fail, say
-from ompd.commands.options import FOREIGN, OWN, own_option, parse_size
-from ompd.commands.progress import Progress
+from ompd.commands.options import OWN, own_option, parse_size
 from ompd.commands.setup import installing
+from ompd.commands.shell.diff import make_diff
+from ompd.commands.shell.report import make_report
+from ompd.commands.shell.request import EXIT_CODES, OPTIONS, split_options
 from ompd.commands.table import COMMANDS, DEFAULT, GROUPS, Command
-from ompd.commands.targets import is_target, open_target
+from ompd.commands.targets import is_target
 from ompd.commands.triage import triage
-from ompd.debugger.files.finder import FileOptions
 from ompd.errors import BadInput, OmpdError
-from ompd.records import record
 from ompd.render.json import format_answer, format_layouts, format_snapshot
 from ompd.render.words import describe_snapshot, format_stops
-from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.model.layouts import LayoutAnswer
-
-_EXIT_CODES = """\b
-Exit codes:
-  0    the answer is complete
-  1    no answer; standard error says why
-  2    wrong usage
-  3    parts of the answer were unreadable; standard error lists them
-  130  interrupted"""
-
-_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("target", metavar="TARGET", type=click.Path(readable=False)),
-    click.option(
-        "--exe",
-        metavar="FILE",
-        type=click.Path(readable=False),
-        help="The program, if the core does not name it or the file has changed since.",
-    ),
-    click.option(
-        "--sysroot",
-        metavar="DIR",
-        type=click.Path(readable=False),
-        help="Folder that holds the files of the machine on which the program ran.",
-    ),
-    click.option(
-        "--debug-dir",
-        metavar="DIR",
-        type=click.Path(readable=False),
-        multiple=True,
-        help="Folder with separate debug files or .build-id folders; may be repeated.",
-    ),
-    click.option("--debuginfod", is_flag=True, help="Download missing files from the servers in DEBUGINFOD_URLS."),
-    click.option(
-        "--max-size",
-        metavar="SIZE",
-        callback=parse_size,
-        help="Largest size of a compressed core once it is unpacked, as 500M or 2G; default 32G.",
-    ),
-    *FOREIGN,
-    click.option("--nonblocking", is_flag=True, help="Do not stop a live process; facts may be of different moments."),
-    click.option(
-        "--max-stop",
-        metavar="MS",
-        type=click.FloatRange(0, 3_600_000, min_open=True),
-        help="Longest stop of a live process, in milliseconds; default 50, plus 0.2 for each thread above 256.",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
-        help="Colours in text; default auto. NO_COLOR is respected.",
-    ),
-    click.option(
-        "-v", "--verbose", is_flag=True, help="Show addresses, where each fact came from, and why any is unknown."
-    ),
-    click.option("--debug", is_flag=True, help="Show the traceback of an error."),
-)
 
 
 class _Commands(click.Group):
@@ -120,7 +61,7 @@ def _no_command(word: str, names: list[str]) -> str:
     )
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(ompd.__version__, prog_name="ompd")
 def cli() -> None:
     """Show what an OpenMP program is doing: its threads, what they wait for, regions, tasks and stacks.
@@ -146,72 +87,16 @@ def _make(command: Command) -> click.Command:
     )
     own = tuple(map(own_option, command.options))
     named = (click.argument(OWN + argument.name, metavar=argument.metavar),) if argument is not None else ()
-    target = _OPTIONS[0] if command.alone is None else click.argument("target", metavar="[TARGET]", required=False)
+    target = OPTIONS[0] if command.alone is None else click.argument("target", metavar="[TARGET]", required=False)
     if command.compare is not None:
         named = (click.argument("later", metavar="[LATER]", required=False), *named)
-    for option in reversed((target, *_OPTIONS[1:], *named, *extra, *own)):
+    for option in reversed((target, *OPTIONS[1:], *named, *extra, *own)):
         decorated = option(decorated)
-    return click.command(command.name, short_help=command.summary, epilog=_EXIT_CODES)(decorated)
-
-
-@record
-class _Request:
-    """The options of all commands: the target, where its files are, and how to print the answer."""
-
-    target: str
-    exe: str | None
-    sysroot: str | None
-    debug_dir: tuple[str, ...]
-    debuginfod: bool
-    max_size: int
-    plugins: tuple[str, ...]
-    ompd_library: str | None
-    nonblocking: bool
-    max_stop: float | None
-    as_json: bool
-    color: str
-    verbose: bool
-    debug: bool
-
-    @contextmanager
-    def opened(self) -> Iterator[Session]:
-        """Open the target; an error ends the command with a message."""
-        progress = Progress()
-        try:
-            with (
-                progress,
-                open_target(
-                    self.target,
-                    FileOptions(
-                        self.exe,
-                        self.sysroot,
-                        self.debug_dir,
-                        self.debuginfod,
-                        progress if sys.stderr.isatty() else None,
-                    ),
-                    nonblocking=self.nonblocking,
-                    max_stop=self.max_stop,
-                    max_size=self.max_size,
-                    plugins=self.plugins,
-                    ompd_library=self.ompd_library,
-                ) as session,
-            ):
-                yield session
-        except OmpdError as error:
-            if self.debug:
-                raise
-            fail(error)
-
-
-def _split(options: dict[str, Any]) -> tuple[_Request, dict[str, Any]]:
-    known = {field.name for field in fields(_Request)}
-    return _Request(**{k: v for k, v in options.items() if k in known}), {
-        k: v for k, v in options.items() if k not in known
-    }
+    return click.command(command.name, short_help=command.summary, epilog=EXIT_CODES)(decorated)
 
 
 def _run(command: Command, options: dict[str, Any]) -> None:
-    request, own = _split(options)
+    request, own = split_options(options)
     if request.ompd_library is None:
         request = replace(request, ompd_library=command.ompd_library)
     given = {name.removeprefix(OWN): value for name, value in own.items() if name.startswith(OWN)}
@@ -269,7 +154,7 @@ def _snapshot(**options: Any) -> None:
     """
     import ompd.questions.snapshot as snapshots  # noqa: PLC0415  no other command writes files
 
-    request, own = _split(options)
+    request, own = split_options(options)
     if own["data"] is None:
         own["data"] = snapshots.DATA_LIMIT
     with request.opened() as session:
@@ -298,13 +183,13 @@ _SNAPSHOT_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], .
     click.option("--keep-env", is_flag=True, help="Keep the whole environment and the folders in arguments."),
 )
 _decorated: Callable[..., None] = _snapshot
-for _option in reversed((*_OPTIONS, *_SNAPSHOT_OPTIONS)):
+for _option in reversed((*OPTIONS, *_SNAPSHOT_OPTIONS)):
     _decorated = _option(_decorated)
 _summary = "Write a small core to send to somebody else."
-cli.add_command(click.command("snapshot", short_help=_summary, epilog=_EXIT_CODES)(_decorated))
+cli.add_command(click.command("snapshot", short_help=_summary, epilog=EXIT_CODES)(_decorated))
 
 
-@cli.group(short_help="List or add structure layouts of stripped runtimes.", epilog=_EXIT_CODES)
+@cli.group(short_help="List or add structure layouts of stripped runtimes.", epilog=EXIT_CODES)
 def layout() -> None:
     """Tables of offsets and sizes of the runtimes' structures. ompd needs one where a runtime is stripped, and uses it
     only after verifying that it fits that runtime. These commands take no TARGET.
@@ -315,7 +200,7 @@ _DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an er
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@layout.command("show", short_help="List the tables, or print one.", epilog=_EXIT_CODES)
+@layout.command("show", short_help="List the tables, or print one.", epilog=EXIT_CODES)
 @click.argument("name", metavar="[NAME]", required=False)
 @_JSON
 @click.option(
@@ -342,7 +227,7 @@ def layout_show(name: str | None, as_json: bool, color: str, verbose: bool, debu
     _tell_layouts(lambda: layouts.known(name), as_json=as_json, color=color, verbose=verbose, debug=debug)
 
 
-@layout.command("add", short_help="Make a table from a runtime's debug information.", epilog=_EXIT_CODES)
+@layout.command("add", short_help="Make a table from a runtime's debug information.", epilog=EXIT_CODES)
 @click.argument("file", metavar="FILE", type=click.Path(readable=False))
 @click.option("--name", metavar="NAME", help="Name of the runtime's release and of the table; default: read from FILE.")
 @click.option(
@@ -406,7 +291,7 @@ def _tell_layouts(
 
 
 @cli.command(short_help="Print the JSON Schema of a command's output.")
-@click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "layout", "triage"]))
+@click.argument("command", type=click.Choice([*(command.name for command in COMMANDS), "diff", "layout", "triage"]))
 def schema(command: str) -> None:
     """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
     import ompd.render.schema as schemas  # noqa: PLC0415  no other command needs it
@@ -417,6 +302,8 @@ def schema(command: str) -> None:
 cli.add_command(triage)
 for _installing in installing.make(fail):
     cli.add_command(_installing)
+cli.add_command(make_diff())
+cli.add_command(make_report())
 
 
 def main() -> NoReturn:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Literal
 
-from ompd.commands.targets import process_id_of
+from ompd.commands import asking
 from ompd.errors import BadInput
 from ompd.model import Answer
 from ompd.model.places import FORMATS
@@ -24,9 +25,9 @@ class Option:
     With ``select`` it is a flag that selects rows of the answer, in text and in JSON. All others are passed to the
     question by name: a flag as a bool, one with a value as that value, None if it is not given. ``metavar`` is the
     value's name in the help, ``choices`` are all its possible values. With ``printer`` it is a flag that has another
-    function of :mod:`ompd.render.terminal` print the answer; with ``status`` one that has a function choose the exit
-    code. One that ``is_of_look`` is for the command's look before the question. These two make sense in the shell
-    alone.
+    function of :mod:`ompd.render.terminal` print the answer, with ``printers`` its value selects that function; with
+    ``status`` it is a flag that has a function choose the exit code. One that ``is_of_look`` is for the command's look
+    before the question. These two make sense in the shell alone.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Option:
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     printer: str | None = None
+    printers: Mapping[str, str] = field(default_factory=dict)
     status: Callable[[Answer[Any]], int] | None = None
     is_of_look: bool = False
 
@@ -47,7 +49,11 @@ class Option:
     @property
     def is_passed(self) -> bool:
         """Whether the question gets it, or the look before it."""
-        return self.select is None and self.printer is None and self.status is None
+        return self.select is None and self.printer is None and not self.printers and self.status is None
+
+    def printer_for(self, value: Any) -> str | None:
+        """Return the printer that the option with that value selects, None if it selects none."""
+        return self.printers.get(value) if self.printers else self.printer if value else None
 
 
 @record
@@ -134,115 +140,18 @@ class Command:
 
         :raises BadInput: if options want different ones
         """
-        others = (option for option in self.options if option.printer is not None and given.get(option.name))
-        chosen = next(others, None)
-        if chosen is None or chosen.printer is None:
-            return self.printer
-        if as_json:
-            raise BadInput(f"--json and --{chosen.word} exclude each other")
-        return chosen.printer
+        for option in self.options:
+            chosen = option.printer_for(given.get(option.name))
+            if chosen is not None and as_json:
+                raise BadInput(f"--json and --{option.word} exclude each other")
+            if chosen is not None:
+                return chosen
+        return self.printer
 
     def status_of(self, answer: Answer[Any], given: Mapping[str, Any]) -> int | None:
         """Return the exit code that an option, or the command itself, chooses for *answer*, None if none does."""
         codes = (o.status(answer) for o in self.options if o.status is not None and given.get(o.name))
         return next(codes, self.status(answer) if self.status is not None else None)
-
-
-# A command imports its query when it runs, but for two: all need the first, and most people want the second.
-
-
-def _ask_parallel(session: Session) -> Answer[Any]:
-    import ompd.questions.regions as regions  # noqa: PLC0415
-
-    return regions.ask(session)
-
-
-def _ask_tasks(session: Session) -> Answer[Any]:
-    import ompd.questions.tasks as tasks  # noqa: PLC0415
-
-    return tasks.ask(session)
-
-
-def _ask_stack(session: Session, **options: Any) -> Answer[Any]:
-    import ompd.questions.stacks as stacks  # noqa: PLC0415
-
-    return stacks.ask(session, **options)
-
-
-def _ask_icvs(session: Session) -> Answer[Any]:
-    import ompd.questions.icvs as icvs  # noqa: PLC0415
-
-    return icvs.ask(session)
-
-
-def _changed(answer: Answer[Any]) -> Answer[Any]:
-    import ompd.questions.icvs as icvs  # noqa: PLC0415
-
-    return icvs.changed(answer)
-
-
-def _ask_variable(session: Session, name: str, **options: Any) -> Answer[Any]:
-    import ompd.questions.variables as variables  # noqa: PLC0415
-
-    return variables.ask(session, name, **options)
-
-
-def _ask_why(session: Session, earlier: Any) -> Answer[Any]:
-    import ompd.questions.why as why  # noqa: PLC0415
-
-    return why.ask(session, earlier)
-
-
-def _look_before(session: Session, samples: int | None, interval: float | None) -> Any:
-    import ompd.questions.why.looks as looks  # noqa: PLC0415
-
-    return looks.look_before(session, samples, interval)
-
-
-def _look_at_earlier(earlier: Session, session: Session) -> Any:
-    import ompd.questions.why.looks as looks  # noqa: PLC0415
-
-    return looks.look_at_earlier(earlier, session)
-
-
-_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
-
-
-def _status_of_why(answer: Answer[Any]) -> int:
-    # What the first verdict says: it is the surest one.
-    first = answer.rows[0] if answer.rows else None
-    if first is not None and first.stuck == "proven":
-        return 10
-    if first is not None and first.kind in _HEALTHY:
-        return 12
-    return 13 if first is None or first.kind == "undecided" or first.stuck == "unknown" else 11
-
-
-def _ask_doctor(session: Session) -> Answer[Any]:
-    import ompd.questions.doctor as doctor  # noqa: PLC0415
-
-    return doctor.ask(session)
-
-
-def _ask_doctor_alone(target: str | None, nonblocking: bool) -> Answer[Any] | None:
-    process_id = process_id_of(target) if target is not None else None
-    if target is not None and process_id is None:
-        return None
-    import ompd.questions.doctor as doctor  # noqa: PLC0415
-
-    return doctor.ask_alone(process_id, nonblocking=nonblocking)
-
-
-def _ask_check(session: Session) -> Answer[Any]:
-    import ompd.questions.check.answering as check  # noqa: PLC0415
-
-    return check.ask(session)
-
-
-def _status_of_check(answer: Any) -> int | None:
-    import ompd.questions.check.answering as check  # noqa: PLC0415
-
-    return 10 if check.is_news(answer) else None
 
 
 COMMANDS = (
@@ -272,6 +181,7 @@ COMMANDS = (
         "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1  hang.c:59 simulate\n"
         "1/4      1      1235            wait_lock     lock &progress_lock             hang.c:39 report_progress",
         folds=True,
+        options=(Option("csv", "Print comma-separated values, each thread in a line.", printer="print_csv"),),
     ),
     Command(
         "why",
@@ -283,7 +193,7 @@ COMMANDS = (
         " With --exit-code the first verdict decides the exit code: 10 if the threads are proven to be stuck; 11 if"
         " they likely or possibly are; 12 if nothing hangs (nobody waits, or all wait for threads that work); 13 if it"
         " is undecided.",
-        _ask_why,
+        asking.ask_why,
         "print_why",
         f"{_HEAD}"
         "4 threads wait for &progress_lock, and no thread that could release it goes on\n"
@@ -312,8 +222,8 @@ COMMANDS = (
         "  free       if &progress_lock were released, 4 of 4 waiting threads would go on\n"
         "  next       ompd stack core.1234 --thread 1235 --locals",
         folds=True,
-        look=_look_before,
-        compare=_look_at_earlier,
+        look=asking.look_before,
+        compare=asking.look_at_earlier,
         options=(
             Option(
                 "samples",
@@ -329,7 +239,7 @@ COMMANDS = (
             Option(
                 "exit_code",
                 "Exit with 10, 11, 12 or 13, as said above, also if parts were unreadable.",
-                status=_status_of_why,
+                status=asking.status_of_why,
             ),
         ),
     ),
@@ -339,7 +249,7 @@ COMMANDS = (
         "Shows the parallel regions that are being executed, each under the one that encloses it: place in the source,"
         " level, team size, and the native ids of its threads in the order of their thread numbers. Serialized regions"
         " are included.",
-        _ask_parallel,
+        asking.ask_parallel,
         "print_parallel",
         f"{_HEAD}"
         "parallel  hang.c:50 simulate   level 1   active level 1   4 threads   [1234 1235 1236 1237]   0x5644ef2763c0",
@@ -351,11 +261,11 @@ COMMANDS = (
         "Shows initial, implicit and explicit tasks, each under the task that generated it: its construct, its thread,"
         " and whether it is executing, suspended, queued or waiting for other tasks. With -v also its frames and the"
         " data of OMPT tools.",
-        _ask_tasks,
+        asking.ask_tasks,
         "print_tasks",
         f"{_HEAD}"
         "initial task   suspended   thread 1234   0x7f0a70125730/initial\n"
-        "   4 x   implicit task   hang.c:50 simulate   executing   threads 1234,1235,1236,1237",
+        "└─ 4 x   implicit task   hang.c:50 simulate   executing   threads 1234,1235,1236,1237",
         folds=True,
     ),
     Command(
@@ -364,7 +274,7 @@ COMMANDS = (
         "Shows the stack of each thread as your source reads: without the OpenMP runtime's frames, and with the code of"
         " a region or task under the name of the function that contains the construct. A worker's stack continues with"
         " that of the thread that started its region, out to main.",
-        _ask_stack,
+        asking.ask_stack,
         "print_stacks",
         f"{_HEAD}"
         "OMP 1/4   level 1   thread 1235\n"
@@ -378,6 +288,14 @@ COMMANDS = (
         options=(
             Option("raw", "All frames of the thread's own stack, each with its owner, task and frame address (CFA)."),
             Option("fold", "Group threads with equal stacks."),
+            Option(
+                "format",
+                "Print the stacks for flame graphs: folded, a line for each distinct stack, or speedscope's JSON.",
+                kind="text",
+                metavar="NAME",
+                choices=("folded", "speedscope"),
+                printers={"folded": "print_folded", "speedscope": "print_speedscope"},
+            ),
             Option("locals", "Local variables of your frames, with how constructs share them, if that is known."),
             Option(
                 "thread",
@@ -392,7 +310,7 @@ COMMANDS = (
         "The runtime's settings (internal control variables).",
         "Shows every internal control variable with its scope and value. If threads, regions or tasks have different"
         " values, each value has its own row, with those that have it.",
-        _ask_icvs,
+        asking.ask_icvs,
         "print_icvs",
         f"{_HEAD}"
         "ICV             SCOPE   VALUE  OF\n"
@@ -402,7 +320,7 @@ COMMANDS = (
         "thread-num-var  thread  3      [1237]",
         folds=True,
         example_words="--changed",
-        options=(Option("changed", "Only variables that differ between threads, regions or tasks.", _changed),),
+        options=(Option("changed", "Only variables that differ between threads, regions or tasks.", asking.changed),),
     ),
     Command(
         "var",
@@ -410,7 +328,7 @@ COMMANDS = (
         "Shows value and address of a static, threadprivate or thread-local variable in each thread. NAME may be"
         " qualified (file.c::x, ns::Class::x, function::x, module::x, /block/member) and select a part (x.member[2],"
         " *x). Equal values share a row; outliers are marked.",
-        _ask_variable,
+        asking.ask_variable,
         "print_variable",
         f"{_HEAD}"
         "counter   int   thread-local (tls)   hang.c:12   in hang\n"
@@ -443,7 +361,7 @@ COMMANDS = (
         " information, runtimes that cannot be read) and what endangers the process itself (two OpenMP runtimes, more"
         " threads than processors, small stacks), each with what follows and the command or setting that mends it."
         " Without TARGET it examines this machine and the installation.",
-        _ask_doctor,
+        asking.ask_doctor,
         "print_findings",
         f"{_HEAD}"
         "PROCESS\n"
@@ -456,7 +374,7 @@ COMMANDS = (
         "    remedy: OMP_STACKSIZE=16M\n"
         "\n"
         "2 notes; 4 things are in order",
-        alone=_ask_doctor_alone,
+        alone=asking.ask_doctor_alone,
     ),
     Command(
         "check",
@@ -465,7 +383,7 @@ COMMANDS = (
         " differ, and which known difference (docs/check.md) explains it. The library is the one that the runtime"
         " names, or that of --ompd-library. The exit code is 10 if no known difference explains one of them, or if one"
         " is not seen where the library's release should have it.",
-        _ask_check,
+        asking.ask_check,
         "print_check",
         "libiomp5: libiomp5_db.so (Intel(R) OMP OMPD plugin compatible with OpenMP 5.0 (201811))\n"
         "  library    /opt/lib/libiomp5_db.so\n"
@@ -476,7 +394,7 @@ COMMANDS = (
         "4    4     The flags of frames are never written\n"
         "6    4     A single value of nthreads-var or bind-var is called the first of a list",
         folds=True,
-        status=_status_of_check,
+        status=asking.status_of_check,
         ompd_library="named",
     ),
 )
@@ -485,9 +403,9 @@ DEFAULT = "threads"
 """The command that ``ompd TARGET`` runs."""
 
 GROUPS = (
-    ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs")),
+    ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs", "diff")),
     ("Many", ("triage",)),
-    ("Share", ("snapshot", "schema")),
+    ("Share", ("report", "snapshot", "schema")),
     ("Libraries", ("runtimes", "check", "layout")),
     ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),
 )

@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     from ompd.model.checks import CheckedLibrary as CheckedLibrary
     from ompd.model.checks import DifferenceRecord as DifferenceRecord
     from ompd.model.checks import EntrySeen as EntrySeen
+    from ompd.model.differences import CounterChange as CounterChange
+    from ompd.model.differences import DiffAnswer as DiffAnswer
+    from ompd.model.differences import FactChange as FactChange
+    from ompd.model.differences import TaskChange as TaskChange
+    from ompd.model.differences import ThreadChange as ThreadChange
     from ompd.model.findings import DoctorAnswer as DoctorAnswer
     from ompd.model.findings import FindingRecord as FindingRecord
     from ompd.model.findings import LoadChain as LoadChain
@@ -68,6 +73,13 @@ _LATER = {
         "CheckedLibrary",
         "DifferenceRecord",
         "EntrySeen",
+    ),
+    "ompd.model.differences": (
+        "CounterChange",
+        "DiffAnswer",
+        "FactChange",
+        "TaskChange",
+        "ThreadChange",
     ),
     "ompd.model.findings": (
         "DoctorAnswer",

@@ -15,6 +15,8 @@ from itertools import compress
 from ompd.render.words import Line, Table
 
 _GAP = 2
+# What goes on below a branch: that of a last one ends.
+_BESIDE = str.maketrans({"├": "│", "└": " ", "─": " ", "`": " ", "-": " "})
 _HANG = 4  # spaces before the second and further lines of one that is broken
 _PIECE = re.compile(r"[^\s,]+,*\s*|,+\s*|\s+")
 # A word longer than this, as a value without spaces, is broken like what does not fit.
@@ -70,6 +72,17 @@ def wrap_line(text: str, width: int) -> list[str]:
     if rest and whole != first:
         first, rest = whole, wrap(text.strip(" ")[len(whole) :].lstrip(), max(width - hang, 1))
     return [" " * indent + first, *(" " * hang + line for line in rest)]
+
+
+def wrap_branch(stem: str, text: str, width: int) -> list[str]:
+    """Return a line of a tree, whose *stem* is that of :func:`~ompd.render.trees.grow`, in lines of at most *width*
+    columns: the branches beside it go on in all of them.
+    """
+    beside = stem.translate(_BESIDE) + " " * _HANG
+    if not stem or width_of(stem) + width_of(text) <= width or width_of(beside) > width // 2:
+        return wrap_line(stem + text, width)
+    first, *rest = wrap(text, width - width_of(beside))
+    return [stem + first, *(beside + line for line in rest)]
 
 
 def table_lines(table: Table, width: int) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ ROWS: Mapping[str, type[Any]] = {
     "why": model.VerdictRecord,
     "doctor": model.FindingRecord,
     "check": model.DifferenceRecord,
+    "diff": model.ThreadChange,
     "layout": layouts.LayoutRecord,
     "triage": triage.TriageRecord,
 }
@@ -35,6 +36,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "why": model.WhyAnswer,
     "doctor": model.DoctorAnswer,
     "check": model.CheckAnswer,
+    "diff": model.DiffAnswer,
     "layout": layouts.LayoutAnswer,
     "triage": triage.TriageAnswer,
 }

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from ompd.render import columns, words
+from ompd.render import columns, trees, words
 from ompd.render.answers import icvs, regions, runtimes, stacks, tasks, threads, variables
 
 if TYPE_CHECKING:
     from ompd.model import (
         Answer,
         CheckAnswer,
+        DiffAnswer,
         DoctorAnswer,
         IcvRecord,
         ParallelRecord,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 # Styles by the names that words.Line uses.
 _STYLES = {"": "", "dim": "dim", "wait": "yellow", "head": "bold", "outlier": "bold", "failed": "bold red"}
-# Recursion of tasks, and of regions, goes thousands of levels deep.
-_MAX_INDENT = 40
 # A pipe has no width; nothing may be cut off or wrapped in it.
 _UNBOUNDED = 100_000
 
@@ -107,8 +106,11 @@ def _print_table(console: Console, table: words.Table) -> None:
     _print_lines(console, columns.table_lines(replace(table, lines=lines), console.width))
 
 
-def _indented(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str]]:
-    return (("   " * min(depth, _MAX_INDENT) + line, "") for depth, line in lines)
+def _print_tree(console: Console, lines: Iterable[tuple[int, str]]) -> None:
+    stems = trees.grow(lines, drawn=console.encoding.lower().startswith("utf"))
+    width, clean = console.width, words.clean
+    parts = (part for stem, line in stems for part in columns.wrap_branch(stem, clean(line), width))
+    _print_lines(console, ((part, "") for part in parts))
 
 
 def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, verbose: bool) -> None:
@@ -116,7 +118,7 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
     _print_head(console, answer, verbose)
     if not answer.rows:
         _print_wrapped(console, [(words.format_nothing(answer, "no task", "tasks"), "")])
-    _print_wrapped(console, _indented(tasks.task_lines(answer, unfold=unfold, verbose=verbose)))
+    _print_tree(console, tasks.task_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -163,7 +165,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     if not answer.rows:
         untold = "parallel regions unknown: the data that they come from could not be read"
         _print_wrapped(console, [("no parallel region is being executed" if answer.complete else untold, "")])
-    _print_wrapped(console, _indented(regions.region_lines(answer, unfold=unfold, verbose=verbose)))
+    _print_tree(console, regions.region_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -186,6 +188,46 @@ def print_dot(console: Console, answer: WhyAnswer, *, unfold: bool, verbose: boo
     import ompd.render.answers.why_dot as why_dot  # noqa: PLC0415  no other command needs it
 
     console.file.write(why_dot.format_dot(answer) + "\n")
+
+
+def print_csv(
+    console: Console,
+    answer: Answer[ThreadRecord],
+    *,
+    unfold: bool,
+    verbose: bool,
+    indices: words.Indices | None = None,
+) -> None:
+    """Print the answer to ``threads`` as comma-separated values."""
+    import ompd.render.exchange as exchange  # noqa: PLC0415  other programs read it, and few people ask for it
+
+    console.file.write(exchange.format_csv(answer, indices))
+
+
+def print_folded(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``stack`` for programs that draw flame graphs."""
+    import ompd.render.exchange as exchange  # noqa: PLC0415  as above
+
+    console.file.write(exchange.format_folded(answer))
+
+
+def print_speedscope(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``stack`` for speedscope."""
+    import ompd.render.exchange as exchange  # noqa: PLC0415  as above
+
+    console.file.write(exchange.format_speedscope(answer) + "\n")
+
+
+def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``diff``."""
+    import ompd.render.answers.diff as diff  # noqa: PLC0415  no other command needs it
+
+    _print_wrapped(console, ((line, "head") for line in diff.head_lines(answer)))
+    for title, table in diff.tables(answer, unfold=unfold, verbose=verbose):
+        _print_wrapped(console, [("", ""), *([(title, "")] if title else [])])
+        if table is not None:
+            _print_table(console, table)
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
 def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verbose: bool) -> None:

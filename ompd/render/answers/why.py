@@ -28,18 +28,20 @@ _STEPS = 6  # of waits for tasks
 _VALUES, _LONGEST = 4, 60  # values of a variable, and characters of one
 _LABEL = 10  # width of the column of labels
 
-_STUCK = {
+STUCK = {
     "proven": "proven: whatever is not known, these threads never go on",
     "likely": "likely: these threads never go on if the reasoning below is right",
     "possible": "possible: these threads never go on if what is not known turns out badly",
     "unknown": "not known: these threads may go on",
 }
-_CAUSE = {
+"""What ``stuck`` means."""
+CAUSE = {
     "proven": "proven: it follows from what was read",
     "likely": "likely: it rests on reasoning",
     "possible": "possible: nothing that was read speaks against it",
     "unknown": "not known",
 }
+"""What ``confidence`` means."""
 # Where threads stand rather than what somebody gives them.
 _AT = frozenset(("barrier", "taskwait", "taskgroup", "pthread_barrier"))
 _LOCKS = frozenset(("lock", "nest_lock", "critical", "ordered", "mutex", "internal_lock", "gil"))
@@ -96,8 +98,8 @@ def _verdict(
     else:
         yield _labelled("verdict", verdict.kind), ""
     if verdict.kind != "no_stall" and (is_first or whole):
-        yield _labelled("stuck", _STUCK.get(verdict.stuck, verdict.stuck)), ""
-        yield _labelled("cause", _CAUSE.get(verdict.confidence, verdict.confidence)), ""
+        yield _labelled("stuck", STUCK.get(verdict.stuck, verdict.stuck)), ""
+        yield _labelled("cause", CAUSE.get(verdict.confidence, verdict.confidence)), ""
     if verdict.place is not None and (is_first or whole):
         yield _labelled("look at", format_place(verdict.place, verbose=verbose)), ""
     if verdict.cycle:
@@ -112,25 +114,28 @@ def _verdict(
     for stack in verdict.stacks if is_first or whole else ():
         yield "", ""
         yield from _stack(answer, stack, whole=whole, verbose=verbose)
-    notes = list(_notes(answer.target, verdict, is_first=is_first, whole=whole, verbose=verbose))
+    notes = list(notes_on(answer.target, verdict, is_first=is_first, whole=whole, verbose=verbose))
     if notes:
         yield "", ""
-        yield from ((line, "") for line in notes)
+        yield from ((_labelled(label, text), "") for label, text in notes)
 
 
 # The cycle or chain
 
 
 def _chain(links: Sequence[Link], most: int, verbose: bool) -> Iterator[str]:
-    cells = [
-        (_who(link, verbose), _what(link), format_place(link.where, verbose=verbose) if link.where else "", holder)
-        for link, holder in zip(links[:most], _holders(links), strict=False)
-    ]
+    cells = list(chain_rows(links, most, verbose=verbose))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield ("  " + "  ".join(map(str.ljust, row, widths))).rstrip()
     if len(links) > most:
         yield f"  … {format_count(len(links) - most, 'more link')}, shown with --all"
+
+
+def chain_rows(links: Sequence[Link], most: int, *, verbose: bool = False) -> Iterator[tuple[str, str, str, str]]:
+    """Yield for each link who it is, what that one waits for, where it is, and how the next one has that."""
+    for link, holder in zip(links[:most], _holders(links), strict=False):
+        yield _who(link, verbose), _what(link), format_place(link.where, verbose=verbose) if link.where else "", holder
 
 
 def _who(link: Link, verbose: bool = False) -> str:
@@ -184,35 +189,39 @@ def _stack(
         yield f"  {line}", style if style == "dim" else ""
 
 
-def _notes(
-    target: TargetRecord, verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
-) -> Iterator[str]:
+def notes_on(
+    target: TargetRecord, verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool, has_values: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Yield what is said below a verdict's cycle, each as its label and its text.
+
+    :param has_values: whether values of variables may be among it
+    """
     if verdict.what_if is not None:
-        yield _labelled("free", verdict.what_if)
+        yield "free", verdict.what_if
     if verdict.kind in _BY_TASKS and not verbose:
         # The tasks between threads are no links of their own.
         for item in verdict.evidence[:_STEPS]:
-            yield _labelled("because", item.text)
+            yield "because", item.text
     if verdict.branch is not None and (is_first or whole):
         at = format_place(verdict.branch, verbose=verbose)
         calls = " and ".join(clean(name)[:_LONGEST] for name in verdict.branch_calls[:_VALUES])
         returns = "return" if len(verdict.branch_calls) > 1 else "returns"
         by = f", by what {calls} {returns}" if calls else ""
-        yield _labelled("branch", f"{at}: one side leads to the barrier, the other does not{by}")
-        yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose))
+        yield "branch", f"{at}: one side leads to the barrier, the other does not{by}"
+        yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose, has_values=has_values))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
     for unknown in verdict.unknowns[:most]:
         decides = "; that would decide it" if verdict.stuck != "proven" and verdict.kind != "no_stall" else ""
-        yield _labelled("not known", f"{unknown}{decides}")
+        yield "not known", f"{unknown}{decides}"
     if len(verdict.unknowns) > most:
-        yield _labelled("", f"… {len(verdict.unknowns) - most} more, shown with --all")
+        yield "", f"… {len(verdict.unknowns) - most} more, shown with --all"
     for item in verdict.evidence if verbose else ():
-        yield _labelled("evidence", _evidence(item))
+        yield "evidence", _evidence(item)
     if verdict.next_step is not None and (is_first or whole):
-        yield _labelled("next", _command(verdict.next_step, target))
+        yield "next", _command(verdict.next_step, target)
 
 
-def _variables(variables: Sequence[DifferingVariable], *, verbose: bool) -> Iterator[str]:
+def _variables(variables: Sequence[DifferingVariable], *, verbose: bool, has_values: bool) -> Iterator[tuple[str, str]]:
     # What the branch does not read is a loop's variable, or the thread's number.
     for variable in variables:
         if not variable.is_read and not verbose:
@@ -223,7 +232,8 @@ def _variables(variables: Sequence[DifferingVariable], *, verbose: bool) -> Iter
             *(f"unknown {_SIDES.get(key, key)}: {clean(reason)}" for key, reason in variable.unavailable.items()),
         ]
         differs = len({value.text for value in (*variable.arrived, *variable.absent)}) > 1
-        yield _labelled("differs" if differs else "reads", f"{clean(variable.name)} = {'; '.join(parts)}")
+        values = f" = {'; '.join(parts)}" if has_values else ", whose values are left out here"
+        yield "differs" if differs else "reads", f"{clean(variable.name)}{values}"
 
 
 _SIDES = {"arrived": "at the barrier", "absent": "elsewhere"}

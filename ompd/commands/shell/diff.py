@@ -1,0 +1,162 @@
+"""The command ``diff``, which has two targets, or looks at one again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, fail, say
+from ompd.commands.shell.request import EXIT_CODES, OPTIONS, Request, split_options
+from ompd.commands.targets import process_id_of
+from ompd.errors import BadProcess, OmpdError, TargetGone
+from ompd.render.json import format_answer
+
+if TYPE_CHECKING:
+    from ompd.model import DiffAnswer
+    from ompd.questions.diff import Look
+    from ompd.session import Session
+
+EXIT_DIFFERS = 10
+
+
+def _diff(**options: Any) -> None:
+    """Shows what differs between two moments of a program: threads that have moved, that are new or gone, and those
+    that still wait where they did; tasks; and how many there are of each. A and B are core files, snapshots, process
+    ids, or files that `ompd threads --json`, `tasks --json` or `parallel --json` wrote. Threads of one process are
+    matched by their ids, those of two runs by their numbers in their teams. The exit code is 10 if anything differs.
+
+    \b
+      $ ompd diff core.1 core.2
+    """
+    request, own = split_options(options)
+    later, watch, samples = own["later"], own["watch"], own["samples"]
+    if (watch is None) == (later is None) or (watch is None and samples is not None):
+        raise click.UsageError("diff needs two targets, or one process and --watch S")
+    try:
+        if watch is not None:
+            if process_id_of(request.target) is None:
+                raise click.UsageError("--watch needs a running process")
+            sys.exit(_watch(request, own, watch, samples))
+        answer = _compare(request, replace(request, target=later))
+    except OmpdError as error:
+        if request.debug:
+            raise
+        fail(error)
+    _print(request, answer, unfold=own["unfold"])
+    if answer.differs:
+        sys.exit(EXIT_DIFFERS)
+    if not answer.complete:
+        sys.exit(EXIT_INCOMPLETE)
+
+
+def _compare(request: Request, other: Request) -> DiffAnswer:
+    import ompd.questions.diff as diff  # noqa: PLC0415  no other command needs it
+
+    with ExitStack() as stack:
+        looks: list[Look] = []
+        sessions: list[Session | None] = []
+        for each in (request, other):
+            saved = _saved(each.target)
+            session = stack.enter_context(each.opened()) if saved is None else None
+            sessions.append(session)
+            looks.append(saved if saved is not None else diff.look(session))  # type: ignore[arg-type]
+        first, second = sessions
+        if first is not None and second is not None:
+            same = diff.are_one_process(first, second)
+        else:
+            same = diff.may_be_one_process(*(look.answer.target for look in looks))
+    return diff.compared(*looks, same_process=same)
+
+
+def _saved(target: str) -> Look | None:
+    # What a file of ours holds, None for any other target.
+    import ompd.questions.diff as diff  # noqa: PLC0415
+    import ompd.render.saved as saved  # noqa: PLC0415
+    from ompd.analysis.differences import Sight  # noqa: PLC0415
+
+    if process_id_of(target) is not None or not saved.is_saved(target):
+        return None
+    command, answer = saved.read_answer(target)
+    rows: dict[str, Any] = {"threads": None, "tasks": None, "parallel": None, command: answer.rows}
+    sight = Sight(threads=rows["threads"], tasks=rows["tasks"], regions=rows["parallel"])
+    return diff.Look(sight, answer, answer.complete, answer.warnings)
+
+
+def _watch(request: Request, own: dict[str, Any], seconds: float, samples: int | None) -> int:
+    # Until the process ends, or as often as wanted; 10 if anything has differed.
+    import ompd.questions.diff as diff  # noqa: PLC0415
+
+    found = 0
+    with request.opened() as session:
+        before = diff.look(session)
+        for _ in _turns(samples):
+            time.sleep(seconds)
+            try:
+                after = diff.look(session)
+            except (TargetGone, BadProcess) as error:
+                say(f"ompd: {error}")
+                break
+            answer = diff.compared(before, after, same_process=True)
+            if answer.differs or request.as_json or not answer.complete:
+                _print(request, answer, unfold=own["unfold"])
+            elif sys.stderr.isatty():
+                say(f"ompd: nothing differs, {time.strftime('%H:%M:%S')}")
+            if answer.differs:
+                found = EXIT_DIFFERS
+            elif not answer.complete:
+                found = found or EXIT_INCOMPLETE
+            before = after
+    return found
+
+
+def _turns(samples: int | None) -> Iterator[int]:
+    number = 0
+    while samples is None or number < samples:
+        yield number
+        number += 1
+
+
+def _print(request: Request, answer: DiffAnswer, *, unfold: bool) -> None:
+    try:
+        if request.as_json:
+            sys.stdout.write(format_answer("diff", answer) + "\n")
+        else:
+            import ompd.render.terminal as terminal  # noqa: PLC0415  rich costs as much as the whole answer
+
+            console = terminal.make_console(request.color)
+            terminal.print_diff(console, answer, unfold=unfold, verbose=request.verbose)
+        sys.stdout.flush()
+    except OSError as error:
+        end_of_output(error)
+    for warning in answer.warnings:
+        say(f"ompd: {'note' if answer.complete else 'warning'}: {warning}")
+
+
+_OWN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.argument("target", metavar="A", type=click.Path(readable=False)),
+    click.argument("later", metavar="[B]", required=False, type=click.Path(readable=False)),
+    click.option("--all", "unfold", is_flag=True, help="Print every row on a line of its own, unchanged ones, too."),
+    click.option(
+        "--watch",
+        metavar="S",
+        type=click.FloatRange(0, 86_400),
+        help="Look at process A every S seconds, and print what has changed each time.",
+    ),
+    click.option("--samples", metavar="N", type=click.IntRange(1, 1_000_000), help="With --watch, end after N times."),
+)
+_SUMMARY = "What has changed between two moments: who moved, who is stuck."
+_CODES = f"{EXIT_CODES.rstrip()}\n  10   something differs"
+
+
+def make_diff() -> click.Command:
+    """Return the command."""
+    decorated: Callable[..., None] = _diff
+    for option in reversed((*_OWN, *OPTIONS[1:])):
+        decorated = option(decorated)
+    return click.command("diff", short_help=_SUMMARY, epilog=_CODES)(decorated)

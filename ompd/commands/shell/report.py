@@ -1,0 +1,107 @@
+"""The command ``report``, which writes a page."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ompd.commands.ending import EXIT_INCOMPLETE, end_of_output, say
+from ompd.commands.shell.request import EXIT_CODES, OPTIONS, split_options
+from ompd.commands.targets import process_id_of
+from ompd.errors import BadFile, Unsupported
+from ompd.render.words import basename
+from ompd.safety.writing import Place
+
+if TYPE_CHECKING:
+    from ompd.session import Session
+
+
+def _report(**options: Any) -> None:
+    """Writes a page about TARGET, one HTML file that needs neither a network nor scripts: the verdicts of `ompd why`
+    first, with who waits for whom, then teams, threads, stacks, regions and tasks, settings that differ, and what
+    is unknown. Environment and values of variables are in it only on request, so that it can be mailed.
+
+    \b
+      $ ompd report core.1234 -o hang.html
+      hang.html: 24 KB, 4 threads
+    """
+    request, own = split_options(options)
+    with request.opened() as session:
+        _check_is_other(request.target, own["output"])
+        text, complete, threads = _page(session, request.target, own)
+        data = text.encode("utf-8", "replace")
+        if own["output"] == "-":
+            try:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            except OSError as error:
+                end_of_output(error)
+        else:
+            with Place(own["output"]) as place, place.written() as stream:
+                stream.write(data)
+            say(f"{own['output']}: {_size(len(data))}, {threads} thread{'' if threads == 1 else 's'}")
+    if not complete:
+        say("ompd: warning: parts could not be read; the page says which")
+        sys.exit(EXIT_INCOMPLETE)
+
+
+def _check_is_other(target: str, output: str) -> None:
+    # A page does not replace what it is about.
+    try:
+        is_same = Path(target).samefile(output)
+    except (OSError, ValueError):
+        return
+    if is_same:
+        raise BadFile(output, "is what the page would be about", hint="name another file for the page")
+
+
+def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool, int]:
+    try:
+        from ompd.report.gather import gather  # noqa: PLC0415  needs jinja2, as what follows
+        from ompd.report.page import make_page  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name not in ("jinja2", "markupsafe"):
+            raise
+        raise Unsupported(
+            "a report needs the package jinja2",
+            hint="pip install 'ompd[report]', or in a checkout pip install '.[report]'",
+        ) from error
+    import ompd.questions.why.looks as looks  # noqa: PLC0415
+
+    earlier = looks.look_before(session)
+    found = gather(session, own["var"], has_environment=own["env"], earlier=earlier)
+    named = target if process_id_of(target) is not None else basename(target)
+    words = ["ompd", "report", quote(named), "-o", quote(basename(own["output"]))]
+    words += [word for name in own["var"] for word in ("--var", quote(name))] + ["--env"] * own["env"]
+    when = own["date"] or time.strftime("%Y-%m-%d %H:%M:%S %z")
+    count = len(found.threads.rows) if found.threads is not None else found.runtimes.target.thread_count or 0
+    return make_page(found, words, when), found.complete, count
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{max(1, size // 1000)} KB"
+
+
+_OWN: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.option(
+        "-o", "--output", metavar="FILE", required=True, type=click.Path(), help="The file to write; - for stdout."
+    ),
+    click.option("--var", metavar="NAME", multiple=True, help="A variable to show in each thread; may be repeated."),
+    click.option("--env", is_flag=True, help="Put the environment of the process into the page, too."),
+    click.option("--date", metavar="TEXT", help="What the page says of when it was made, in place of the time."),
+)
+_SUMMARY = "Write one HTML page with pictures, for a ticket or a mail."
+
+
+def make_report() -> click.Command:
+    """Return the command."""
+    decorated: Callable[..., None] = _report
+    for option in reversed((*OPTIONS, *_OWN)):
+        decorated = option(decorated)
+    return click.command("report", short_help=_SUMMARY, epilog=EXIT_CODES)(decorated)

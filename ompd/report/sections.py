@@ -1,0 +1,246 @@
+"""What the page shows: records made into texts, tables, trees and pictures. The template escapes every text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from markupsafe import Markup
+
+from ompd.model import Answer, StackRecord, VariableAnswer, VerdictRecord, WhyAnswer
+from ompd.questions.icvs import changed
+from ompd.records import record
+from ompd.render.answers.icvs import icvs_table
+from ompd.render.answers.regions import region_lines
+from ompd.render.answers.runtimes import runtime_lines
+from ompd.render.answers.stacks import stack_lines
+from ompd.render.answers.tasks import task_lines
+from ompd.render.answers.threads import threads_table
+from ompd.render.answers.variables import stats_lines, variable_heading, variable_table
+from ompd.render.answers.why import CAUSE, STUCK, chain_rows, notes_on
+from ompd.render.words import Table, basename, format_count, format_place
+from ompd.report.gather import Found
+from ompd.report.histogram import draw_histogram
+from ompd.report.icicle import draw_icicle
+from ompd.report.states import WORDS, states_of
+from ompd.report.teams import draw_teams
+from ompd.report.waits import draw_waits
+
+_VERDICTS = 12  # shown in full
+_LINKS = 40
+_NOTES = 16  # on a verdict
+_ROWS = 1200  # of a table
+_BRANCHES = 1500  # lines of a tree
+_DEEPEST = 30  # levels of one: browsers have a limit of their own
+_LISTED = 512  # threads that have a line each
+_REASONS = 60
+
+
+@record
+class Node:
+    """A line of a tree, and what is inside of it."""
+
+    text: str
+    children: list[Node]
+
+
+@record(kw_only=True)
+class Verdict:
+    """A verdict as the page shows it."""
+
+    summary: str
+    kind: str
+    stuck: str
+    is_proven: bool
+    facts: Sequence[tuple[str, str]]
+    chain: Sequence[tuple[str, str, str, str]]
+    evidence: Sequence[str]
+    stacks: Sequence[str]
+    picture: Markup | None
+
+
+@record(kw_only=True)
+class Variable:
+    """A variable as the page shows it."""
+
+    name: str
+    heading: str
+    table: Table
+    stats: Sequence[str]
+    picture: Markup | None
+
+
+def _drawn(text: str | None) -> Markup | None:
+    # The pictures have escaped all that is the target's.
+    return Markup(text) if text is not None else None
+
+
+def verdicts(why: WhyAnswer | None) -> Iterator[Verdict]:
+    """Yield the verdicts, the surest one first."""
+    if why is None:
+        return
+    # Where the core was, and what is in the way there, is the user's own matter.
+    file = why.target.file
+    target = replace(why.target, file=basename(file)) if file is not None else why.target
+    for number, verdict in enumerate(why.rows[:_VERDICTS]):
+        notes = [*notes_on(target, verdict, is_first=True, whole=True, verbose=False, has_values=False)]
+        left_out = [("", f"… {len(notes) - _NOTES} more: ompd why --all")] if len(notes) > _NOTES else []
+        # The last note is the command to type next.
+        yield _verdict(why, verdict, number, [*notes[: _NOTES - 1], *left_out, *notes[_NOTES - 1 :][-1:]])
+
+
+def _verdict(why: WhyAnswer, verdict: VerdictRecord, number: int, notes: Sequence[tuple[str, str]]) -> Verdict:
+    facts = [("verdict", verdict.kind)]
+    if verdict.kind != "no_stall":
+        facts.append(("stuck", STUCK.get(verdict.stuck, verdict.stuck)))
+        facts.append(("cause", CAUSE.get(verdict.confidence, verdict.confidence)))
+    if verdict.place is not None:
+        facts.append(("look at", format_place(verdict.place)))
+    return Verdict(
+        summary=verdict.summary,
+        kind=verdict.kind,
+        stuck=verdict.stuck,
+        is_proven=verdict.stuck == "proven",
+        facts=[*facts, *notes],
+        chain=list(chain_rows(verdict.cycle, _LINKS)),
+        evidence=[f"{item.source}: {item.text}" for item in verdict.evidence[:_LINKS]],
+        stacks=["\n".join(_stack(why, stack)) for stack in verdict.stacks],
+        picture=_drawn(draw_waits(verdict, f"waits{number}")),
+    )
+
+
+def _stack(why: WhyAnswer, stack: StackRecord) -> Iterator[str]:
+    shown = Answer(why.target, why.runtimes, (stack,), True, ())
+    yield from (line for line, _ in stack_lines(shown))
+
+
+def more_verdicts(why: WhyAnswer | None) -> str | None:
+    """Return what is said of verdicts that are not shown."""
+    left = len(why.rows) - _VERDICTS if why is not None else 0
+    return f"{format_count(left, 'more verdict')}: ompd why --all" if left > 0 else None
+
+
+def teams(found: Found) -> Markup | None:
+    """Return the picture of teams."""
+    if found.threads is None:
+        return None
+    rows, regions = found.threads.rows, found.regions.rows if found.regions is not None else ()
+    return _drawn(draw_teams(regions, rows, states_of(rows), "teams"))
+
+
+def legend(found: Found) -> Sequence[tuple[str, str, int]]:
+    """Return the states that threads are in: class, words, how many."""
+    counts = Counter(states_of(found.threads.rows).values()) if found.threads is not None else Counter[str]()
+    return [(state, words, counts[state]) for state, words in WORDS.items() if counts[state]]
+
+
+def threads(found: Found) -> Table | None:
+    """Return the table of threads; of very many, those that are alike share a line."""
+    if found.threads is None:
+        return None
+    table = threads_table(found.threads, unfold=len(found.threads.rows) <= _LISTED)
+    return cut(table)
+
+
+def cut(table: Table) -> Table:
+    """Return the first lines of a table."""
+    return replace(table, lines=table.lines[:_ROWS]) if len(table.lines) > _ROWS else table
+
+
+def tree(rows: Iterable[tuple[int, str]]) -> tuple[list[Node], bool]:
+    """Return lines with their depths as trees, and whether there were more than are shown."""
+    rows = iter(rows)
+    roots: list[Node] = []
+    path: list[list[Node]] = [roots]
+    for depth, text in islice(rows, _BRANCHES):
+        level = min(depth, _DEEPEST, len(path) - 1)
+        node = Node(text, [])
+        path[level].append(node)
+        del path[level + 1 :]
+        path.append(node.children)
+    return roots, next(rows, None) is not None
+
+
+def regions(found: Found) -> tuple[list[Node], bool]:
+    """Return the tree of regions."""
+    return tree(region_lines(found.regions)) if found.regions is not None else ([], False)
+
+
+def tasks(found: Found) -> tuple[list[Node], bool]:
+    """Return the tree of tasks."""
+    return tree(task_lines(found.tasks)) if found.tasks is not None else ([], False)
+
+
+def icicle(found: Found) -> Markup | None:
+    """Return the picture of stacks."""
+    if found.stacks is None:
+        return None
+    states = states_of(found.threads.rows) if found.threads is not None else {}
+    return _drawn(draw_icicle(found.stacks.rows, states, "icicle"))
+
+
+def runtimes(found: Found) -> Sequence[str]:
+    """Return the lines of ``runtimes``."""
+    rows = [replace(row, file=basename(row.file)) for row in found.runtimes.rows]
+    return list(runtime_lines(replace(found.runtimes, rows=tuple(rows))))
+
+
+def icvs(found: Found) -> Table | None:
+    """Return the table of control variables that differ."""
+    table = icvs_table(changed(found.icvs)) if found.icvs is not None else None
+    return cut(table) if table is not None and table.lines else None
+
+
+def variables(found: Found) -> Iterator[Variable]:
+    """Yield the variables that were asked for."""
+    for number, (name, answer) in enumerate(found.variables.items()):
+        yield _variable(name, answer, number)
+
+
+def _variable(name: str, answer: VariableAnswer, number: int) -> Variable:
+    return Variable(
+        name=name,
+        heading=variable_heading(answer),
+        table=cut(variable_table(answer, mark=True)),
+        stats=list(stats_lines(answer.stats)) if answer.stats is not None else [],
+        picture=_drawn(draw_histogram(answer.rows, name, f"var{number}")),
+    )
+
+
+def unknown(found: Found) -> Sequence[tuple[str, str, int]]:
+    """Return what is unknown: a reason, of which facts, and of how many rows."""
+    reasons: dict[str, tuple[set[str], int]] = {}
+    for name, answer in _rows(found):
+        for row in answer.rows:
+            unavailable: Mapping[str, str] = getattr(row, "unavailable", {})
+            for reason, keys in _by_reason(unavailable).items():
+                facts, count = reasons.get(reason, (set(), 0))
+                reasons[reason] = (facts | {f"{name}: {key}" for key in keys}, count + 1)
+    rows = [(reason, ", ".join(sorted(facts)), count) for reason, (facts, count) in reasons.items()]
+    return sorted(rows, key=lambda row: -row[2])[:_REASONS]
+
+
+def _rows(found: Found) -> Iterator[tuple[str, Answer[Any]]]:
+    named: dict[str, Answer[Any] | None] = {
+        "threads": found.threads,
+        "parallel": found.regions,
+        "tasks": found.tasks,
+        "stack": found.stacks,
+        "runtimes": found.runtimes,
+        **found.variables,
+    }
+    for name, answer in named.items():
+        if answer is not None:
+            yield name, answer
+
+
+def _by_reason(unavailable: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, reason in unavailable.items():
+        # What only OMPT of 2015 has is missing everywhere.
+        if not key.startswith("ompt_"):
+            found.setdefault(reason, []).append(key)
+    return found

@@ -1,0 +1,53 @@
+"""What a thread is drawn as: one of a few states, which colour, height and words tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ompd.model import StackRecord, ThreadRecord
+
+WORDS: Mapping[str, str] = {
+    "arrived": "at a barrier",
+    "missing": "missing at a barrier",
+    "waits": "waiting for something else",
+    "works": "working",
+    "idle": "idle in the pool",
+    "unknown": "unknown, or not OpenMP",
+}
+"""The states, and how the page names them."""
+
+HEIGHTS: Mapping[str, float] = {
+    "arrived": 0.55,
+    "missing": 1.0,
+    "waits": 0.8,
+    "works": 0.7,
+    "idle": 0.25,
+    "unknown": 0.4,
+}
+"""How much of its cell each fills, for whoever sees no colours."""
+
+
+def states_of(rows: Iterable[ThreadRecord]) -> dict[int, str]:
+    """Return the state of each thread, by its native id."""
+    rows = list(rows)
+    missing = {native for row in rows if row.wait is not None for native in row.wait.missing or ()}
+    return {row.native_thread_id: _state(row, missing) for row in rows if row.native_thread_id is not None}
+
+
+def _state(row: ThreadRecord, missing: set[int]) -> str:
+    if row.native_thread_id in missing:
+        return "missing"
+    if row.wait is not None:
+        return "arrived" if row.wait.kind == "barrier" else "waits"
+    if row.state is None:
+        return "unknown"
+    if row.state == "idle":
+        return "idle"
+    if row.state.startswith("wait_barrier"):
+        return "arrived"
+    return "waits" if row.state.startswith("wait") else "works"
+
+
+def state_of_stack(row: StackRecord, states: Mapping[int, str]) -> str:
+    """Return the state of the thread that a stack is of."""
+    return states.get(row.native_thread_id or 0, "idle" if row.idle else "unknown")

@@ -1,0 +1,159 @@
+"""Teams as strips: a cell for each thread, by its state, the teams inside of one below it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from ompd.model import ParallelRecord, ThreadRecord
+from ompd.records import record
+from ompd.render.words import format_count, format_place, format_ranges
+from ompd.report import svg
+from ompd.report.states import HEIGHTS, WORDS
+
+_WIDTH = 860
+_CELL, _HIGH, _GAP = 14, 18, 4
+_ALONE = 360  # threads of a team that have a cell each
+_RUNS = 400  # runs of threads alike in a larger one
+_TEAMS = 40  # teams that are drawn
+_DEEPEST = 12
+
+
+@record
+class _Team:
+    region: ParallelRecord | None
+    depth: int
+    count: int  # teams that look like this one
+    cells: tuple[tuple[str, str], ...]  # state and words, of each thread
+
+
+def draw_teams(
+    regions: Sequence[ParallelRecord], threads: Sequence[ThreadRecord], states: Mapping[int, str], key: str
+) -> str | None:
+    """Return the picture of all teams, None without any thread of OpenMP's."""
+    rows = {row.native_thread_id: row for row in threads if row.native_thread_id is not None}
+    teams = list(_teams(regions, rows, states))
+    inside = {native for region in regions for native in region.threads}
+    idle = [row for row in threads if row.state == "idle" and row.native_thread_id not in inside]
+    if idle:
+        teams.append(_Team(None, 0, 1, tuple(_cell(row.native_thread_id, rows, states) for row in idle)))
+    if not teams:
+        return None
+    body: list[str] = []
+    y = 4.0
+    for team in teams[:_TEAMS]:
+        x = 8.0 + 20 * min(team.depth, _DEEPEST)
+        y += svg.LINE
+        body.append(svg.text(_heading(team), x, y - 4))
+        parts, y = _strip(team, x, y)
+        body += parts
+        y += 8
+    if len(teams) > _TEAMS:
+        y += svg.LINE
+        body.append(svg.text(f"{format_count(len(teams) - _TEAMS, 'more team')} not drawn", 8, y - 4, class_="note"))
+    summary = "; ".join(f"{_heading(team)}: {_summary(team.cells)}" for team in teams[:_TEAMS])
+    return svg.picture(body, _WIDTH, y + 4, "teams, a cell for each thread", summary, key)
+
+
+def _teams(
+    regions: Sequence[ParallelRecord], rows: Mapping[int, ThreadRecord], states: Mapping[int, str]
+) -> Iterator[_Team]:
+    # Enclosing ones come before those that they enclose. Teams in one place that look alike are drawn once.
+    known = {region.id for region in regions}
+    children: dict[str | None, list[ParallelRecord]] = {}
+    for region in regions:
+        children.setdefault(region.enclosing if region.enclosing in known else None, []).append(region)
+    waiting = [(0, region) for region in reversed(children.get(None, ()))]
+    seen: set[str] = set()
+    alike: dict[object, int] = {}
+    found: list[_Team] = []
+    while waiting:
+        depth, region = waiting.pop()
+        if region.id in seen:
+            continue
+        seen.add(region.id)
+        cells = tuple(_cell(native, rows, states) for native in region.threads)
+        place = format_place(region.function) if region.function is not None else None
+        look = (depth, place, tuple(state for state, _ in cells)) if depth else region.id
+        if look in alike:
+            old = found[alike[look]]
+            found[alike[look]] = _Team(old.region, old.depth, old.count + 1, old.cells)
+        else:
+            alike[look] = len(found)
+            found.append(_Team(region, depth, 1, cells))
+        waiting += [(depth + 1, inner) for inner in reversed(children.get(region.id, ()))]
+    yield from found
+
+
+def _cell(native: int | None, rows: Mapping[int, ThreadRecord], states: Mapping[int, str]) -> tuple[str, str]:
+    row = rows.get(native) if native is not None else None
+    if row is None:
+        return "unknown", "unknown"
+    words = [row.state or "?", format_place(row.where) if row.where is not None else ""]
+    return states.get(row.native_thread_id or 0, "unknown"), "   ".join(filter(None, words))
+
+
+def _heading(team: _Team) -> str:
+    size = format_count(len(team.cells), "thread")
+    if team.region is None:
+        return f"pool: {size}"
+    place = format_place(team.region.function) if team.region.function is not None else "?"
+    times = f"{svg.TIMES}{team.count}  " if team.count > 1 else ""
+    return svg.shorten(f"{times}level {team.region.level or '?'}: {size}, parallel {place}", 110)
+
+
+def _summary(cells: Sequence[tuple[str, str]]) -> str:
+    counts = Counter(state for state, _ in cells)
+    return ", ".join(f"{counts[state]} {words}" for state, words in WORDS.items() if counts[state])
+
+
+def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float]:
+    if len(team.cells) <= _ALONE:
+        pieces = [(state, words, [number]) for number, (state, words) in enumerate(team.cells)]
+        widths = [float(_CELL)] * len(pieces)
+    else:
+        pieces = _runs(team.cells)
+        room = _WIDTH - x - 8
+        widths = [max(6.0, room * len(numbers) / len(team.cells)) for _, _, numbers in pieces]
+    body: list[str] = []
+    left = x
+    for (state, words, numbers), wide in zip(pieces, widths, strict=True):
+        if left + wide > _WIDTH - 8 and left > x:
+            left, y = x, y + _HIGH + _GAP
+        high = _HIGH * HEIGHTS[state]
+        who = f"thread {numbers[0]}" if len(numbers) == 1 else f"threads {_numbers(numbers)} ({len(numbers)})"
+        body.append(
+            svg.element(
+                "rect",
+                svg.title(f"{who}: {WORDS[state]}   {words}"),
+                x=left,
+                y=y + _HIGH - high,
+                width=max(wide - 2, 1.0),
+                height=high,
+                class_=f"s-{state}",
+            )
+        )
+        left += wide
+    return body, y + _HIGH
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    pieces = format_ranges(numbers).split(",")
+    return ",".join(pieces if len(pieces) <= 4 else [*pieces[:2], "…", pieces[-1]])
+
+
+def _runs(cells: Sequence[tuple[str, str]]) -> list[tuple[str, str, list[int]]]:
+    # Of a large team: neighbours that are alike; and where they take turns too often, all that are alike.
+    numbered = list(enumerate(cells))
+    for is_alike in (lambda item: item[1], lambda item: item[1][0]):
+        runs = [
+            (members[0][1][0], members[0][1][1], [number for number, _ in members])
+            for members in (list(group) for _, group in groupby(numbered, is_alike))
+        ]
+        if len(runs) <= _RUNS:
+            return runs
+    by_state: dict[str, list[int]] = {}
+    for number, (state, _) in numbered:
+        by_state.setdefault(state, []).append(number)
+    return [(state, "", by_state[state]) for state in WORDS if state in by_state]

@@ -1,0 +1,381 @@
+"""``ompd report``: one page that is whole, safe and readable, whatever the target is. tests/test_report_browser.py
+opens it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ompd
+from ompd.model import (
+    Answer,
+    Link,
+    ParallelRecord,
+    Place,
+    RegionFunction,
+    RuntimeRecord,
+    StackFrame,
+    StackRecord,
+    TargetRecord,
+    TaskRecord,
+    ThreadRecord,
+    VariableAnswer,
+    VariableRecord,
+    VerdictRecord,
+    Wait,
+    WhyAnswer,
+)
+from ompd.report import histogram, icicle, svg, teams
+from ompd.report.gather import Found, gather
+from ompd.report.page import make_page
+from ompd.report.states import WORDS, states_of
+from ompd.report.waits import draw_waits
+from ompd.session import Session
+from tests.support import clean_environment, stopped
+from tests.support.command import ompd as command
+from tests.support.html_page import Page
+from tests.support.live import build_live, working
+from tests.support.picture import CORE, PICTURE, make_picture
+from tests.support.why import WHYS, hung
+
+WORST = "<script>alert(1)</script>\"'&<!--]]>\x00\x1b[31m\u202e\u2066\r\n</style></svg>"
+# One program for each verdict that a core of gcc's and libgomp's can have.
+OF_KIND = {name.partition("-")[0]: name for name in reversed(list(WHYS)) if ("gcc", "libgomp") in WHYS[name].pairs()}
+
+
+def page_of(found: Found) -> Page:
+    return Page(make_page(found, ["ompd", "report", "core.1"], "2026-11-23"))
+
+
+def found_of(core: Path, *names: str, **options: Any) -> Found:
+    with Session.open_core(core) as session:
+        return gather(session, names, **options)
+
+
+# What is on the page
+
+
+@pytest.mark.parametrize("name", OF_KIND.values())
+def test_each_verdict_has_its_page(name: str) -> None:
+    why = WHYS[name]
+    core = hung(why, "gcc", "libgomp").core
+    assert core is not None
+    found = found_of(Path(core))
+    page = page_of(found)
+    assert page.faults == []
+    assert found.why is not None
+    for verdict in found.why.rows[:3]:
+        assert " ".join(verdict.summary.split()) in page.words and verdict.kind in page.words
+    drawn = [picture for picture in page.pictures if "wait-for graph" in picture["title"]]
+    assert len(drawn) == sum(bool(verdict.cycle) for verdict in found.why.rows[:12])
+    for row in found.threads.rows if found.threads is not None else ():
+        assert str(row.native_thread_id) in page.words
+
+
+def test_the_page_has_what_the_commands_say() -> None:
+    core = stopped("nested").core
+    page = page_of(found_of(core))
+    assert page.faults == []
+    for words in ("nested.c:9 innermost", "3 x parallel nested.c:31 main", "implicit task nested.c:27 main"):
+        assert words in page.words, words
+    (strips,) = [picture["desc"] for picture in page.pictures if picture["title"].startswith("teams")]
+    assert "level 1: 3 threads, parallel nested.c:27 main" in strips
+    assert "level 3: 2 threads, parallel nested.c:9 innermost" in strips
+
+
+def test_missing_threads_are_told_apart_from_those_that_arrived() -> None:
+    core = stopped("hang")
+    page = page_of(found_of(core.core))
+    (strips,) = [picture["desc"] for picture in page.pictures if picture["title"].startswith("teams")]
+    assert f"3 {WORDS['arrived']}, 1 {WORDS['missing']}" in strips
+    assert "hang.c:39 report_progress" in page.words
+
+
+def test_variables_and_environment_are_there_on_request_alone() -> None:
+    core = stopped("hang", env={"SECRET_OF_MINE": "hunter2"}).core
+    without, with_both = found_of(core), found_of(core, "last_change", "no_such", has_environment=True)
+    text = page_of(without).text
+    assert "hunter2" not in text and "last_change" not in text
+    page = page_of(with_both)
+    assert "hunter2" in page.text and "last_change" in page.text and page.faults == []
+    assert "no_such" in with_both.faults and "no_such" in page.text
+
+
+def test_values_that_decide_a_branch_are_left_out() -> None:
+    core = hung(WHYS["barrier_mismatch-branch"], "gcc", "libgomp").core
+    found = found_of(Path(str(core)))
+    assert found.why is not None
+    variables = [variable for verdict in found.why.rows for variable in verdict.variables if variable.is_read]
+    assert variables and "whose values are left out here" in page_of(found).words
+
+
+def test_folders_are_no_part_of_the_page() -> None:
+    core = stopped("hang").core
+    source = make_page(found_of(core), ["ompd", "report", core.name], "now")
+    assert str(core.parent) not in source and "/home/" not in source and "/tmp/" not in source
+
+
+@pytest.mark.parametrize("keep", [0.35, 0.7, 0.95])
+def test_a_core_that_is_cut_off_has_a_page_that_says_so(keep: float, tmp_path: Path) -> None:
+    whole = stopped("hang").core.read_bytes()
+    core = tmp_path / "core.cut"
+    core.write_bytes(whole[: int(len(whole) * keep)])
+    done = command("report", core, "-o", tmp_path / "cut.html")
+    assert done.code == 3, done.err
+    page = Page((tmp_path / "cut.html").read_text())
+    assert page.faults == [] and "Parts could not be read" in page.words and "cut off" in page.words
+
+
+# Names are data
+
+
+def hostile() -> Found:
+    place = Place(0x10, WORST, WORST, 3, unproven=WORST)
+    function = RegionFunction(0x10, WORST, WORST, 4, WORST)
+    target = TargetRecord("core", f"/x/{WORST}", WORST, 1, WORST, 6, WORST, WORST, 2, WORST)
+    runtime = RuntimeRecord(WORST, "libgomp", WORST, WORST, None, WORST, (WORST,), None, unavailable={"keeps": WORST})
+    wait = Wait("lock", 1, WORST)
+    threads = [
+        ThreadRecord(
+            runtime=WORST, thread_num=n, team_size=2, level=1, native_thread_id=n + 7, thread_type=WORST, state=WORST,
+            wait=wait, where=place, parallel=WORST, unavailable={WORST: WORST},
+        )
+        for n in range(2)
+    ]  # fmt: skip
+    region = ParallelRecord(WORST, WORST, 1, 1, 2, None, function, (7, 8))
+    task = TaskRecord(WORST, WORST, WORST, 7, None, None, WORST, function, None, None, WORST)
+    frame = StackFrame(WORST, WORST, 5, 0x10, None, "user", None, 7, module=WORST)
+    stack = StackRecord(7, WORST, 0, 2, 1, WORST, False, WORST, WORST, (frame,), (7,), (0,))
+    links = tuple(Link(n + 7, (n + 7,), WORST, "lock", place, WORST, n) for n in range(3))
+    verdict = VerdictRecord(
+        kind=WORST, stuck=WORST, confidence=WORST, summary=WORST, cycle=links, unknowns=(WORST,), what_if=WORST,
+        next_step=WORST, place=place, branch=place, branch_calls=(WORST,), stacks=(stack,),
+    )  # fmt: skip
+    variable = VariableRecord(native_thread_id=7, name=WORST, module=WORST, type=WORST, value=WORST, text=WORST)
+
+    def answer(*rows: Any) -> Answer[Any]:
+        return Answer(target, (runtime,), rows, False, (WORST,))
+
+    return Found(
+        runtimes=answer(runtime),
+        threads=answer(*threads),
+        regions=answer(region),
+        tasks=answer(task),
+        icvs=answer(),
+        stacks=answer(stack),
+        why=WhyAnswer(target, (runtime,), (verdict,), False, (WORST,)),
+        variables={WORST: ompd_variables(target, runtime, variable)},
+        environment={WORST: WORST},
+        modules=[(WORST, WORST)],
+        faults={WORST: WORST},
+    )
+
+
+def ompd_variables(target: TargetRecord, runtime: RuntimeRecord, row: VariableRecord) -> Any:
+    return VariableAnswer(target, (runtime,), (row,), True, ())
+
+
+def test_whatever_a_name_is_it_is_text() -> None:
+    page = page_of(hostile())
+    assert page.faults == []
+    assert page.elements["script"] == 1 and "alert(1)" in page.text
+    shown = "<script>alert(1)</script>\"'&<!--]]>\\x00\\x1b[31m\\u202e\\u2066\\r\\n"
+    assert page.text.count(shown) > 20
+    # The same page with harmless names has the same elements: nothing of a name has become one.
+    assert "\x00" not in page.source and "\u202e" not in page.source
+
+
+def test_the_check_of_pages_finds_what_is_wrong() -> None:
+    good = make_page(found_of(stopped("hang").core), ["ompd"], "now")
+    assert Page(good).faults == []
+    for old, new in (
+        ("</main>", ""),
+        ("<main>", '<main onclick="x">'),
+        ("<main>", "<main><img src='http://x/y.png'>"),
+        ("<main>", "<main><script>1</script>"),
+        ("<main>", "<main>\u202e"),
+        ("<main>", '<main id="why">'),
+        ('role="img"', ""),
+        ("default-src &#39;none&#39;", "default-src *"),
+        ('href="#made"', 'href="#mode"'),
+    ):
+        assert old in good and Page(good.replace(old, new, 1)).faults, (old, new)
+
+
+# Large and small
+
+
+@cache
+def large(count: int) -> Found:
+    function = RegionFunction(0x10, "simulate", "/src/hang.c", 50, "parallel")
+    target = TargetRecord("core", "core.1", "hang", 1, None, 6, "SIGABRT", "x86_64", count)
+    runtime = RuntimeRecord("libgomp", "libgomp", "GCC 12", "libgomp.so", "ab", "table", None, False)
+    threads, stacks = [], []
+    for n in range(count):
+        place = Place(0x10 + n % 7, f"work_{n % 7}", "/src/hang.c", 50 + n % 5)
+        wait = Wait("barrier", 1, arrived=count - 1, expected=count, missing=(1 + 17,)) if n != 17 else None
+        threads.append(
+            ThreadRecord(
+                runtime="libgomp", thread_num=n, team_size=count, level=1, active_level=1, native_thread_id=n + 1,
+                thread_type="worker", state="wait_barrier" if wait else "work_parallel", wait=wait, where=place,
+                parallel="0x1",
+            )
+        )  # fmt: skip
+        frames = tuple(
+            StackFrame(name, "/src/hang.c", 50 + n % 5, 0x10, None, "user", None, n + 1)
+            for name in (f"work_{n % 7}", "simulate", "main")
+        )
+        stacks.append(StackRecord(n + 1, "libgomp", n, count, 1, "0x1", False, "derived", None, frames, (n + 1,), (n,)))
+    region = ParallelRecord("0x1", "libgomp", 1, 1, count, None, function, tuple(range(1, count + 1)))
+    tasks = tuple(
+        TaskRecord(f"0x{n:x}", "libgomp", "explicit", n % 99, None, None, "0x1", function, None, None, "queued")
+        for n in range(count)
+    )
+    links = (
+        Link(1, tuple(n + 1 for n in range(count) if n != 17), "a barrier", "barrier", threads[0].where, "member", 0),
+        Link(18, (18,), "it works", "thread", threads[17].where, None, 17),
+    )
+    verdict = VerdictRecord(
+        kind="laggard", stuck="unknown", confidence="proven", summary="one works", roots=(18,), cycle=links,
+        explains=links[0].threads,
+    )  # fmt: skip
+
+    def answer(*rows: Any) -> Answer[Any]:
+        return Answer(target, (runtime,), rows, True, ())
+
+    return Found(
+        runtimes=answer(runtime), threads=answer(*threads), regions=answer(region), tasks=answer(*tasks),
+        icvs=answer(), stacks=answer(*stacks), why=WhyAnswer(target, (runtime,), (verdict,), True, ()), variables={},
+        environment=None, modules=[], faults={},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 200, 10_000])
+def test_the_page_of_many_threads_is_small_and_still_shows_the_one(count: int) -> None:
+    count = max(count, 18)
+    source = make_page(large(count), ["ompd"], "now")
+    assert len(source.encode()) < 5_000_000 / 10
+    page = Page(source)
+    assert page.faults == [] and f"{svg.TIMES}{count - 1} threads" in page.words
+    assert f"thread 17: {WORDS['missing']}" in page.text
+    assert page.elements["rect"] < 6000
+
+
+def test_deep_and_wide_ones_have_bounds() -> None:
+    frames = tuple(StackFrame("f", "a.c", 1, 1, None, "user", None, 1) for _ in range(20_000))
+    one = StackRecord(1, "libgomp", 0, 1, 1, "0x1", False, "derived", None, frames, (1,), (0,))
+    several = [replace(one, frames=(replace(frames[0], function=f"f{n}"),), threads=(n,)) for n in range(9000)]
+    for rows in ([one], several):
+        drawn = icicle.draw_icicle(rows, {}, "x")
+        assert drawn is not None and len(drawn) < 1_500_000 and "drawn" in drawn
+    regions = [
+        ParallelRecord(f"{n}", "libgomp", n + 1, 1, 1, str(n - 1) if n else None, None, (n,)) for n in range(3000)
+    ]
+    drawn = teams.draw_teams(
+        regions, [ThreadRecord(native_thread_id=n, thread_type=None) for n in range(3000)], {}, "x"
+    )
+    assert drawn is not None and "more teams not drawn" in drawn
+    # Regions that enclose each other, as damage has it, end.
+    circle = [replace(regions[0], id="a", enclosing="b"), replace(regions[0], id="b", enclosing="a")]
+    assert teams.draw_teams(circle, [], {}, "x") is None
+
+
+def test_a_ring_has_a_box_for_each_link_and_a_chain_goes_to_the_right() -> None:
+    for count in (1, 2, 3, 7, 12, 13, 40):
+        links = tuple(Link(n, (n,), f"&lock_{n}", "lock", None, "held_by", n) for n in range(count))
+        verdict = VerdictRecord(kind="lock_cycle", stuck="proven", confidence="proven", summary="", cycle=links)
+        for cycle in (links, (*links[:-1], replace(links[-1], holder=None))):
+            drawn = draw_waits(replace(verdict, cycle=cycle, roots=(0,)), "x")
+            assert drawn is not None
+            boxes = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', drawn)
+            assert len(boxes) == min(count, 12) and drawn.count(">root<") == 1
+            places = {(float(x), float(y)) for x, y, _ in boxes}
+            assert len(places) == len(boxes) and all(x >= 0 and y >= 0 for x, y in places)
+            wide = float(re.search(r'viewBox="0 0 (\d+)', drawn)[1])  # type: ignore[index]
+            assert all(float(x) + float(width) <= wide for x, _, width in boxes)
+            assert drawn.count('class="arrow"') >= len(boxes) - 1
+    assert draw_waits(replace(verdict, cycle=()), "x") is None
+
+
+def test_a_histogram_is_of_numbers_and_marks_outliers() -> None:
+    def rows(*values: Any) -> list[VariableRecord]:
+        return [
+            VariableRecord(native_thread_id=n, name="x", module="m", value=value, outlier=value == 1000)
+            for n, value in enumerate(values)
+        ]
+
+    drawn = histogram.draw_histogram(rows(*[7] * 9, 8, 1000), "x", "h")
+    assert drawn is not None and "outlier" in drawn and "*" in drawn and "histogram of x" in drawn
+    assert histogram.draw_histogram(rows(2**60, str(2**70), -5), "x", "h") is not None
+    for values in ((), (7, 7), ("a", None), (True, False), ("NaN", "Infinity"), (1.0, float("inf"))):
+        assert histogram.draw_histogram(rows(*values), "x", "h") is None, values
+    assert histogram.draw_histogram(rows(-1.7e308, 1.7e308, "9" * 400), "x", "h") is None
+
+
+def test_states_are_those_of_the_picture() -> None:
+    rows = [
+        ThreadRecord(native_thread_id=1, thread_type=None, state="wait_barrier", wait=Wait("barrier", missing=(2,))),
+        ThreadRecord(native_thread_id=2, thread_type=None, state="wait_lock", wait=Wait("lock")),
+        ThreadRecord(native_thread_id=3, thread_type=None, state="wait_lock", wait=Wait("lock")),
+        ThreadRecord(native_thread_id=4, thread_type=None, state="work_parallel"),
+        ThreadRecord(native_thread_id=5, thread_type=None, state="idle"),
+        ThreadRecord(native_thread_id=6, thread_type=None),
+    ]
+    assert list(states_of(rows).values()) == ["arrived", "missing", "waits", "works", "idle", "unknown"]
+
+
+# The command
+
+
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    core = stopped("hang").core
+    file = tmp_path / "hang.html"
+    done = command("report", core, "-o", file, "--var", "last_change")
+    assert done.code == 0 and done.out == "" and "5 threads" in done.err
+    page = Page(file.read_text())
+    assert page.faults == [] and "--var last_change" in page.words and ompd.__version__ in page.words
+    piped = command("report", core, "-o", "-", "--date", "today")
+    assert piped.code == 0 and "today" in Page(piped.out).words
+    assert command("report", core).code == 2
+    copy = tmp_path / "core.copy"
+    copy.write_bytes(core.read_bytes())
+    itself = command("report", copy, "-o", copy)
+    assert itself.code == 1 and "would be about" in itself.err and copy.read_bytes() == core.read_bytes()
+    refused = command("report", core, "-o", tmp_path / "no" / "x.html")
+    assert refused.code == 1 and "x.html" in refused.err
+
+
+def test_a_live_process_has_a_page_and_is_let_go(tmp_path: Path) -> None:
+    build_live("busy")
+    with working("busy", "4") as worker:
+        done = command("report", str(worker.pid), "-o", tmp_path / "a.html", "--max-stop", "5000")
+        assert done.code == 0, done.err
+        worker.finish()
+    page = Page((tmp_path / "a.html").read_text())
+    assert page.faults == [] and "stopped for" in page.words
+
+
+def test_without_jinja2_it_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        f"sys.argv = ['ompd', 'report', {str(stopped('hang').core)!r}, '-o', {str(tmp_path / 'a.html')!r}]\n"
+        "from ompd.commands.main import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment())
+    assert done.returncode == 1 and "pip install" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_the_picture_of_readme_is_what_the_report_draws_of_the_kept_snapshot() -> None:
+    drawn = make_picture()
+    assert drawn == PICTURE.read_text(encoding="utf-8"), "make picture"
+    assert all(words in drawn for words in ("waits for &amp;progress_lock", "hang.c:59 simulate", "level 1: 4 threads"))
+    assert CORE.stat().st_size < 300_000
